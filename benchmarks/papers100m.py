@@ -40,11 +40,11 @@ from typing import Any
 from papers100m_graph import MASKS, NUM_EDGES, NUM_FEATURES, NUM_NODES, PapersGraph, write_ogb
 from papers100m_phases import ENCODINGS, PHASES, serve
 
+from harness.cap import MemoryCap
 from harness.child import Task, answer
 from harness.record import limited_arguments, parser, record, write
 from harness.report import memory_chart, short, table
 from harness.run import CHILD, Run, play
-from pyg_graphzero.bench.cap import MemoryCap
 from pyg_graphzero.bench.table import Table
 from pyg_graphzero.store.copies import remove_copies
 from pyg_graphzero.util.sizes import format_bytes

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pyg_graphzero.bench.communities import CommunityGraph, made_ahead
+from harness.communities import CommunityGraph, made_ahead
 from pyg_graphzero.store.csc import CscOptions
 from pyg_graphzero.store.rows import Rows
 from pyg_graphzero.store.writer import StoreWriter

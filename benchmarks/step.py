@@ -33,11 +33,12 @@ from torch_geometric import EdgeIndex
 from torch_geometric.nn import GAT, GCN, GIN, GraphSAGE
 
 import pyg_graphzero as gz
+from harness.academic import academic
 from harness.record import in_turns, parser, record, step_arguments, training_arguments, write
 from harness.typed_models import BY_RELATION, NUM_RELATIONS, TYPED
 from pyg_graphzero import _core
 from pyg_graphzero.bench.process import memory
-from pyg_graphzero.bench.synthetic import NUM_CLASSES, academic, power_law
+from pyg_graphzero.bench.synthetic import NUM_CLASSES, power_law
 from pyg_graphzero.sampling.hops import SampledEdgeIndex, attach_hops
 from pyg_graphzero.util.machine import machine
 
@@ -286,7 +287,7 @@ def _peak(args: argparse.Namespace) -> int:
     batch = torch.load(args.batch, weights_only=False)
     step = _step(args.only[0], args.models[0], batch, args)
     assert step is not None
-    before = memory(os.getpid())["anon"]
+    before = memory(os.getpid())["own"]
     peak = _high_water(step)
     return peak - before
 

@@ -21,7 +21,7 @@ RESULTS = Path(__file__).with_name("results")
 # Pages by the scripts whose figures they cite; those of all others are cited by the first.
 PAGES = {
     "performance": (),
-    "out-of-core": ("out_of_core", "doctor", "ranking", "reader", "topology", "walks_out_of_core"),
+    "out-of-core": ("out_of_core", "walks_out_of_core"),
     "papers100m": ("papers100m",),
 }
 # What a run is told apart by and found at, besides its figures.

@@ -23,11 +23,11 @@ from typing import Any
 import torch
 
 import pyg_graphzero as gz
+from harness.cap import MemoryCap
 from harness.child import Task, Tell, answer
+from harness.communities import CommunityGraph
 from harness.record import drop_caches_argument, parser, record, write
 from harness.run import CHILD, Run, play
-from pyg_graphzero.bench.cap import MemoryCap
-from pyg_graphzero.bench.communities import CommunityGraph
 from pyg_graphzero.bench.table import Table, number
 from pyg_graphzero.util.machine import machine
 from pyg_graphzero.util.sizes import format_bytes, parse_size

@@ -411,8 +411,8 @@ class Training:
     def say_memory(self) -> None:
         """Compares what each machine's processes took with what they were given."""
         self.peak.look()
-        division = self.store.division
-        given = 0 if division is None else division.memory
+        memory_plan = self.store.memory_plan
+        given = 0 if memory_plan is None else memory_plan.memory
         found = self.ranks.gather((self.ranks.machine, self.peak.anon, self.peak.file, given))
         for machine in sorted({each[0] for each in found}):
             _, anon, file, given = zip(*(f for f in found if f[0] == machine), strict=True)

@@ -7,12 +7,12 @@ Example:
 """
 
 # torch first: the engine uses the OpenMP runtime that torch brings.
-import torch  # noqa: F401  isort: skip
+import torch  # isort: skip
 
 from importlib.metadata import version as _version
 
-from pyg_graphzero import inference, loader, nn, sampler
-from pyg_graphzero.convert import convert
+from pyg_graphzero import _core, inference, loader, nn, sampler
+from pyg_graphzero.conversion import ConvertSummary, convert
 from pyg_graphzero.errors import (
     ClosedStoreError,
     DoesNotFitError,
@@ -25,19 +25,28 @@ from pyg_graphzero.errors import (
     MissingAttributeError,
     MissingEdgeIdsError,
     ReadOnlyStoreError,
+    StoreInUseError,
+    StoreReplacedError,
     UnsupportedError,
 )
+from pyg_graphzero.memory.plan import MemoryPlan
 from pyg_graphzero.pyg.stores import Store, info, open
-from pyg_graphzero.store.verify import verify
+from pyg_graphzero.store.column_writer import Column
+from pyg_graphzero.store.verify import VerifyReport, verify
 from pyg_graphzero.tune.diagnosis import Advice, Diagnosis
 from pyg_graphzero.tune.doctor import doctor
-from pyg_graphzero.tune.optimize import optimize
+from pyg_graphzero.tune.optimize import OptimizeSummary, optimize
+
+if not _core.threads_are_torchs:  # its number is asked for, once
+    _core.set_num_threads(torch.get_num_threads())
 
 __version__ = _version("pyg_graphzero")
 
 __all__ = [
     "Advice",
     "ClosedStoreError",
+    "Column",
+    "ConvertSummary",
     "Diagnosis",
     "DoesNotFitError",
     "FormatError",
@@ -45,12 +54,17 @@ __all__ = [
     "InputError",
     "InputWarning",
     "MemoryBudgetError",
+    "MemoryPlan",
     "MemoryUseWarning",
     "MissingAttributeError",
     "MissingEdgeIdsError",
+    "OptimizeSummary",
     "ReadOnlyStoreError",
     "Store",
+    "StoreInUseError",
+    "StoreReplacedError",
     "UnsupportedError",
+    "VerifyReport",
     "convert",
     "doctor",
     "inference",

@@ -522,6 +522,11 @@ def num_threads(requested: int = 0) -> int:
     How many threads a call that asks for `requested` (0: torch's number) will use.
     """
 
+def set_num_threads(threads: int) -> None:
+    """How many threads 0 stands for."""
+
+threads_are_torchs: bool = True
+
 def count_rows(rows: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], counts: Annotated[torch.Tensor, dict(dtype='int16', shape=(None,), order='C', device='cpu')]) -> None:
     """
     Adds 1 to the count of every row that occurs in `rows`, however often; counts end at the most that they can be.
@@ -788,6 +793,8 @@ class Epoch:
     @property
     def next(self) -> int:
         """One past the last number given."""
+
+system: str = 'linux'
 
 class DiskSpeed:
     """What probe_disk() measured."""

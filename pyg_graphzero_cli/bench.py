@@ -55,7 +55,6 @@ MODELS = ("stock", "trimmed", "accelerated")
 @click.option("--batches", type=click.IntRange(min=1), help="Batches per round.")
 @click.option("--rounds", type=click.IntRange(min=1), help="Timed rounds.")
 @click.option("--seed", type=click.IntRange(min=0), help="Of the seed nodes and of sampling.")
-@click.option("--cold", is_flag=True, help="Drop the store from the page cache before each round.")
 @click.option(
     "--datasets",
     type=click.Path(path_type=Path),
@@ -75,7 +74,7 @@ def bench(preset: str, quick: bool, datasets: Path, out: Path, **options: Any) -
     """Compare sampling, loading and training with stock PyG, side by side.
 
     Both get the same graph, seeds, fan-out and batch size, each in a process of its own, in turn.
-    Prints what was measured and on what, and writes bench.json, bench.md and bench.png.
+    Prints what was measured and on what, and writes bench.json and bench.md.
     """
     from pyg_graphzero.bench import settings
     from pyg_graphzero.bench.data import prepare

@@ -194,7 +194,7 @@ def convert(
     if is_quiet:
         options["progress"] = False
 
-    from pyg_graphzero.convert import convert as run
+    from pyg_graphzero.conversion import convert as run
     from pyg_graphzero.errors import InputWarning
 
     with warnings.catch_warnings():

@@ -1,6 +1,6 @@
 """The promise as a table: second epochs by graph, budget, encoding and fan-out, and their bounds.
 
-Each point has this package's loader, that with ``order="off"``, and GraphBolt's scheme, each a
+Each point has this package's loader, that with ``row_cache=False``, and GraphBolt's scheme, each a
 process of its own under the same limit. A refused budget is a result: the error names the least
 that works.
 """

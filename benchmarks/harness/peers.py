@@ -26,10 +26,10 @@ from torch_geometric.data import Data
 from torch_geometric.sampler import NodeSamplerInput
 
 from harness.child import Task
+from harness.page_cache import warm
 from harness.sieve import SieveCache
 from pyg_graphzero import _core
 from pyg_graphzero import open as open_store
-from pyg_graphzero.bench.page_cache import warm
 from pyg_graphzero.bench.process import memory
 from pyg_graphzero.loader import NeighborLoader
 from pyg_graphzero.sampling.neighbor import NeighborSampler
@@ -181,8 +181,8 @@ class Ours(Contestant):
         super().__init__(task)
         self.said = BufferingHandler(sys.maxsize)
         logging.basicConfig(level=logging.INFO, handlers=[self.said], force=True)
-        order = task.options.get("order", "auto")
-        self.store = open_store(task.store, memory=task.budget, order=order)
+        row_cache = "auto" if task.options.get("order", "auto") == "auto" else False
+        self.store = open_store(task.store, memory=task.budget, row_cache=row_cache)
         self.loader = NeighborLoader(
             self.store.data(),
             num_neighbors=task.fanout,
@@ -200,13 +200,13 @@ class Ours(Contestant):
 
     def counts(self) -> dict[str, Any]:
         """All of ``loader.stats()``, what the budget went to, bytes of copies, and the log."""
-        stats, plan = self.loader.stats(), self.store.division
+        stats, plan = self.loader.stats(), self.store.memory_plan
         found = {} if stats is None else stats.to_dict()
         found["copied"] = sum(self.store.info()["copies"].values())
         found["said"] = [
             each.getMessage().removeprefix(f"{self.task.store}: ") for each in self.said.buffer
         ]
-        return found if plan is None else found | {"division": dict(plan.parts)}
+        return found if plan is None else found | {"memory_plan": dict(plan.parts)}
 
 
 class Peer(Contestant):
@@ -306,8 +306,7 @@ class GraphBolt(Peer):
         # A batch, to see how large they are.
         _, out = next(self._sample())
         batch = len(out.node) * self.row_bytes + len(out.row) * 24
-        used = memory(os.getpid())
-        taken = used["anon"] + used["shmem"] + self.files.topology.stat().st_size
+        taken = memory(os.getpid())["own"] + self.files.topology.stat().st_size
         taken += 4 * self.files.num_nodes + _BATCHES_UNDER_WAY * batch + (64 << 20)
         return max(0, self.task.limit - taken) // (self.row_bytes + 24)
 

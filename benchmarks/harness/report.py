@@ -6,13 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pyg_graphzero.bench.chart import log_ticks
 from pyg_graphzero.bench.table import Table, number
 from pyg_graphzero.util.disk import DiskSpeed
 from pyg_graphzero.util.sizes import format_bytes
 
 Result = dict[str, Any]
-_MISSING = "chart left out: install pyg_graphzero[bench]"
+_MISSING = "chart left out: install matplotlib"
 
 
 def whole_epochs(result: Result) -> list[dict[str, Any]]:
@@ -73,7 +72,7 @@ def figures(result: Result) -> dict[str, Any]:
         "first_batch_seconds": taken[0] if taken else None,
         "reading_over_ideal": read["ratio"] if read else None,
         "seconds": result["found"].get("seconds"),
-        "division": counts.get("division"),
+        "memory_plan": counts.get("memory_plan"),
     }
     if found["batches_per_second"]:
         found["seconds_per_batch"] = 1 / found["batches_per_second"]
@@ -185,6 +184,16 @@ def speed_bars(figure: Any, shown: list[Result]) -> None:
     axes.set_yticks(range(len(shown)), [each["name"] for each in shown])
     axes.margins(x=0.15)
     axes.invert_yaxis()
+
+
+def log_ticks(axes: Any, label: str) -> None:
+    """A logarithmic axis below bars with numbers that one reads: 0.5, 1, 2, 5, 10."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axes.set(xscale="log", xlabel=label)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 def memory_lines(figure: Any, axes_of: list[list[Result]]) -> None:

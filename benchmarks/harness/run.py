@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.cap import MemoryCap
 from harness.child import Task
-from pyg_graphzero.bench.cap import MemoryCap
+from harness.page_cache import drop, resident_bytes, warm
+from harness.timeline import Timeline
 from pyg_graphzero.bench.entrant import ENVIRONMENT
-from pyg_graphzero.bench.page_cache import drop, resident_bytes, warm
-from pyg_graphzero.bench.timeline import Timeline
 from pyg_graphzero.util.disk import probe
 
 # Points of a timeline that are kept.

@@ -62,20 +62,16 @@ struct Rows {
   T* operator[](std::int64_t row) const noexcept { return data + row * stride; }
 };
 
-#ifdef GZ_HAS_AVX2_FUNCTIONS
 template <class Body>
-__attribute__((target("avx2"))) void run_avx2(const Body& body) {
+GZ_WIDE void run_wide(const Body& body) {
   body();
 }
-#endif
 
 // Calls body() compiled for the widest instructions of this machine. REQUIRES a lambda that is
 // GZ_INLINED, and so are the functions it calls.
 template <class Body>
 void run_widest(bool is_portable, const Body& body) {
-#ifdef GZ_HAS_AVX2_FUNCTIONS
-  if (!is_portable && __builtin_cpu_supports("avx2")) return run_avx2(body);
-#endif
+  if (!is_portable && has_wide()) return run_wide(body);
   body();
 }
 

@@ -1,4 +1,4 @@
-// Loops over several threads. The only room that knows OpenMP.
+// Loops over several threads.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ class RangeBody {
   void (*call_)(void*, std::int64_t, std::int64_t);
 };
 
-// Threads besides OpenMP's, which take part in the loops of another.
+// Threads besides those of a team, which take part in the loops of another.
 class Helpers {
  public:
   // Calls body(r, r + 1) for each range r < `ranges`, here and on whoever is free, and returns when
@@ -44,9 +44,14 @@ class WithHelpers {
   ~WithHelpers();
 };
 
-// How many threads a call with `requested` = 0 uses: what torch.set_num_threads says (the runtime
-// is shared), and 1 in a forked child, where libgomp would hang on the parent's dead team.
+// How many threads a call with `requested` = 0 uses: what torch.set_num_threads says where the
+// OpenMP runtime is torch's, else what set_usual_team() was told; and 1 in a forked child, where
+// libgomp would hang on the parent's dead team.
 int num_threads(int requested);
+
+// Whether the runtime is torch's.
+bool threads_are_torchs() noexcept;
+void set_usual_team(int threads) noexcept;
 
 // Calls body(begin, end) on disjoint ranges of at most `grain` that cover [0, n). An exception in
 // any of them is rethrown here, once, after all threads have stopped.

@@ -1,11 +1,21 @@
-// Which functions may be compiled for more than the baseline instruction set, to be chosen at run
-// time.
+// Functions that may be compiled for more than the baseline instruction set, to be chosen at run
+// time. The only file of the engine that asks which processor it is compiled for.
+//
+// Each isa_*.h has
+//   GZ_WIDE        marks a function that is compiled for the widest instructions there are by hand
+//   has_wide()     whether this machine has them
+//   Floats8        eight float32, and what is done with them there: load8, store8, add8, mul8, and
+//                  int8, float16 and bfloat16 widened
 #pragma once
-
-#if defined(__x86_64__) && defined(__GNUC__)
-#define GZ_HAS_AVX2_FUNCTIONS
-#endif
 
 // Kernels that are written once, as loops without a branch, are compiled for every instruction set
 // that they are dispatched to: each is inlined into a function of that target.
 #define GZ_INLINE [[gnu::always_inline]] inline
+
+#if defined(__x86_64__)
+#include "base/isa_avx2.h"
+#elif defined(__aarch64__)
+#include "base/isa_neon.h"
+#else
+#include "base/isa_plain.h"
+#endif

@@ -277,6 +277,8 @@ void init_gather(nb::module_& m) {
       "Items `index` of a column of int32 or int64 that are numbers of its rows, as int64.");
   m.def("num_threads", &num_threads, "requested"_a = 0,
         "How many threads a call that asks for `requested` (0: torch's number) will use.");
+  m.def("set_num_threads", &set_usual_team, "threads"_a, "How many threads 0 stands for.");
+  m.attr("threads_are_torchs") = threads_are_torchs();
 }
 
 }  // namespace gz::python

@@ -21,6 +21,7 @@
 #include "gather/paged_rows.h"
 #include "gather/row_order.h"
 #include "io/probe.h"
+#include "io/process.h"
 #include "pipeline/epoch.h"
 #include "sampling/reach.h"
 #include "storage/column.h"
@@ -82,6 +83,7 @@ struct ReadForecast {
 }  // namespace
 
 void init_io(nb::module_& m) {
+  m.attr("system") = system_name();
   nb::class_<DiskSpeed>(m, "DiskSpeed", "What probe_disk() measured.")
       .def_ro("random_iops", &DiskSpeed::random_iops)
       .def_ro("bytes_per_second", &DiskSpeed::bytes_per_second)

@@ -40,19 +40,14 @@ bool count_portable(const RowTile& tile, SpreadTile& spread) {
   return is_full(tile) ? count_tile<true>(tile, spread) : count_tile<false>(tile, spread);
 }
 
-#ifdef GZ_HAS_AVX2_FUNCTIONS
-GZ_AVX2 bool count_avx2(const RowTile& tile, SpreadTile& spread) {
+GZ_WIDE bool count_wide(const RowTile& tile, SpreadTile& spread) {
   return is_full(tile) ? count_tile<true>(tile, spread) : count_tile<false>(tile, spread);
 }
-#endif
 
 }  // namespace
 
 CountSpread spread_counter(Machine machine) noexcept {
-#ifdef GZ_HAS_AVX2_FUNCTIONS
-  if (machine == Machine::kThis && has_avx2()) return count_avx2;
-#endif
-  return count_portable;
+  return machine == Machine::kThis && has_wide() ? count_wide : count_portable;
 }
 
 }  // namespace gz

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdint>
 #include <cstring>
@@ -23,6 +24,11 @@ struct IntegerIds {
   std::int64_t operator[](std::int64_t row) const noexcept {
     return values[static_cast<std::size_t>(row)];
   }
+  // Steps of asking for an id ahead of its use; each needs what the one before has brought.
+  static constexpr int kSteps = 1;
+  void prefetch(std::int64_t row, int) const noexcept {
+    __builtin_prefetch(&values[static_cast<std::size_t>(row)]);
+  }
   static std::uint64_t hash(std::int64_t id) noexcept {
     return static_cast<std::uint64_t>(id) * 0x9E3779B97F4A7C15ULL;
   }
@@ -37,6 +43,11 @@ struct TextIds {
   std::string_view operator[](std::int64_t row) const noexcept {
     const auto at = static_cast<std::size_t>(row);
     return {text + offsets[at], static_cast<std::size_t>(offsets[at + 1] - offsets[at])};
+  }
+  static constexpr int kSteps = 2;
+  void prefetch(std::int64_t row, int step) const noexcept {
+    const std::int64_t& at = offsets[static_cast<std::size_t>(row)];
+    step == 0 ? __builtin_prefetch(&at) : __builtin_prefetch(text + at);
   }
   static std::uint64_t hash(std::string_view id) noexcept { return xxh64(id.data(), id.size()); }
 };
@@ -58,8 +69,8 @@ class RowIndex {
         slots_(new Slot[mask_ + 1]) {
     std::fill_n(slots_.get(), mask_ + 1, kFree);
     for (std::int64_t row = 0; row < ids_.size(); ++row) {
-      if (row + kAhead < ids_.size()) prefetch(ids_[row + kAhead]);
-      Slot& slot = slots_[place(ids_[row])];
+      if (row + kAhead < ids_.size()) __builtin_prefetch(&slots_[home(ids_[row + kAhead])]);
+      Slot& slot = slots_[place(ids_[row], home(ids_[row]))];
       if (slot != kFree) {
         second_ = row;
         return;
@@ -74,17 +85,29 @@ class RowIndex {
   // The row of every id, -1 where it has none.
   void find(Ids wanted, std::int64_t* rows) const {
     parallel_for(wanted.size(), 1 << 14, 0, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        if (i + kAhead < end) prefetch(wanted[i + kAhead]);
-        const Slot slot = slots_[place(wanted[i])];
-        rows[i] = slot == kFree ? -1 : static_cast<std::int64_t>(slot);
+      std::array<std::uint64_t, kAhead> homes;
+      for (std::int64_t i = begin; i < end; i += kAhead) {
+        const auto some = std::span(homes).first(std::min<std::uint64_t>(kAhead, end - i));
+        for (std::size_t j = 0; j < some.size(); ++j) {
+          some[j] = home(wanted[i + j]);
+          __builtin_prefetch(&slots_[some[j]]);
+        }
+        for (int step = 0; step < Ids::kSteps; ++step) {
+          for (const std::uint64_t at : some) {
+            if (slots_[at] != kFree) ids_.prefetch(slots_[at], step);
+          }
+        }
+        for (std::size_t j = 0; j < some.size(); ++j) {
+          const Slot slot = slots_[place(wanted[i + j], some[j])];
+          rows[i + j] = slot == kFree ? -1 : static_cast<std::int64_t>(slot);
+        }
       }
     });
   }
 
  private:
   static constexpr Slot kFree = static_cast<Slot>(-1);
-  static constexpr std::int64_t kAhead = 16;
+  static constexpr std::int64_t kAhead = 32;
 
   // At most two thirds full.
   static std::uint64_t capacity(std::uint64_t size) noexcept {
@@ -96,15 +119,9 @@ class RowIndex {
     return Ids::hash(id) >> shift_;
   }
 
+  // The slot from `at` on that holds the id's row, or the free one where it would go.
   template <class Id>
-  void prefetch(Id id) const noexcept {
-    __builtin_prefetch(&slots_[home(id)]);
-  }
-
-  // The slot that holds the id's row, or the free one where it would go.
-  template <class Id>
-  std::uint64_t place(Id id) const noexcept {
-    std::uint64_t at = home(id);
+  std::uint64_t place(Id id, std::uint64_t at) const noexcept {
     while (slots_[at] != kFree && ids_[static_cast<std::int64_t>(slots_[at])] != id) {
       at = (at + 1) & mask_;
     }

@@ -1,13 +1,12 @@
 #include "io/async_reader.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <stdexcept>
 #include <string_view>
+#include <thread>
 
 #include "base/chunk_sizes.h"
 #include "base/errors.h"
@@ -129,7 +128,8 @@ void AsyncReader::drain() noexcept {
     try {
       wait(dropped);
     } catch (...) {
-      ::sched_yield();  // the kernel is writing still: there is nothing to do but ask again
+      std::this_thread::yield();  // the kernel is writing still: there is nothing to do but ask
+                                  // again
     }
   }
 }

@@ -12,12 +12,12 @@
 
 namespace gz {
 
-// Invariant: both descriptors are of the same file, whatever its path names by now.
+// Invariant: both handles are of the same file, whatever its path names by now.
 // Thread safety: immutable.
 class DirectFile {
  public:
-  // Opens `path`; without `direct`, or where O_DIRECT is refused (tmpfs, some network and overlay
-  // filesystems), every read goes through the page cache.
+  // Opens `path`; without `direct`, or where the system or the filesystem has no direct reads
+  // (tmpfs, some network and overlay filesystems), every read goes through the page cache.
   static std::shared_ptr<const DirectFile> open(const std::string& path, bool direct = true);
   // A DirectFile over a file that is open already; `file` may be closed afterwards.
   static std::shared_ptr<const DirectFile> of(const File& file, bool direct = true);
@@ -31,7 +31,7 @@ class DirectFile {
   }
 
   const File& buffered() const noexcept { return buffered_; }
-  int direct_fd() const noexcept { return direct_ ? direct_->fd() : -1; }
+  FileHandle direct_handle() const noexcept { return direct_ ? direct_->handle() : -1; }
   const std::string& path() const noexcept { return buffered_.path(); }
   std::uint64_t size() const { return buffered_.size(); }
 

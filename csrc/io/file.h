@@ -10,7 +10,13 @@
 
 namespace gz {
 
-// An open file descriptor. Move-only; closes in its destructor.
+// A descriptor; on Windows a HANDLE. None is -1 there too.
+using FileHandle = std::intptr_t;
+
+// One read, which may come short: bytes, or minus an error number (EINTR among them).
+std::int64_t read_some(FileHandle file, void* to, std::size_t size, std::uint64_t offset) noexcept;
+
+// An open file. Move-only; closes in its destructor.
 class File {
  public:
   // All of these take regular files alone, and wait for none: a FIFO or a device raises
@@ -32,11 +38,13 @@ class File {
   // This file (not another that its path names by now) opened for reading past the page cache;
   // nothing where the filesystem refuses that.
   std::optional<File> reopen_direct() const;
+  // Alignment of the reads of a file that was opened so; 0: the system says that none are direct.
+  std::uint64_t direct_alignment() const;
 
   File(File&& other) noexcept
-      : fd_(std::exchange(other.fd_, kNone)), path_(std::move(other.path_)) {}
+      : handle_(std::exchange(other.handle_, kNone)), path_(std::move(other.path_)) {}
   File& operator=(File&& other) noexcept {
-    std::swap(fd_, other.fd_);
+    std::swap(handle_, other.handle_);
     std::swap(path_, other.path_);
     return *this;
   }
@@ -58,15 +66,15 @@ class File {
   // time of the change).
   void sync_data();
 
-  int fd() const noexcept { return fd_; }
+  FileHandle handle() const noexcept { return handle_; }
   const std::string& path() const noexcept { return path_; }
 
  private:
-  static constexpr int kNone = -1;
+  static constexpr FileHandle kNone = -1;
 
-  File(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
+  File(FileHandle handle, std::string path) : handle_(handle), path_(std::move(path)) {}
 
-  int fd_ = kNone;
+  FileHandle handle_ = kNone;
   std::string path_;
 };
 

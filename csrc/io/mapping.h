@@ -46,6 +46,9 @@ class Mapping {
   bool writable_;
 };
 
+// For the destructor of Mapping alone.
+void unmap_file(std::byte* data, std::uint64_t size) noexcept;
+
 // The file and offset that `address` belongs to among all live mappings; path empty if none.
 struct MappedPlace {
   std::string path;

@@ -2,17 +2,19 @@
 // own and must be left alone.
 #pragma once
 
-#include <unistd.h>
+#include <cstdint>
+
+#include "io/process.h"
 
 namespace gz {
 
 class Origin {
  public:
   // True in a child of the process that made this object.
-  bool forked() const noexcept { return ::getpid() != process_; }
+  bool forked() const noexcept { return process_id() != process_; }
 
  private:
-  pid_t process_ = ::getpid();
+  std::int64_t process_ = process_id();
 };
 
 }  // namespace gz

@@ -1,10 +1,5 @@
-// The reader for where io_uring is not to be had: threads, each in one pread at a time.
-#include <pthread.h>
-#include <signal.h>
-#include <unistd.h>
-
+// The reader for where io_uring is not to be had: threads, each in one read at a time.
 #include <algorithm>
-#include <cerrno>
 #include <condition_variable>
 #include <deque>
 #include <memory>
@@ -13,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "io/process.h"
 #include "io/read_step.h"
 
 namespace gz {
@@ -36,9 +32,7 @@ struct Shared {
       queue.pop_front();
       lock.unlock();
       for (bool over = false; !over;) {
-        const ssize_t n =
-            ::pread(step.fd(), step.to(), step.size(), static_cast<off_t>(step.offset()));
-        over = step.settle(n < 0 ? -errno : n);
+        over = step.settle(read_some(step.handle(), step.to(), step.size(), step.offset()));
       }
       lock.lock();
       done.push_back(step.completion());
@@ -81,24 +75,16 @@ class PoolReader final : public AsyncReader {
   void grow(std::size_t reads) {
     const std::size_t wanted = std::min(reads, max_threads_);
     if (shared_->threads.size() >= wanted) return;
-    // Signals are for the threads of the program.
-    sigset_t all, before;
-    sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before);
     try {
       shared_->threads.reserve(wanted);
       while (shared_->threads.size() < wanted) {
-        shared_->threads.emplace_back([shared = shared_.get()] { shared->serve(); });
+        shared_->threads.push_back(start_thread([shared = shared_.get()] { shared->serve(); }));
       }
     } catch (const std::system_error&) {
       // The container gives no more threads: those that are there do the work, only slower.
-      if (shared_->threads.empty()) {
-        ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-        throw;
-      }
+      if (shared_->threads.empty()) throw;
       max_threads_ = shared_->threads.size();
     }
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
 
   std::size_t reap(std::span<Completion> done) override {

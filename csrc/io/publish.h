@@ -7,11 +7,23 @@ namespace gz {
 
 // Syncs a directory entry list to the device.
 void sync_directory(const std::string& path);
+// Syncs the directory that `path` is in.
+void sync_folder_of(const std::string& path);
 
-// Renames in one step, with the flags of renameat2(2): 0, or -1 and errno. A parameter so that
-// tests can be a filesystem that knows no flags.
-using RenameWithFlags = int (*)(const char* from, const char* to, unsigned flags);
-int rename_with_flags(const char* from, const char* to, unsigned flags);
+bool exists(const std::string& path);
+
+enum class Renaming {
+  kNew,       // an existing `to` is EEXIST
+  kExchange,  // `from` and `to`, both of which exist
+};
+
+// Renames at once: 0, or -1 and errno; ENOSYS, EINVAL or ENOTSUP where that cannot be. A parameter
+// so that tests can be a filesystem that cannot.
+using RenameInOneStep = int (*)(const char* from, const char* to, Renaming how);
+int rename_in_one_step(const char* from, const char* to, Renaming how);
+
+// rename(2) of a directory where there is nothing at `to`: 0, or -1 and errno.
+int rename_plainly(const char* from, const char* to);
 
 // Renames directory `from` to `to`. With `replace`, an existing `to` is exchanged in one step and
 // ends up at `from`, for the caller to delete; open readers of it keep their files. Without it, an
@@ -21,6 +33,6 @@ int rename_with_flags(const char* from, const char* to, unsigned flags);
 // `from` synced, and that no other process replaces or changes an existing `to` meanwhile (hold its
 // lock).
 void publish_directory(const std::string& from, const std::string& to, bool replace,
-                       RenameWithFlags rename = rename_with_flags);
+                       RenameInOneStep rename = rename_in_one_step);
 
 }  // namespace gz

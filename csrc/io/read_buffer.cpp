@@ -1,10 +1,6 @@
 #include "io/read_buffer.h"
 
-#include <sys/mman.h>
-
-#include <cerrno>
-
-#include "base/errors.h"
+#include "io/pages.h"
 
 namespace gz {
 namespace {
@@ -17,17 +13,12 @@ std::size_t whole_pages(std::size_t bytes) {
 
 ReadBuffer::ReadBuffer(std::size_t bytes) {
   const std::size_t size = whole_pages(bytes);
-  void* const at =
-      ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (at == MAP_FAILED) throw OsError("cannot allocate", "read buffers", errno);
-  memory_ = {static_cast<std::byte*>(at), size};
-  // The kernel writes here behind the program's back: no business of a child's copy-on-write.
-  ::madvise(at, size, MADV_DONTFORK);
+  memory_ = {map_read_buffer(size), size};
 }
 
 ReadBuffer::~ReadBuffer() {
-  // A child never had these pages; the addresses may hold something else there.
-  if (!origin_.forked()) ::munmap(memory_.data(), memory_.size());
+  // A child may not have these pages, and something else at their addresses.
+  if (!origin_.forked()) unmap_pages(memory_.data(), memory_.size());
 }
 
 ReadBuffer::Piece ReadBuffer::take(std::size_t size) {

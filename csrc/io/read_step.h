@@ -17,7 +17,9 @@ class ReadStep {
 
   // The next system call.
   bool direct() const noexcept;
-  int fd() const noexcept { return direct() ? file_->direct_fd() : file_->buffered().fd(); }
+  FileHandle handle() const noexcept {
+    return direct() ? file_->direct_handle() : file_->buffered().handle();
+  }
   std::byte* to() const noexcept { return request_.to + done_; }
   std::size_t size() const noexcept;
   std::uint64_t offset() const noexcept { return request_.offset + done_; }
@@ -33,7 +35,7 @@ class ReadStep {
   ReadRequest request_{};
   const DirectFile* file_ = nullptr;
   std::size_t done_ = 0;
-  bool refused_ = false;  // the filesystem took O_DIRECT when opening, but not for this read
+  bool refused_ = false;  // the filesystem took direct reads when opening, but not this one
   bool all_direct_ = true;
   std::exception_ptr error_;
 };

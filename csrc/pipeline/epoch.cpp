@@ -41,7 +41,7 @@ struct Epoch::State : Lender {
         end(first) {}
 
   void begin_thread() {
-    threads.emplace_back([this] { work(); });
+    threads.push_back(start_thread([this] { work(); }));
   }
 
   bool orphaned() const noexcept { return home != fork_depth(); }
@@ -58,7 +58,6 @@ struct Epoch::State : Lender {
   }
 
   void work() {
-    block_signals();
     std::unique_lock lock(mutex);
     while (true) {
       std::vector<Entry*> work;
@@ -205,7 +204,6 @@ struct Epoch::State : Lender {
 
   // The one thread that reads.
   void read() {
-    block_signals();
     std::unique_lock lock(mutex);
     while (true) {
       std::vector<Entry*> window;
@@ -423,7 +421,7 @@ void Epoch::add(std::uint64_t number, std::shared_ptr<const Recipe> recipe, Batc
       throw std::invalid_argument(unexpected(number, state->end));
     }
     if (entry->recipe->reads() && !state->reader.joinable()) {
-      state->reader = std::thread([own = state.get()] { own->read(); });
+      state->reader = start_thread([own = state.get()] { own->read(); });
     }
     if (entry->recipe->samples_together() && entry->recipe->waits() && !state->has_spare) {
       state->begin_thread();

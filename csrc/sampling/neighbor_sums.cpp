@@ -12,6 +12,7 @@
 #include "base/chunk_sizes.h"
 #include "io/fault_guard.h"
 #include "io/pages.h"
+#include "io/process.h"
 
 namespace gz {
 namespace {
@@ -222,7 +223,7 @@ void NeighborSums::make_room(std::int64_t words) {
 
 void NeighborSums::read_ahead() {
   if (next_ >= chunks_.size()) return;
-  reading_ = std::thread([this, at = next_] {
+  reading_ = start_thread([this, at = next_] {
     const Clock::time_point begin = Clock::now();
     try {
       read(chunks_[at], rooms_[at % 2]);

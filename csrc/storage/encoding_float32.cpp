@@ -7,12 +7,10 @@ namespace {
 struct Float32 {
   using Code = float;
   static float decode(float value, std::int64_t, const float*, const float*) { return value; }
-#ifdef GZ_HAS_AVX2_FUNCTIONS
-  GZ_AVX2 static __m256 decode8(const std::byte* items, std::int64_t i, const float*,
-                                const float*) {
-    return _mm256_loadu_ps(reinterpret_cast<const float*>(items + 4 * i));
+  GZ_WIDE static Floats8 decode8(const std::byte* items, std::int64_t i, const float*,
+                                 const float*) {
+    return load8(reinterpret_cast<const float*>(items + 4 * i));
   }
-#endif
 };
 
 }  // namespace

@@ -29,28 +29,18 @@ struct Half {
   }
 };
 
-#ifdef GZ_HAS_AVX2_FUNCTIONS
-GZ_AVX2 __m128i load8(const std::byte* items, std::int64_t i) {
-  return _mm_loadu_si128(reinterpret_cast<const __m128i*>(items + 2 * i));
-}
-#endif
-
 struct Float16 : Half<narrow_float16, widen_float16, kFloat16Limit> {
-#ifdef GZ_HAS_AVX2_FUNCTIONS
-  GZ_AVX2 static __m256 decode8(const std::byte* items, std::int64_t i, const float*,
-                                const float*) {
-    return _mm256_cvtph_ps(load8(items, i));
+  GZ_WIDE static Floats8 decode8(const std::byte* items, std::int64_t i, const float*,
+                                 const float*) {
+    return widen8_float16(items + 2 * i);
   }
-#endif
 };
 
 struct BFloat16 : Half<narrow_bfloat16, widen_bfloat16, kBFloat16Limit> {
-#ifdef GZ_HAS_AVX2_FUNCTIONS
-  GZ_AVX2 static __m256 decode8(const std::byte* items, std::int64_t i, const float*,
-                                const float*) {
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load8(items, i)), 16));
+  GZ_WIDE static Floats8 decode8(const std::byte* items, std::int64_t i, const float*,
+                                 const float*) {
+    return widen8_bfloat16(items + 2 * i);
   }
-#endif
 };
 
 }  // namespace

@@ -20,15 +20,10 @@ struct Int8 {
     return static_cast<float>(code) * scale[i] + zero_point[i];
   }
 
-#ifdef GZ_HAS_AVX2_FUNCTIONS
-  GZ_AVX2 static __m256 decode8(const std::byte* items, std::int64_t i, const float* scale,
-                                const float* zero_point) {
-    const __m128i codes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(items + i));
-    const __m256 values = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(codes));
-    const __m256 scaled = _mm256_mul_ps(values, _mm256_loadu_ps(scale + i));
-    return _mm256_add_ps(scaled, _mm256_loadu_ps(zero_point + i));
+  GZ_WIDE static Floats8 decode8(const std::byte* items, std::int64_t i, const float* scale,
+                                 const float* zero_point) {
+    return add8(mul8(widen8_int8(items + i), load8(scale + i)), load8(zero_point + i));
   }
-#endif
 
   GZ_INLINE static void encode(const Lanes<float>& values, const ScaleTile& tile,
                                Lanes<Code>& codes, Lanes<float>& decoded,

@@ -6,7 +6,7 @@
 //   Code                                          what is stored
 //   kIsFinite                                     whether only finite values are encoded
 //   decode(code, i, scale, zero_point)            the float32 of item i
-//   decode8(items, i, scale, zero_point)          the same of eight, for AVX2
+//   decode8(items, i, scale, zero_point)          the same of eight, for GZ_WIDE
 //   encode(values, scales, codes, decoded, clipped)   the values of a row of a tile
 #pragma once
 
@@ -17,11 +17,6 @@
 
 #include "base/isa.h"
 #include "storage/encoding.h"
-
-#ifdef GZ_HAS_AVX2_FUNCTIONS
-#include <immintrin.h>
-#define GZ_AVX2 __attribute__((target("avx2,f16c")))
-#endif
 
 namespace gz {
 namespace {
@@ -141,63 +136,50 @@ void add_portable(const std::byte* const* rows, std::int64_t num_rows, std::int6
   add_from<Kind>(0, rows, num_rows, count, scale, zero_point, sums);
 }
 
-#ifdef GZ_HAS_AVX2_FUNCTIONS
-
 template <class Kind>
-GZ_AVX2 void encode_avx2(const RowTile& tile, const ScaleTile& scale, std::byte* out,
+GZ_WIDE void encode_wide(const RowTile& tile, const ScaleTile& scale, std::byte* out,
                          LossTile& loss) {
   if (is_full(tile)) return encode_tile<Kind, true>(tile, scale, out, loss);
   encode_tile<Kind, false>(tile, scale, out, loss);
 }
 
 template <class Kind>
-GZ_AVX2 void decode_avx2(const std::byte* items, std::int64_t count, const float* scale,
+GZ_WIDE void decode_wide(const std::byte* items, std::int64_t count, const float* scale,
                          const float* zero_point, std::byte* out) {
   std::int64_t i = 0;
   for (; i + 8 <= count; i += 8) {
-    _mm256_storeu_ps(reinterpret_cast<float*>(out + 4 * i),
-                     Kind::decode8(items, i, scale, zero_point));
+    store8(reinterpret_cast<float*>(out + 4 * i), Kind::decode8(items, i, scale, zero_point));
   }
   decode_from<Kind>(i, items, count, scale, zero_point, out);
 }
 
 // Items i … i + 8 kRegisters - 1 of all rows: their sums stay in registers.
 template <class Kind, int kRegisters>
-GZ_AVX2 void add_avx2_tile(std::int64_t i, const std::byte* const* rows, std::int64_t num_rows,
+GZ_WIDE void add_wide_tile(std::int64_t i, const std::byte* const* rows, std::int64_t num_rows,
                            const float* scale, const float* zero_point, std::byte* sums) {
   auto* const to = reinterpret_cast<float*>(sums + 4 * i);
-  __m256 sum[kRegisters];
-  for (int k = 0; k < kRegisters; ++k) sum[k] = _mm256_loadu_ps(to + 8 * k);
+  Floats8 sum[kRegisters];
+  for (int k = 0; k < kRegisters; ++k) sum[k] = load8(to + 8 * k);
   for (std::int64_t row = 0; row < num_rows; ++row) {
     for (int k = 0; k < kRegisters; ++k) {
-      sum[k] = _mm256_add_ps(sum[k], Kind::decode8(rows[row], i + 8 * k, scale, zero_point));
+      sum[k] = add8(sum[k], Kind::decode8(rows[row], i + 8 * k, scale, zero_point));
     }
   }
-  for (int k = 0; k < kRegisters; ++k) _mm256_storeu_ps(to + 8 * k, sum[k]);
+  for (int k = 0; k < kRegisters; ++k) store8(to + 8 * k, sum[k]);
 }
 
 template <class Kind>
-GZ_AVX2 void add_avx2(const std::byte* const* rows, std::int64_t num_rows, std::int64_t count,
+GZ_WIDE void add_wide(const std::byte* const* rows, std::int64_t num_rows, std::int64_t count,
                       const float* scale, const float* zero_point, std::byte* sums) {
   constexpr int kRegisters = 8;
   std::int64_t i = 0;
   for (; i + 8 * kRegisters <= count; i += 8 * kRegisters) {
-    add_avx2_tile<Kind, kRegisters>(i, rows, num_rows, scale, zero_point, sums);
+    add_wide_tile<Kind, kRegisters>(i, rows, num_rows, scale, zero_point, sums);
   }
   for (; i + 8 <= count; i += 8) {
-    add_avx2_tile<Kind, 1>(i, rows, num_rows, scale, zero_point, sums);
+    add_wide_tile<Kind, 1>(i, rows, num_rows, scale, zero_point, sums);
   }
   add_from<Kind>(i, rows, num_rows, count, scale, zero_point, sums);
-}
-
-#endif
-
-inline bool has_avx2() {
-#ifdef GZ_HAS_AVX2_FUNCTIONS
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
-#else
-  return false;
-#endif
 }
 
 // `Kind`'s functions for a machine.
@@ -207,12 +189,9 @@ const EncodingKernels& kernels_of(Machine machine) noexcept {
   EncodeTile encode = nullptr;
   if constexpr (kEncodes) encode = encode_portable<Kind>;
   static const EncodingKernels portable{decode_portable<Kind>, add_portable<Kind>, encode};
-#ifdef GZ_HAS_AVX2_FUNCTIONS
-  if constexpr (kEncodes) encode = encode_avx2<Kind>;
-  static const EncodingKernels avx2{decode_avx2<Kind>, add_avx2<Kind>, encode};
-  if (machine == Machine::kThis && has_avx2()) return avx2;
-#endif
-  return portable;
+  if constexpr (kEncodes) encode = encode_wide<Kind>;
+  static const EncodingKernels wide{decode_wide<Kind>, add_wide<Kind>, encode};
+  return machine == Machine::kThis && has_wide() ? wide : portable;
 }
 
 }  // namespace

@@ -53,7 +53,7 @@ class Contestant(ABC):
 
     @classmethod
     @abstractmethod
-    def place(cls, cold: bool) -> str:
+    def place(cls) -> str:
         """Where the graph lies when a round begins."""
 
     @abstractmethod
@@ -111,9 +111,9 @@ class GraphZero(_Loaders):
         return f"pyg_graphzero {version('pyg_graphzero')}"
 
     @classmethod
-    def place(cls, cold: bool) -> str:
+    def place(cls) -> str:
         """The store is mapped."""
-        return "disk" if cold else "page cache"
+        return "page cache"
 
     def open(self, store: Path) -> None:
         """Maps the store."""
@@ -161,7 +161,7 @@ class StockPyG(_Loaders):
         return None
 
     @classmethod
-    def place(cls, cold: bool) -> str:
+    def place(cls) -> str:
         """A script of stock PyG reads everything first."""
         return "RAM"
 

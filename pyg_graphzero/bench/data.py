@@ -14,7 +14,7 @@ from torch_geometric.data import Data, HeteroData
 
 from pyg_graphzero.bench.settings import Settings
 from pyg_graphzero.bench.synthetic import power_law, power_law_hetero
-from pyg_graphzero.convert import convert
+from pyg_graphzero.conversion import convert
 from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.sampling.graph import graph_of
 from pyg_graphzero.store.columns import gather

@@ -1,96 +1,59 @@
-"""What a process and its descendants use: memory by kind, bytes read, CPU time. From ``/proc``."""
+"""Memory, bytes read and CPU time of a process and its descendants."""
 
 from __future__ import annotations
 
-import os
 import threading
 import time
-from pathlib import Path
+from contextlib import suppress
 
+import psutil
 from typing_extensions import Self
 
-_PROC = Path("/proc")
-_TICK = 1.0 / os.sysconf("SC_CLK_TCK")
-# Fields of /proc/PID/stat behind the name, which may hold spaces and brackets.
-_PARENT, _USER_TICKS, _SYSTEM_TICKS = 1, 11, 12
 
-
-def _stat(pid: int) -> list[str]:
-    return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
-
-
-def _table(path: Path) -> dict[str, int]:
-    """A file of ``Name: number [kB]`` lines, in bytes; lines of other kinds are left out."""
-    found = {}
-    for line in path.read_text().splitlines():
-        name, _, value = line.partition(":")
-        words = value.split()
-        if words and words[0].isdigit():
-            found[name] = int(words[0]) * (1024 if words[1:] == ["kB"] else 1)
-    return found
-
-
-def tree(root: int) -> list[int]:
-    """A process and all its descendants."""
-    children: dict[int, list[int]] = {}
-    for entry in _PROC.iterdir():
-        if entry.name.isdigit():
-            try:
-                children.setdefault(int(_stat(int(entry.name))[_PARENT]), []).append(
-                    int(entry.name)
-                )
-            except (FileNotFoundError, ProcessLookupError):
-                continue  # it has ended meanwhile
-    found = [root]
-    for pid in found:
-        found += children.get(pid, [])
-    return found
+def tree(root: int) -> list[psutil.Process]:
+    """A process and all its descendants; none where it has ended."""
+    with suppress(psutil.NoSuchProcess):
+        process = psutil.Process(root)
+        return [process, *process.children(recursive=True)]
+    return []
 
 
 def memory(root: int) -> dict[str, int]:
     """Memory of a process tree now, in bytes.
 
     Returns:
-        ``anon``, ``file`` and ``shmem``: sums of what ``/proc/PID/status`` has as ``RssAnon``,
-        ``RssFile``, ``RssShmem``, so that a page of two processes counts twice; ``rss``, their sum;
-        ``pss``, which counts shared pages once; and the number of ``processes``.
+        ``rss``: memory of all processes, in which a page of two processes counts twice; ``own``,
+        the part of it that is no page of a file and not shared; ``pss``, which counts shared pages
+        once (``rss`` where the system does not tell); and the number of ``processes``.
     """
-    total = {"anon": 0, "file": 0, "shmem": 0, "rss": 0, "pss": 0, "processes": 0}
-    for pid in tree(root):
-        try:
-            status = _table(_PROC / str(pid) / "status")
-            pss = _table(_PROC / str(pid) / "smaps_rollup")["Pss"]
-        except (FileNotFoundError, ProcessLookupError, KeyError):
-            continue  # it has ended meanwhile, or just ends
-        for kind in ("anon", "file", "shmem"):
-            total[kind] += status.get(f"Rss{kind.capitalize()}", 0)
-        total["pss"] += pss
-        total["processes"] += 1
-    total["rss"] = total["anon"] + total["file"] + total["shmem"]
+    total = {"rss": 0, "own": 0, "pss": 0, "processes": 0}
+    for process in tree(root):
+        with suppress(psutil.Error):  # it has ended meanwhile, or just ends
+            found = process.memory_full_info()
+            total["rss"] += found.rss
+            total["own"] += found.rss - getattr(found, "shared", 0)
+            total["pss"] += getattr(found, "pss", found.rss)
+            total["processes"] += 1
     return total
 
 
 def bytes_read(root: int) -> dict[int, int]:
-    """Bytes that every process of a tree has caused to be read from a disk so far."""
+    """Bytes that each process of a tree has caused to be read from a disk until now."""
     found = {}
-    for pid in tree(root):
-        try:
-            found[pid] = _table(_PROC / str(pid) / "io")["read_bytes"]
-        except (FileNotFoundError, ProcessLookupError):
-            continue
+    for process in tree(root):
+        with suppress(psutil.Error, AttributeError):  # macOS does not tell
+            found[process.pid] = process.io_counters().read_bytes
     return found
 
 
 def _cpu_of_others() -> float:
-    """CPU time of this process's descendants, those that have ended included."""
-    own = os.times()
-    total = own.children_user + own.children_system
-    for pid in tree(os.getpid())[1:]:
-        try:
-            fields = _stat(pid)
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        total += _TICK * (int(fields[_USER_TICKS]) + int(fields[_SYSTEM_TICKS]))
+    """CPU time of this process's descendants, ended ones included."""
+    own, *others = tree(psutil.Process().pid)
+    total = own.cpu_times().children_user + own.cpu_times().children_system
+    for process in others:
+        with suppress(psutil.Error):
+            times = process.cpu_times()
+            total += times.user + times.system
     return total
 
 
@@ -117,8 +80,8 @@ class Clock:
 class Watch:
     """Looks at a process tree again and again while the ``with`` block runs.
 
-    Reading ``smaps_rollup`` takes milliseconds per GB and stops page faults meanwhile: what is
-    watched should not be timed.
+    Counting shared pages takes milliseconds per GB and stops page faults meanwhile: a process that
+    is watched should not be timed.
 
     Args:
         root: The process.

@@ -7,7 +7,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from pyg_graphzero.bench.chart import write_chart
 from pyg_graphzero.bench.table import Table, number
 from pyg_graphzero.util.sizes import format_bytes
 
@@ -22,12 +21,6 @@ def facts(report: dict[str, Any]) -> list[str]:
         f" of {graph['num_node_types']} node types and {graph['num_edge_types']} edge types"
         if graph["num_edge_types"] > 1
         else ""
-    )
-    cache = (
-        "cold: the store's files are dropped from the page cache (posix_fadvise) before every "
-        "round, and every round has a new process"
-        if settings["cold"]
-        else "warm: the store's files are read before the first round"
     )
     environment = " ".join(f"{name}={value}" for name, value in report["environment"].items())
     return [
@@ -46,7 +39,7 @@ def facts(report: dict[str, Any]) -> list[str]:
         f"work: fan-out {list(settings['fanout'])}, {settings['batch_size']} seeds a batch, "
         f"{settings['batches']} batches a round, medians of {settings['rounds']} alternating "
         "rounds",
-        cache,
+        "warm: the store's files are read before the first round",
         *report["notes"],
     ]
 
@@ -91,8 +84,7 @@ def tables(report: dict[str, Any]) -> list[Table]:
         ),
         Table(
             "Memory of the process tree at its peak, MiB, and what it read from the disk",
-            ["case", "by", "anonymous", "file", "shared", "sum", "PSS", "processes", "MiB read",
-             "ready in s"],
+            ["case", "by", "own", "RSS", "PSS", "processes", "MiB read", "ready in s"],
             [_memory(each) for each in results],
         ),
     ]  # fmt: skip
@@ -126,7 +118,7 @@ def _speed(each: dict[str, Any], results: list[dict[str, Any]]) -> list[str]:
 
 def _memory(each: dict[str, Any]) -> list[str]:
     peak = each["memory"]["run"]
-    mib = [f"{peak[kind] / 2**20:,.0f}" for kind in ("anon", "file", "shmem", "rss", "pss")]
+    mib = [f"{peak[kind] / 2**20:,.0f}" for kind in ("own", "rss", "pss")]
     read = f"{each['bytes_read'] / 2**20:,.0f}"
     ready = number(each["open_seconds"] + each["prepare_seconds"])
     return [each["case"], each["contestant"], *mib, str(peak["processes"]), read, ready]
@@ -152,27 +144,21 @@ def _training(each: dict[str, Any], training: list[dict[str, Any]], cores: int) 
 
 
 def write_report(report: dict[str, Any], folder: Path) -> list[str]:
-    """Writes ``bench.json``, ``bench.md`` and ``bench.png``.
+    """Writes ``bench.json`` and ``bench.md``.
 
     Args:
         report: What ``run`` returns.
         folder: Where to; made if it is not there.
 
     Returns:
-        What became of them, a line each.
+        Their names, on a line.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    chart = write_chart(report, folder / "bench.png")
-    (folder / "bench.json").write_text(json.dumps(report, indent=1) + "\n")
     title = " against ".join(each["title"] for each in report["contestants"].values())
     parts = [f"# {title}", "\n".join(f"- {line}" for line in facts(report))]
     parts += [table.markdown() for table in tables(report)]
     parts.append("\n".join(f"- {line}" for line in summary(report)))
-    if chart is None:
-        parts.append("![chart](bench.png)")
-    (folder / "bench.md").write_text("\n\n".join(parts) + "\n")
-    files = ["bench.json", "bench.md", *(["bench.png"] if chart is None else [])]
-    return [
-        f"written: {', '.join(str(folder / name) for name in files)}",
-        *([chart] if chart else []),
-    ]
+    written = {"bench.json": json.dumps(report, indent=1), "bench.md": "\n\n".join(parts)}
+    for name, text in written.items():
+        (folder / name).write_text(text + "\n")
+    return [f"written: {', '.join(str(folder / name) for name in written)}"]

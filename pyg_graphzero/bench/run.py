@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import statistics
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -15,20 +14,19 @@ import torch
 
 from pyg_graphzero.bench.contestants import CONTESTANTS
 from pyg_graphzero.bench.data import Seeds, draw_seeds
-from pyg_graphzero.bench.entrant import ENVIRONMENT, BenchError, Entrant
-from pyg_graphzero.bench.page_cache import drop, resident_bytes, warm
+from pyg_graphzero.bench.entrant import ENVIRONMENT, Entrant
 from pyg_graphzero.bench.process import Watch
 from pyg_graphzero.bench.settings import Case, Settings
 from pyg_graphzero.bench.workloads import WORKLOADS, Task
 from pyg_graphzero.pyg.stores import open as open_store
 from pyg_graphzero.store.schema import SCHEMA_FILE
 from pyg_graphzero.util.machine import machine, storage
+from pyg_graphzero.util.system import cached_bytes
 
 SCHEMA_VERSION = 1
-# Shares of a store in the page cache: more than the first is not cold, less than the second not
-# warm.
-_COLD = 0.02
+# Less than this share of a store in the page cache is not warm.
 _WARM = 0.99
+_PIECE = 8 << 20
 
 
 def run(settings: Settings, path: Path, say: Callable[[str], None]) -> dict[str, Any]:
@@ -43,7 +41,7 @@ def run(settings: Settings, path: Path, say: Callable[[str], None]) -> dict[str,
         The report, plain data; ``docs/benchmarks.md`` has its fields.
 
     Raises:
-        BenchError: A contestant failed, or its files cannot be dropped from the page cache.
+        BenchError: A contestant failed.
         ValueError: The graph has no edges.
     """
     # Reports are shown to others, for whom a path would mean nothing.
@@ -74,7 +72,7 @@ def run(settings: Settings, path: Path, say: Callable[[str], None]) -> dict[str,
             say(str(case))
             results += _play(case, playing, settings, path, file)
     held = min((share for each in results for share in each["cached"]), default=1.0)
-    if not settings.cold and held < _WARM:
+    if held < _WARM:
         notes.append(f"not quite warm: the page cache held as little as {held:.0%} of the store")
     return {
         "schema": SCHEMA_VERSION,
@@ -85,7 +83,7 @@ def run(settings: Settings, path: Path, say: Callable[[str], None]) -> dict[str,
         "settings": dataclasses.asdict(shown),
         "environment": ENVIRONMENT,
         "contestants": {
-            name: {"title": each.title(), "place": each.place(settings.cold)}
+            name: {"title": each.title(), "place": each.place()}
             for name, each in CONTESTANTS.items()
         },
         "results": results,
@@ -123,28 +121,21 @@ def _play(
                 threads=case.threads,
                 seed=settings.seed,
                 model=case.model,
-            ),
-            settings.cold,
+            )
         )
         for name in names
     ]
-    rounds = range(settings.rounds + 1)
-    if settings.cold:
-        # A process that has mapped a page keeps it in the page cache: each round needs a new one.
-        for number in rounds:
-            for record in records:
-                with Entrant(record.task) as entrant:
-                    record.begin(entrant)
-                    record.round(entrant, number)
-    else:
-        with ExitStack() as stack:
-            entrants = [stack.enter_context(Entrant(record.task)) for record in records]
+    with ExitStack() as stack:
+        entrants = [stack.enter_context(Entrant(record.task)) for record in records]
+        for record, entrant in zip(records, entrants, strict=True):
+            record.begin(entrant)
+        for path in records[0].files:
+            with path.open("rb", buffering=0) as file:
+                while file.read(_PIECE):
+                    pass
+        for number in range(settings.rounds + 1):
             for record, entrant in zip(records, entrants, strict=True):
-                record.begin(entrant)
-            warm(records[0].files)
-            for number in rounds:
-                for record, entrant in zip(records, entrants, strict=True):
-                    record.round(entrant, number)
+                record.round(entrant, number)
     return [record.result(case) for record in records]
 
 
@@ -154,13 +145,11 @@ class _Record:
     Round 0 is watched, and not timed: memory and bytes read are from there.
     """
 
-    def __init__(self, task: Task, cold: bool) -> None:
+    def __init__(self, task: Task) -> None:
         self.task = task
         self.files = [each for each in Path(task.store).rglob("*") if each.is_file()]
         self._bytes = sum(each.stat().st_size for each in self.files)
-        self._cold = cold
-        self._open: list[float] = []
-        self._prepare: list[float] = []
+        self._open = self._prepare = 0.0
         self._cached: list[float] = []
         self._memory: dict[str, dict[str, int]] = {}
         self._read = 0
@@ -169,22 +158,14 @@ class _Record:
 
     def begin(self, entrant: Entrant) -> None:
         """Has the graph opened and the loader made."""
-        self._open.append(entrant.open())
+        self._open = entrant.open()
         with Watch(entrant.pid) as watch:
-            self._prepare.append(entrant.prepare())
-        self._memory.setdefault("prepare", watch.peak)
+            self._prepare = entrant.prepare()
+        self._memory["prepare"] = watch.peak
 
     def round(self, entrant: Entrant, number: int) -> None:
         """Has a round run."""
-        if self._cold:
-            drop(self.files)
-        self._cached.append(resident_bytes(self.files) / self._bytes)
-        if self._cold and self._cached[-1] > _COLD:
-            raise BenchError(
-                f"cold: found {self._cached[-1]:.0%} of the store in the page cache after dropping "
-                f"it, expected at most {_COLD:.0%}; another process uses it, or it lies on a file "
-                "system in memory"
-            )
+        self._cached.append(sum(map(cached_bytes, self.files)) / self._bytes)
         if number:
             self._rounds.append(entrant.round(number))
             return
@@ -207,8 +188,8 @@ class _Record:
             "batches": batches,
             "edges_per_batch": self._first["edges"] / batches,
             "nodes_per_batch": self._first["nodes"] / batches,
-            "open_seconds": statistics.median(self._open),
-            "prepare_seconds": statistics.median(self._prepare),
+            "open_seconds": self._open,
+            "prepare_seconds": self._prepare,
             "seconds_per_batch": each("seconds"),
             "cpu_seconds_per_batch": each("cpu_seconds"),
             "memory": self._memory,

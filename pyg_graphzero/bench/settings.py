@@ -45,7 +45,6 @@ class Settings:
         models: Ways to compute the model to try, some of ``MODELS``.
         batches: Batches per round.
         rounds: Timed rounds per case and contestant.
-        cold: Whether the store's files are dropped from the page cache before every round.
         seed: Of the seed nodes and of sampling.
     """
 
@@ -58,7 +57,6 @@ class Settings:
     models: tuple[str, ...]
     batches: int
     rounds: int
-    cold: bool = False
     seed: int = 0
 
     def cases(self) -> list[Case]:

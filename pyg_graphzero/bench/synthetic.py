@@ -15,14 +15,6 @@ from torch_geometric.data import Data, HeteroData
 _RECEIVED = 3.3
 _SENT = 5.0
 
-# Of MAG240M, for each of its 121,751,666 papers (OGB-LSC).
-_MAG_NODES = {"paper": 1.0, "author": 1.005, "institution": 0.000211}
-_MAG_EDGES = {
-    ("paper", "cites", "paper"): 10.66,
-    ("author", "writes", "paper"): 3.17,
-    ("author", "affiliated_with", "institution"): 0.366,
-}
-
 NUM_CLASSES = 172
 _CHUNK = 1 << 22
 
@@ -40,8 +32,8 @@ def power_law(num_nodes: int, num_edges: int, dim: int, seed: int = 0) -> Data:
         ``edge_index``, ``x``, ``y`` (of ``NUM_CLASSES``) and ``train_mask`` (one node in ten).
     """
     generator = torch.Generator().manual_seed(seed)
-    data = Data(edge_index=_edges(num_nodes, num_nodes, num_edges, generator), num_nodes=num_nodes)
-    data.update(_attributes(num_nodes, dim, generator))
+    data = Data(edge_index=edges(num_nodes, num_nodes, num_edges, generator), num_nodes=num_nodes)
+    data.update(attributes(num_nodes, dim, generator))
     return data
 
 
@@ -65,40 +57,12 @@ def power_law_hetero(
     data = HeteroData()
     for i, count in enumerate(_shares(num_nodes, num_types)):
         data[f"n{i}"].num_nodes = count
-        data[f"n{i}"].update(_attributes(count, dim, generator))
+        data[f"n{i}"].update(attributes(count, dim, generator))
     for i, count in enumerate(_shares(num_edges, num_edge_types)):
         # First every type to itself, then to the next one, and so on.
         src, dst = i % num_types, (i + i // num_types) % num_types
         ends = data[f"n{src}"].num_nodes, data[f"n{dst}"].num_nodes
-        data[f"n{src}", f"e{i}", f"n{dst}"].edge_index = _edges(*ends, count, generator)
-    return data
-
-
-def academic(num_papers: int, dim: int, seed: int = 0) -> HeteroData:
-    """Papers, authors and institutions in the proportions of MAG240M, papers cited both ways.
-
-    Args:
-        num_papers: Number of papers; there are about as many authors.
-        dim: Width of every type's features.
-        seed: The same one gives the same graph.
-
-    Returns:
-        Types ``"paper"``, ``"author"`` and ``"institution"`` with what ``power_law`` gives, and
-        five relations among them: citations, and two with their reverse.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    data = HeteroData()
-    for name, share in _MAG_NODES.items():
-        data[name].num_nodes = max(1, round(num_papers * share))
-        data[name].update(_attributes(data[name].num_nodes, dim, generator))
-    for (src, name, dst), share in _MAG_EDGES.items():
-        ends = data[src].num_nodes, data[dst].num_nodes
-        edges = _edges(*ends, round(num_papers * share), generator)
-        if src == dst:
-            edges = torch.cat((edges, edges.flip(0)), 1)
-        else:
-            data[dst, f"rev_{name}", src].edge_index = edges.flip(0)
-        data[src, name, dst].edge_index = edges
+        data[f"n{src}", f"e{i}", f"n{dst}"].edge_index = edges(*ends, count, generator)
     return data
 
 
@@ -106,7 +70,8 @@ def _shares(total: int, parts: int) -> list[int]:
     return [total // parts + (i < total % parts) for i in range(parts)]
 
 
-def _attributes(num_nodes: int, dim: int, generator: torch.Generator) -> dict[str, Tensor]:
+def attributes(num_nodes: int, dim: int, generator: torch.Generator) -> dict[str, Tensor]:
+    """Attributes of nodes by name, as :func:`power_law` gives them."""
     made = {
         "y": torch.randint(0, NUM_CLASSES, (num_nodes,), generator=generator),
         "train_mask": torch.rand(num_nodes, generator=generator) < 0.1,
@@ -114,7 +79,7 @@ def _attributes(num_nodes: int, dim: int, generator: torch.Generator) -> dict[st
     return made | ({"x": torch.randn(num_nodes, dim, generator=generator)} if dim else {})
 
 
-def _edges(num_src: int, num_dst: int, num_edges: int, generator: torch.Generator) -> Tensor:
+def edges(num_src: int, num_dst: int, num_edges: int, generator: torch.Generator) -> Tensor:
     """``int64 [2, num_edges]``, in chunks: little more memory than the result takes."""
     result = torch.empty(2, num_edges, dtype=torch.int64)
     for ends, count, skew in ((result[0], num_src, _SENT), (result[1], num_dst, _RECEIVED)):

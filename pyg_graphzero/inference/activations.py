@@ -1,12 +1,12 @@
-"""The columns a run writes: which there are already, which are another run's, which is next."""
+"""The columns a run writes: complete ones, those of other runs, sweeps that are left to do."""
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Sequence
 
-from pyg_graphzero.inference.stack import Row
+from pyg_graphzero.inference.schedule import Sweep, columns_of
+from pyg_graphzero.nn.rules import Value
 from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.store.column_writer import Column, create_column
 from pyg_graphzero.store.leftovers import Draft, draft_stem, drafts
@@ -16,75 +16,71 @@ log = logging.getLogger("pyg_graphzero")
 
 
 class Activations:
-    """Rows that layers compute, as drafts of columns in a store.
+    """Rows that sweeps compute, as drafts of columns in a store.
 
-    Their files are named after the run, ``….<fingerprint>.<layer>.gd``, so that a run that was
-    killed finds its own and knows those of others. The last layer's are published, all at once.
+    Their files are named after the run, ``….<fingerprint>.<number>.gd``, so that a run that was
+    killed finds its own and knows those of others. Results are published, all at once.
 
     Args:
         store: Open for writing.
-        names: The columns that are to come out, by node type.
+        sweeps: The sweeps, in the order in which they run.
+        names: Names of the results, by value.
         fingerprint: The run's.
-        wanted: For each layer, the node types whose rows are needed of it.
-        encoding: The columns' in between.
+        encoding: Encoding of the other columns.
     """
 
     def __init__(
         self,
         store: Store,
-        names: dict[str | None, str],
+        sweeps: list[Sweep],
+        names: dict[Value, str],
         fingerprint: str,
-        wanted: Sequence[Sequence[str | None]],
         encoding: str | None,
     ) -> None:
         self.store = store
-        self.names = names
+        self.sweeps = sweeps
+        self.results = names
         self.fingerprint = fingerprint
-        self.wanted = wanted
         self.encoding = encoding
+        stem = next(iter(names.values()))
+        self._drafts: dict[Value, Draft] = {}
+        for number, value in enumerate(columns_of(sweeps), 1):
+            node_type = value.space.name
+            name = names.get(value, f"{stem}.{fingerprint}.{number}")
+            file = f"{draft_stem(node_type, stem)}.{fingerprint}.{number}.gd"
+            self._drafts[value] = Draft(node_type, name, file)
 
-    def name(self, layer: int, node_type: str | None) -> str:
-        """The column of a layer's rows; layers are numbered from 1."""
-        if layer == len(self.wanted):
-            return self.names[node_type]
-        return f"{self._stem}.{self.fingerprint}.{layer}"
-
-    @property
-    def _stem(self) -> str:
-        return next(iter(self.names.values()))
-
-    def _draft(self, layer: int, node_type: str | None) -> Draft:
-        stem = draft_stem(node_type, self._stem)
-        name = self.name(layer, node_type)
-        return Draft(node_type, name, f"{stem}.{self.fingerprint}.{layer}.gd")
-
-    def _layer(self, layer: int) -> list[Draft]:
-        """The drafts of a layer that are complete."""
-        every = [self._draft(layer, node_type) for node_type in self.wanted[layer - 1]]
-        return [draft for draft in every if draft.is_complete(self.store.path)]
+    def name(self, value: Value) -> str:
+        """The column of a value's rows."""
+        return self._drafts[value].name
 
     def drafts(self) -> list[Draft]:
         """The drafts of this run that are complete."""
-        return [draft for layer in range(len(self.wanted)) for draft in self._layer(layer + 1)]
+        return [draft for draft in self._drafts.values() if draft.is_complete(self.store.path)]
 
-    def first_missing(self) -> int:
-        """The first layer that has to be computed, for some node types at least.
+    def left(self) -> list[Sweep]:
+        """The sweeps that are left to do: those whose columns are wanted, and not complete.
 
         Raises:
-            ValueError: A name that is to come out is taken; nothing is left of the run then.
+            ValueError: A result's name is taken; nothing is left of the run then.
         """
         try:
-            for node_type, name in self.names.items():
-                check_new_attr(self.store.path, self.store.contents.node_type(node_type), name)
+            for value, name in self.results.items():
+                record = self.store.contents.node_type(value.space.name)
+                check_new_attr(self.store.path, record, name)
         except ValueError:
-            for layer in range(1, len(self.wanted) + 1):
-                self.remove_layer(layer)
+            self.remove(list(self._drafts))
             raise
-        for layer in range(len(self.wanted), 0, -1):
-            found = self._layer(layer)
-            if found:
-                return layer + (len(found) == len(self.wanted[layer - 1]))
-        return 1
+        wanted, left = set(self.results), []
+        for sweep in reversed(self.sweeps):
+            missing = [v for v in sweep.outputs if v in wanted and not self._is_complete(v)]
+            if missing:
+                wanted.update(sweep.gathered, sweep.own)
+                left.append(sweep)
+        return left[::-1]
+
+    def _is_complete(self, value: Value) -> bool:
+        return self._drafts[value].is_complete(self.store.path)
 
     def clear(self, *, keeps_own: bool) -> None:
         """Removes drafts of runs to the same columns, and says so.
@@ -95,7 +91,7 @@ class Activations:
         stems = {
             draft_stem(node_type, name)
             for node_type in self.store.node_types
-            for name in self.names.values()
+            for name in self.results.values()
         }
         pattern = re.compile(rf"(?:{'|'.join(map(re.escape, stems))})\.([0-9a-f]{{12}})\.\d+\.gd")
         for file in drafts(self.store.path):
@@ -108,24 +104,29 @@ class Activations:
                 )  # fmt: skip
                 self.store.handle.editor.remove_draft(file)
 
-    def create(self, layer: int, node_type: str | None, row: Row) -> Column:
-        """The column that a layer's rows are to be written to."""
-        shape, dtype = row
-        draft = self._draft(layer, node_type)
-        is_last = layer == len(self.wanted)
+    def create(self, value: Value) -> Column:
+        """The column that a value's rows are to be written to."""
+        shape, dtype = value.row
+        draft = self._drafts[value]
         is_float = dtype.is_floating_point and dtype.itemsize == 4
-        encoding = self.encoding if is_float and not is_last else None
+        encoding = self.encoding if is_float and value not in self.results else None
+        name, node_type, file = draft.name, draft.node_type, draft.file
         return create_column(
-            self.store.handle, draft.name, tuple(shape), node_type, dtype, encoding, draft.file
+            self.store.handle, name, tuple(shape), node_type, dtype, encoding, file
         )
 
-    def remove_layer(self, layer: int) -> None:
-        """Removes the drafts of a layer."""
-        for node_type in self.wanted[layer - 1]:
-            self.store.handle.editor.remove_draft(self._draft(layer, node_type).file)
+    def remove(self, values: list[Value]) -> None:
+        """Removes drafts."""
+        for value in values:
+            self.store.handle.editor.remove_draft(self._drafts[value].file)
+
+    def remove_unread(self, left: list[Sweep]) -> None:
+        """Removes drafts that are no results, and that no sweep that is left reads or writes."""
+        read = {v for sweep in left for v in (*sweep.gathered, *sweep.own, *sweep.outputs)}
+        self.remove([v for v in self._drafts if v not in read and v not in self.results])
 
     def publish(self) -> None:
-        """Makes attributes of the last layer's columns, all at once."""
-        outs = self._layer(len(self.wanted))
-        if outs:
-            self.store.handle.edit(lambda editor: editor.publish(outs))
+        """Makes attributes of the results, all at once."""
+        done = [self._drafts[value] for value in self.results if self._is_complete(value)]
+        if done:
+            self.store.handle.edit(lambda editor: editor.publish(done))

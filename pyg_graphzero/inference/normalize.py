@@ -8,21 +8,16 @@ count them in a batch are given normalised weights instead.
 
 from __future__ import annotations
 
-import inspect
 from bisect import bisect_right
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch_geometric.utils.sparse import index2ptr
 
-from pyg_graphzero.errors import UnsupportedError
-from pyg_graphzero.inference.hop import Hop, Inputs, is_grouped
-from pyg_graphzero.inference.modules import Modules
 from pyg_graphzero.memory.prefetch import prefetch_all
-from pyg_graphzero.nn.kinds import NORMALISING
 from pyg_graphzero.store.columns import in_memory
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.schema import EdgeType
@@ -37,7 +32,7 @@ class Rule:
 
     Attributes:
         loops: Each node has one loop: its own, or one that is added.
-        loop_weight: What an added one weighs.
+        loop_weight: Weight of an added one.
         is_weighted: Edges have weights.
     """
 
@@ -110,90 +105,79 @@ def _inverse_root(degrees: Tensor) -> Tensor:
     return roots.masked_fill_(roots == float("inf"), 0.0)
 
 
-class Normalization:
+class Edges(NamedTuple):
+    """Edges of a batch of one type, from nodes of a type to nodes of the same.
+
+    Attributes:
+        name: The type.
+        edge_index: ``int64 [2, num_edges]``, by ascending destination.
+        num_dst: How many destinations there are; they come first among the nodes.
+        n_id: Rows of the nodes in the store, ``int64 [num_nodes]``, on the CPU.
+    """
+
+    name: EdgeType | None
+    edge_index: Tensor
+    num_dst: int
+    n_id: Tensor
+
+
+class Degrees:
     """Gives convolutions that normalise the weights they would compute in the whole graph.
 
     Args:
         contents: The store's files.
-        inputs: Which edge attribute has weights.
-
-    Attributes:
-        hop: The batch under way.
+        weight: The edge attribute with weights, if there are any.
     """
 
-    def __init__(self, contents: StoreContents, inputs: Inputs) -> None:
-        self.hop: Hop | None = None
+    def __init__(self, contents: StoreContents, weight: str | None) -> None:
         self._contents = contents
-        self._weight = inputs.edge_weight
+        self._weight = weight
         self._roots: dict[tuple[EdgeType | None, Rule], Tensor] = {}
 
-    def teach(self, module: torch.nn.Module, modules: Modules) -> None:
-        """Has a convolution use these weights, until ``modules`` is closed."""
-        if not isinstance(module, NORMALISING) or not module.normalize:
-            return
-        modules.change(module, "normalize", False)
-        signature = inspect.signature(module.forward)
+    def count(self, conv: Any, name: EdgeType | None, is_weighted: bool) -> Tensor:
+        """``1 / sqrt(degree)`` of every node, as a convolution counts, read once."""
+        # PyG weighs an added loop double only beside edges that have weights.
+        double = bool(getattr(conv, "improved", False)) and is_weighted
+        loops = bool(getattr(conv, "add_self_loops", False))
+        key = name, Rule(loops, 2.0 if double else 1.0, is_weighted)
+        if key not in self._roots:
+            self._roots[key] = inverse_roots(self._contents, *key, self._weight)
+        return self._roots[key]
 
-        def give(module: torch.nn.Module, args: Any, kwargs: Any) -> Any:
-            bound = signature.bind(*args, **kwargs)
-            found = bound.arguments
-            found["edge_index"], found["edge_weight"] = self.weights_of(
-                module, found["edge_index"], found.get("edge_weight"), found["x"].dtype
-            )
-            return bound.args, bound.kwargs
-
-        modules.until_closed(module.register_forward_pre_hook(give, with_kwargs=True))
-
-    def _roots_of(self, name: EdgeType | None, rule: Rule) -> Tensor:
-        if (name, rule) not in self._roots:
-            self._roots[name, rule] = inverse_roots(self._contents, name, rule, self._weight)
-        return self._roots[name, rule]
-
-    def weights_of(
-        self, module: torch.nn.Module, edge_index: Tensor, weight: Tensor | None, dtype: torch.dtype
+    def weighted(
+        self, conv: Any, edges: Edges, weight: Tensor | None, dtype: torch.dtype
     ) -> tuple[Tensor, Tensor]:
-        """The edges to send along, and what they weigh."""
-        hop = self.hop
-        assert hop is not None
-        names = [n for n, edges in hop.edge_index.items() if edges is edge_index]
-        given = hop.edge_weight.get(names[0]) if names else None
-        if not names or (weight is not None and weight is not given):
-            what = "weights" if names else "edges"
-            raise UnsupportedError(
-                f"{type(module).__name__}: found {what} that a layer made itself, expected those "
-                "it was given: degrees are counted in the store's. Normalise them beforehand and "
-                "build the layer with normalize=False"
-            )
-        rule = _rule_of(module, weight is not None)
-        roots = self._roots_of(names[0], rule)
-        rows = hop.rows[hop.node_type]
+        """The edges to send along, and their weights.
+
+        Args:
+            conv: The convolution.
+            edges: The edges of a batch.
+            weight: A number for each of them.
+            dtype: Type of the weights.
+        """
+        edge_index, num_dst = edges.edge_index, edges.num_dst
+        roots = self.count(conv, edges.name, weight is not None)
         values = (
             torch.ones(edge_index.size(1), dtype=dtype, device=edge_index.device)
             if weight is None
             else weight.reshape(-1).to(dtype)
         )
-        if rule.loops:
+        if getattr(conv, "add_self_loops", False):
             row, col = edge_index
             is_loop = row == col
-            loops = values.new_full((hop.num_dst,), rule.loop_weight)
+            double = bool(getattr(conv, "improved", False)) and weight is not None
+            loops = values.new_full((num_dst,), 2.0 if double else 1.0)
             loops[col[is_loop]] = values[is_loop]
-            ids = torch.arange(hop.num_dst, device=edge_index.device)
             row, col = row[~is_loop], col[~is_loop]
-            edge_index = torch.stack([torch.cat([row, ids]), torch.cat([col, ids])])
-            values = torch.cat([values[~is_loop], loops])
-            if is_grouped(col):
-                # And they stay so, without a sort: the loop of a node goes before its other edges.
-                begins = index2ptr(col, hop.num_dst)[:-1]
-                edges = torch.arange(col.numel(), device=col.device)
-                place = torch.cat([edges + col + 1, begins + ids])
-                edge_index = torch.empty_like(edge_index).index_copy_(1, place, edge_index)
-                values = torch.empty_like(values).index_copy_(0, place, values)
-        of_nodes = roots[rows].to(values.device, dtype)
+            # Edges stay grouped: the loop of a node goes before its other edges.
+            ids = torch.arange(num_dst, device=col.device)
+            place = torch.cat([
+                torch.arange(col.numel(), device=col.device) + col + 1,
+                index2ptr(col, num_dst)[:-1] + ids,
+            ])  # fmt: skip
+            found = torch.stack([torch.cat([row, ids]), torch.cat([col, ids])])
+            edge_index = torch.empty_like(found).index_copy_(1, place, found)
+            found_values = torch.cat([values[~is_loop], loops])
+            values = torch.empty_like(found_values).index_copy_(0, place, found_values)
+        of_nodes = roots[edges.n_id].to(values.device, dtype)
         return edge_index, of_nodes[edge_index[0]] * values * of_nodes[edge_index[1]]
-
-
-def _rule_of(module: Any, is_weighted: bool) -> Rule:
-    # PyG weighs an added loop double only beside edges that have weights.
-    double = bool(getattr(module, "improved", False)) and is_weighted
-    loops = bool(getattr(module, "add_self_loops", False))
-    return Rule(loops, 2.0 if double else 1.0, is_weighted)

@@ -1,150 +1,285 @@
-"""One layer over all nodes of a type: rows in the order in which they lie on disk."""
+"""One sweep over all nodes of a type: rows in the order in which they lie on disk."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch_geometric.data import HeteroData
 
-from pyg_graphzero.inference.hop import Hop, Inputs
-from pyg_graphzero.inference.normalize import Normalization
+from pyg_graphzero.inference.normalize import Degrees, Edges
 from pyg_graphzero.inference.rows import RowFile
-from pyg_graphzero.inference.stack import Layer
+from pyg_graphzero.inference.schedule import Replay, Sweep, bytes_of
 from pyg_graphzero.inference.sweep import SweepLoader, sweep_bounds
 from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.memory import costs
-from pyg_graphzero.memory.budget import how_many
+from pyg_graphzero.memory.budget import Budget, how_many
+from pyg_graphzero.nn.block import Block
+from pyg_graphzero.nn.hgt import hgt
+from pyg_graphzero.nn.program import Step
+from pyg_graphzero.nn.rules import Value
 from pyg_graphzero.pyg.data import contents_of, edge_storages, node_storages
 from pyg_graphzero.pyg.lazy import raw_items
+from pyg_graphzero.sampling.hops import Hops, SampledEdgeIndex, known_no_hops
 from pyg_graphzero.store.contents import StoreContents
-from pyg_graphzero.store.schema import EdgeType
-
-_CPU = torch.device("cpu")
+from pyg_graphzero.util.system import private_rss
 
 
-def only(data: Any, inputs: Inputs, node_type: str | None, names: Sequence[EdgeType | None]) -> Any:
-    """``store.data()`` with what one layer needs for one node type, and nothing else.
+@dataclass(frozen=True)
+class Task:
+    """One sweep, and where its rows come from.
+
+    Attributes:
+        sweep: The sweep.
+        columns: The column of each value that it reads.
+        modules: The model's modules, by number.
+        normalised: Numbers of convolutions that weight edges by degrees.
+        degrees: These degrees.
+        device: Where the model runs.
+    """
+
+    sweep: Sweep
+    columns: dict[Value, str]
+    modules: list[torch.nn.Module]
+    normalised: frozenset[int]
+    degrees: Degrees | None
+    device: torch.device
+
+
+class OwnRows:
+    """Rows of the nodes of a sweep, in the order of their columns.
+
+    Args:
+        task: The sweep.
+        contents: The store's files.
+        values: The values to read.
+    """
+
+    def __init__(self, task: Task, contents: StoreContents, values: list[Value]) -> None:
+        self._device = task.device
+        self._files = {
+            value: RowFile(contents, task.sweep.node_type, task.columns[value]) for value in values
+        }
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a node."""
+        return sum(file.row_bytes for file in self._files.values())
+
+    def read(self, first: int, count: int) -> dict[Value, Tensor]:
+        """Rows from ``first`` on, by value."""
+        return {v: f.read(first, count).to(self._device) for v, f in self._files.items()}
+
+
+class RowPass:
+    """A sweep without convolutions.
+
+    Args:
+        task: The sweep.
+        contents: The store's files.
+        max_rows: Rows of a batch; None: as many as there is room for.
+
+    Attributes:
+        peak_memory: 0: its caller sees the memory that it takes.
+    """
+
+    peak_memory = 0
+
+    def __init__(self, task: Task, contents: StoreContents, max_rows: int | None = None) -> None:
+        self._replay = Replay(task.sweep, task.modules)
+        self._own = OwnRows(task, contents, task.sweep.own)
+        self._num_rows = contents.node_type(task.sweep.node_type).num_nodes
+        self._stats = LoaderStats(num_workers=1)
+        each = 4 * (3 * self._own.row_bytes + task.sweep.row_bytes)
+        most = costs.MAX_SUMS_ROWS if max_rows is None else max_rows
+        budget = Budget(contents.memory, private_rss())
+        self._batch = budget.take(costs.SUMS_SHARE, each, 1, most)
+
+    def stats(self) -> LoaderStats:
+        """Counts until now."""
+        return self._stats
+
+    @torch.no_grad()
+    def __iter__(self) -> Iterator[tuple[int, list[Tensor]]]:
+        """The first row of each batch, and rows of the sweep's outputs; on the CPU."""
+        begun = perf_counter()
+        for first in range(0, self._num_rows, self._batch):
+            count = min(self._batch, self._num_rows - first)
+            self._stats.batches += 1
+            self._stats.nodes += count
+            self._stats.elapsed = perf_counter() - begun
+            yield first, self._replay(self._own.read(first, count), count, no_convolution)
+
+
+def no_convolution(step: Step, rows: dict[Value, Tensor]) -> dict[Value, Tensor]:
+    """Stands for convolutions in a sweep that has none."""
+    raise AssertionError(step)
+
+
+class LayerPass:
+    """A sweep by batches of nodes and their neighbours.
+
+    Args:
+        task: The sweep.
+        data: ``store.data()``; is cut down to the attributes that the sweep gathers.
+        max_edges: Bounds a batch; None: as fits into memory.
+        num_workers: Threads of the engine that work ahead.
+
+    Attributes:
+        loader: Makes the batches.
+        peak_memory: 0: its caller sees the memory that it takes.
+    """
+
+    peak_memory = 0
+
+    def __init__(
+        self, task: Task, data: Any, max_edges: int | None = None, num_workers: int = 0
+    ) -> None:
+        contents = contents_of(data)
+        assert contents is not None
+        sweep = task.sweep
+        self.task = task
+        self._replay = Replay(sweep, task.modules)
+        self._own = OwnRows(task, contents, sweep.own)
+        only(data, task)
+        if max_edges is None:
+            rows: dict[str | None, int] = {}
+            for value in sweep.gathered:
+                name = value.space.name
+                rows[name] = rows.get(name, 0) + bytes_of(value.row)
+            room = contents.memory - private_rss()
+            max_edges = batch_edges(room, sweep.row_bytes + max(rows.values(), default=0))
+        bounds = sweep_bounds(data, sweep.node_type, max_edges)
+        self.loader = SweepLoader(data, sweep.node_type, bounds, num_workers)
+
+    def stats(self) -> LoaderStats:
+        """Counts of reads and seconds of waiting until now."""
+        return self.loader.stats()
+
+    @torch.no_grad()
+    def __iter__(self) -> Iterator[tuple[int, list[Tensor]]]:
+        """The first row of each batch, and rows of the sweep's outputs; on the CPU."""
+        for batch in self.loader:
+            count = batch.batch_size
+            rows = self._own.read(batch.first_row, count)
+            yield batch.first_row, self._computed(batch, count, rows)
+
+    def _computed(self, batch: Any, count: int, rows: dict[Value, Tensor]) -> list[Tensor]:
+        task, sweep = self.task, self.task.sweep
+        is_hetero = isinstance(batch, HeteroData)
+        stores: Any = batch if is_hetero else {None: batch}
+        for value in (*sweep.gathered, *sweep.of_edges):
+            attr = task.columns[value]
+            rows[value] = known_no_hops(stores[value.space.name][attr]).to(task.device)
+        none = torch.empty(2, 0, dtype=torch.int64, device=task.device)
+        there = batch.edge_types if is_hetero else [None] if "edge_index" in batch else []
+        edges = {
+            name: known_no_hops(stores[name].edge_index).to(task.device) if name in there else none
+            for name in sweep.edge_types
+        }
+        n_id = {name: stores[name].n_id for name in (batch.node_types if is_hetero else [None])}
+        return self._replay(rows, count, Convolving(task, count, n_id, edges))
+
+
+class Convolving:
+    """Computes convolutions of one batch.
+
+    Args:
+        task: The sweep.
+        count: Number of destinations, which come first among the nodes of their type.
+        n_id: Rows of the batch's nodes in the store, by type.
+        edges: Edges of the batch by type, by ascending destination.
+    """
+
+    def __init__(
+        self, task: Task, count: int, n_id: dict[Any, Tensor], edges: dict[Any, Tensor]
+    ) -> None:
+        self._task = task
+        self._count = count
+        self._n_id = n_id
+        self._nodes: dict[str | None, tuple[int, ...]] = {
+            name: (count if name == task.sweep.node_type else 0, len(ids))
+            for name, ids in n_id.items()
+        }
+        self._plain = edges
+        hops = Hops(self._nodes, {name: (0, each.size(1)) for name, each in edges.items()})
+        self._blocks = {
+            name: Block(SampledEdgeIndex.of(each, hops, name), hops, 0)
+            for name, each in edges.items()
+        }
+
+    def __call__(self, step: Step, rows: dict[Value, Tensor]) -> dict[Value, Tensor]:
+        """Rows of a convolution's results."""
+        assert isinstance(step.func, int)
+        task, plan = self._task, step.about
+        conv: Any = task.modules[step.func]
+        if "edge_index_dict" in step.call:
+            own = [value for value in step.outputs if value.space.name == task.sweep.node_type]
+            x = {name: rows[value] for (_, name), value in step.inputs if value in rows}
+            made = hgt(conv, x, self._blocks)
+            return {value: made[value.space.name] for value in own}
+        given = dict(step.call)
+        del given["edge_index"]
+        x = given.pop("x")
+        is_pair = isinstance(x, tuple)
+        src, dst = x if is_pair else (x, x)
+        for name, value in given.items():
+            given[name] = rows[value] if isinstance(value, Value) else value
+        block = self._blocks[plan.edge_type]
+        if step.func in task.normalised:
+            block, given["edge_weight"] = self._weighted(
+                conv, plan.edge_type, given.get("edge_weight"), rows[src].dtype
+            )
+        to = block.destinations(rows[dst])
+        out = plan.layer.compute(conv, block.sources(rows[src]), to, block, given, is_pair)
+        return {step.outputs[0]: out}
+
+    def _weighted(
+        self, conv: Any, name: Any, weight: Tensor | None, dtype: torch.dtype
+    ) -> tuple[Block, Tensor]:
+        task = self._task
+        assert task.degrees is not None
+        n_id = self._n_id[task.sweep.node_type]
+        edges = Edges(name, self._plain[name], self._count, n_id)
+        edge_index, values = task.degrees.weighted(conv, edges, weight, dtype)
+        hops = Hops(self._nodes, {name: (0, edge_index.size(1))})
+        return Block(SampledEdgeIndex.of(edge_index, hops, name), hops, 0), values
+
+
+def only(data: Any, task: Task) -> None:
+    """Cuts ``store.data()`` down to the attributes that batches of a sweep need.
 
     Args:
         data: Is changed.
-        inputs: The attributes.
-        node_type: Of the destinations.
-        names: The edge types.
+        task: The sweep.
     """
+    sweep = task.sweep
     nodes, edges = node_storages(data), edge_storages(data)
-    for name, store in nodes.items():
-        kept = {"num_nodes", "edge_index", inputs.attr}
-        kept |= set(inputs.of_edges) if name is None else set()
+    kept: dict[Any, set[str]] = {name: {"num_nodes", "edge_index"} for name in (*nodes, *edges)}
+    for value in (*sweep.gathered, *sweep.of_edges):
+        kept[value.space.name].add(task.columns[value])
+    for name, store in (nodes | edges).items():
         for key, _ in raw_items(store):
-            if key not in kept:
+            if key not in kept[name]:
                 del store[key]
-    if node_type is None:
-        return data
-    for edge_type, store in edges.items():
-        if edge_type not in names:
-            del data[edge_type]
-            continue
-        for key, _ in raw_items(store):
-            if key != "edge_index" and key not in inputs.of_edges:
-                del store[key]
-    ends = {node_type, *(name[0] for name in names if name is not None)}
+    if sweep.node_type is None:
+        return
+    for name in edges:
+        if name not in sweep.edge_types:
+            del data[name]
+    ends = {sweep.node_type, *(name[0] for name in sweep.edge_types if name is not None)}
     for name in nodes:
         if name not in ends:
             del data[name]
     for key in list(data._global_store.keys()):
         del data._global_store[key]
-    return data
 
 
 def batch_edges(memory: int, row_bytes: int) -> int:
     """How many edges a batch has where the user does not say: fewer in a small budget."""
     bounds = costs.LEAST_LAYER_EDGES, costs.MAX_LAYER_EDGES
     return how_many(memory, costs.LAYER_SHARE, row_bytes + costs.LAYER_EDGE, *bounds)
-
-
-@dataclass(frozen=True)
-class Task:
-    """One layer over the rows of one node type: what a pass is about, however it reads.
-
-    Attributes:
-        layer: What to compute.
-        inputs: Which attributes go in.
-        normalization: Is told of the batch under way.
-        device: Where the layer runs.
-        earlier: Columns whose rows of the destinations the layer wants.
-    """
-
-    layer: Layer
-    inputs: Inputs
-    normalization: Normalization | None = None
-    device: torch.device = _CPU
-    earlier: Sequence[str] = ()
-
-    def earlier_rows(self, contents: StoreContents, node_type: str | None) -> list[RowFile]:
-        """Of the ``earlier`` columns."""
-        return [RowFile(contents, node_type, attr) for attr in self.earlier]
-
-    def compute(self, hop: Hop) -> Tensor:
-        """What the layer makes of a batch; on the CPU."""
-        if self.normalization is not None:
-            self.normalization.hop = hop
-        out = self.layer(hop)
-        if self.normalization is not None:
-            self.normalization.hop = None  # or it kept what is in there
-        assert out is not None, "it gave rows when it was tried"
-        return out.cpu()
-
-
-class LayerPass:
-    """A layer over the rows of one node type, by batches of them and their neighbours.
-
-    Args:
-        task: What to compute.
-        data: ``store.data()``; is cut down to what the layer needs.
-        node_type: The type of those rows.
-        names: The edge types that end there and are to be used.
-        max_edges: Bounds a batch.
-        num_workers: Threads of the engine that work ahead.
-
-    Attributes:
-        loader: What makes the batches.
-        peak_memory: 0: whoever takes the batches sees what was taken for them.
-    """
-
-    peak_memory = 0
-
-    def __init__(
-        self,
-        task: Task,
-        data: Any,
-        node_type: str | None,
-        names: Sequence[EdgeType | None],
-        *,
-        max_edges: int,
-        num_workers: int = 0,
-    ) -> None:
-        contents = contents_of(data)
-        assert contents is not None
-        only(data, task.inputs, node_type, names)
-        self.task = task
-        self.node_type = node_type
-        self._earlier = task.earlier_rows(contents, node_type)
-        bounds = sweep_bounds(data, node_type, max_edges)
-        self.loader = SweepLoader(data, node_type, bounds, num_workers)
-
-    def stats(self) -> LoaderStats:
-        """What was read until now, and who waited for whom."""
-        return self.loader.stats()
-
-    @torch.no_grad()
-    def __iter__(self) -> Iterator[tuple[int, Tensor]]:
-        """The first row of each batch, and what the layer makes of it; on the CPU."""
-        for batch in self.loader:
-            hop = Hop.of(batch, self.node_type, self.task.inputs, self.task.device)
-            hop.earlier = [
-                rows.read(hop.first_row, hop.num_dst).to(self.task.device) for rows in self._earlier
-            ]
-            yield hop.first_row, self.task.compute(hop)

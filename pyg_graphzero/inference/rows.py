@@ -27,7 +27,7 @@ class RowFile:
 
     @property
     def row_bytes(self) -> int:
-        """Of a row that was read."""
+        """Bytes of a row that was read."""
         return math.prod(self._column.shape[1:]) * self._rows.dtype.itemsize
 
     def read(self, first: int, count: int) -> Tensor:

@@ -1,11 +1,11 @@
-"""``layerwise``: all layers over all nodes, with activations on disk."""
+"""``layerwise``: a model's results for all nodes, with activations on disk."""
 
 from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
@@ -14,21 +14,13 @@ from torch import Tensor
 
 from pyg_graphzero.errors import MissingAttributeError
 from pyg_graphzero.inference.activations import Activations
-from pyg_graphzero.inference.fused import Fusion
-from pyg_graphzero.inference.hop import Inputs
-from pyg_graphzero.inference.modules import Modules
-from pyg_graphzero.inference.normalize import Normalization
-from pyg_graphzero.inference.passes import LayerPass, Task, batch_edges
-from pyg_graphzero.inference.stack import (
-    Row,
-    Stack,
-    fingerprint,
-    reachable,
-    stack_of,
-    tried_rows,
-)
+from pyg_graphzero.inference.normalize import Degrees
+from pyg_graphzero.inference.passes import LayerPass, RowPass, Task
+from pyg_graphzero.inference.reader import Inputs, Reading, Row, reading
+from pyg_graphzero.inference.schedule import sweeps_of
 from pyg_graphzero.inference.summary import InferenceSummary, LayerSummary
 from pyg_graphzero.inference.sums import SummedPass, can_sum
+from pyg_graphzero.nn.rules import Value
 from pyg_graphzero.pyg.data import edge_storages, node_storages, open_data
 from pyg_graphzero.pyg.lazy import OnDemand, raw_items
 from pyg_graphzero.pyg.stores import Store
@@ -40,10 +32,9 @@ from pyg_graphzero.util.system import private_rss
 
 
 def layerwise(
-    model: torch.nn.Module | None,
+    model: torch.nn.Module,
     store: Store | str | os.PathLike[str],
     *,
-    layers: Sequence[Callable[..., Any]] | None = None,
     input_attr: str = "x",
     out: str | Mapping[str, str] = "out",
     head: Callable[[Tensor], Tensor] | None = None,
@@ -61,37 +52,33 @@ def layerwise(
     Layer by layer: each goes over all nodes once, in the order in which they lie on disk, and its
     activations are a column of the store, which the next layer reads. Memory is that of the store's
     budget (``gz.open(memory=)``), of the model and its messages, and 4 bytes a node where a layer
-    normalises by degrees. What comes out equals ``model(x, edge_index)`` on the whole graph in eval
-    mode, but for the order of sums.
+    normalises by degrees. Results equal ``model(x, edge_index)`` on the whole graph in eval mode,
+    but for the order of sums.
 
     A run that was killed goes on with the layer that it was at: call it again with the same
     arguments. No reader sees its columns before all of them are done; those in between are removed
     then.
 
     Args:
-        model: A PyG ``BasicGNN``; or, with ``layers=``, what they belong to (it is put into eval
-            mode for the run), or None.
+        model: Called once, on a small graph, with ``(x, edge_index)``; in a heterogeneous store
+            with ``(x_dict, edge_index_dict)``. Its steps are read from that: convolutions of PyG,
+            or subclasses of ``MessagePassing``, and functions of each node's row by itself between
+            them. It is in eval mode for the run.
         store: The store, or its path. No other process may have it open for writing.
-        layers: For other models, one callable for each hop, ``(x, edge_index) -> rows``: ``x`` are
-            rows of the destination nodes, then of their neighbours, and as many rows as there are
-            destinations are taken of what it returns. In a heterogeneous store ``(x_dict,
-            edge_index_dict) -> dict``, such as ``HeteroConv``; it is called for one node type at a
-            time, with the edges that end there.
         input_attr: The node attribute that goes in. Node types that lack it take no part.
-        out: Name of the node attribute that comes out, for every node type the last layer gives; or
-            names by node type, and only what these need is computed.
-        head: Applied to the last layer's rows before they are stored, e.g. ``lambda h:
-            h.argmax(-1)``.
-        edge_weight: Edge attribute that layers are given as ``edge_weight`` (heterogeneous:
+        out: Name of the node attribute that comes out, for every node type that the model returns;
+            or names by node type, and only what these need is computed.
+        head: Applied to the results before they are stored, e.g. ``lambda h: h.argmax(-1)``.
+        edge_weight: Edge attribute that the model is given as ``edge_weight`` (heterogeneous:
             ``edge_weight_dict``).
-        edge_attr: Likewise, as ``edge_attr``.
+        edge_attr: Edge attribute that it is given as ``edge_attr``.
         encoding: ``"float16"`` or ``"bfloat16"``: activations in between take half the disk.
             float16 ends at 65,504; larger numbers become that.
         max_edges: In-edges and nodes of a batch together; a node that has more is a batch alone.
             None: 262,144, fewer in a small budget. Layers may need memory for a message along each.
             Where a layer needs sums of its neighbours only: nodes of a batch.
         num_workers: Threads of the engine that make batches ahead.
-        device: Where the layers run, and are already. None: where the model's parameters are.
+        device: Where the model runs, and is already. None: where its parameters are.
         resume: Keep the layers that a run with the same model, arguments and inputs has finished.
         progress: Show a bar for each layer; None: when standard error is a terminal.
 
@@ -99,11 +86,12 @@ def layerwise(
         Seconds, bytes and memory by layer.
 
     Raises:
-        UnsupportedError: A layer needs more than one hop, or normalises over all nodes; says which.
-        ValueError: An argument does not fit, a layer cannot be run, or the name ``out`` is taken.
+        UnsupportedError: A step looks further than one hop, or at all nodes; says which.
+        TypeError: ``model`` is no ``torch.nn.Module``.
+        ValueError: An argument does not fit, the model cannot be run, or the name ``out`` is taken.
         MissingAttributeError: No node type has ``input_attr``, or no edge type an edge attribute.
         MemoryBudgetError: The budget is too small for a batch; give ``max_edges``.
-        StoreInUseError: Somebody else has the store open for writing.
+        StoreInUseError: Another process has the store open for writing.
 
     Example:
         >>> import pyg_graphzero as gz
@@ -121,21 +109,18 @@ def layerwise(
     memory = None if given is None else given.memory
     editor = open_store(path, "r+") if is_own else given
     assert editor is not None
-    modules = Modules()
     try:
         run = _Run(
-            editor, modules, Inputs(input_attr, edge_weight, edge_attr),
-            _device_of(model, device), memory, max_edges, num_workers,
-            Progress(progress),
-        )  # fmt: skip
-        if isinstance(model, torch.nn.Module):
-            for module in model.modules():
-                modules.add(module)
-        with torch.no_grad():
-            return run(stack_of(model, layers, editor.is_hetero, run.inputs, head), out,
-                       encoding, resume)  # fmt: skip
+            editor, _device_of(model, device), memory, max_edges, num_workers, Progress(progress)
+        )
+        inputs = _inputs_of(editor, input_attr, edge_weight, edge_attr)
+        with (
+            torch.inference_mode(False),
+            torch.no_grad(),
+            reading(model, inputs, head, run.device) as found,
+        ):
+            return run(found, inputs, _names(out, found.outputs), encoding, resume)
     finally:
-        modules.close()
         if is_own:
             editor.close()
 
@@ -154,8 +139,6 @@ class _Run:
     """One call of ``layerwise``: its store and settings."""
 
     store: Store
-    modules: Modules
-    inputs: Inputs
     device: torch.device
     memory: int | str | None
     max_edges: int | None
@@ -164,195 +147,155 @@ class _Run:
 
     def __call__(
         self,
-        stack: Stack,
-        out: str | Mapping[str, str],
+        found: Reading,
+        inputs: Inputs,
+        names: dict[str | None, str],
         encoding: str | None,
         resume: bool,
     ) -> InferenceSummary:
         begun = perf_counter()
-        contents = self.store.contents
-        edge_types = list(self.store.edge_types)
-        first_rows, edge_values = self._given_rows()
-        rows = tried_rows(stack, edge_types, first_rows, edge_values, self.modules, self.device)
-        names = self._names(out, rows[-1])
-        wanted = _wanted(edge_types, rows, list(names))
+        sweeps = sweeps_of(found, list(names), list(self.store.node_types))
+        _check_used(found, inputs)
         about = {
-            "inputs": self.inputs,
+            "inputs": (inputs.attr, inputs.edge_weight, inputs.edge_attr),
             "encoding": encoding,
             "names": names,
-            "files": sorted(self._files_read()),
+            "files": sorted(self._files_read(inputs)),
         }
-        run = fingerprint(stack, self.modules, about)
-        made = Activations(self.store, names, run, wanted, encoding)
+        results = {found.outputs[name]: attr for name, attr in names.items()}
+        made = Activations(self.store, sweeps, results, found.fingerprint(about), encoding)
         made.clear(keeps_own=resume)
-        first = made.first_missing()
-        normalization = Normalization(contents, self.inputs)
-        fusion = Fusion(normalization, stack)
-        for module in list(self.modules):
-            normalization.teach(module, self.modules)
-            fusion.teach(module, self.modules)
-        if all(self.store.num_nodes(node_type) for node_type in rows[0]):
-            # Degrees are counted now: budgets are divided with them in memory.
-            tried_rows(
-                stack, edge_types, first_rows, edge_values, self.modules, self.device,
-                before=lambda hop: setattr(normalization, "hop", hop),
-            )  # fmt: skip
+        left = made.left()
+        degrees = Degrees(self.store.contents, inputs.edge_weight)
+        for step in (step for sweep in left for step in sweep.convs):
+            if step.func in found.normalised:
+                # Counted now: budgets are divided with them in memory.
+                is_weighted = step.call.get("edge_weight") is not None
+                degrees.count(found.modules[step.func], step.about.edge_type, is_weighted)
         summary = InferenceSummary(self.store.path, names)
-        for number in range(1, len(stack.layers) + 1):
-            for node_type in wanted[number - 1]:
-                done = LayerSummary(
-                    number, node_type, made.name(number, node_type),
-                    self.store.num_nodes(node_type),
-                )  # fmt: skip
-                there = {(d.node_type, d.name) for d in made.drafts()}
-                if number >= first and (node_type, done.name) not in there:
-                    self._run(stack, made, rows, done, normalization)
-                    # The next pass shares out what is left, also of rows that a cycle still holds.
-                    gc.collect()
-                summary.layers.append(done)
-            # The layer before the last one stays until there is no need to do that again.
-            if 1 < number < len(stack.layers) and not stack.keeps_all:
-                made.remove_layer(number - 1)
+        for sweep in sweeps:
+            columns = ", ".join(map(made.name, sweep.outputs))
+            num_rows = self.store.num_nodes(sweep.node_type)
+            done = LayerSummary(sweep.level, sweep.node_type, columns, num_rows)
+            if sweep in left:
+                read = {v: found.attrs.get(v) or made.name(v) for v in sweep.read}
+                task = Task(sweep, read, found.modules, found.normalised, degrees, self.device)
+                self._run(task, made, done, sweeps[-1].level)
+                # The next pass shares out what is left, also of rows that a cycle still holds.
+                gc.collect()
+                left.remove(sweep)
+                if left:
+                    made.remove_unread(left)
+            summary.layers.append(done)
         made.publish()
-        for number in range(1, len(stack.layers)):
-            made.remove_layer(number)
+        made.remove_unread([])
         summary.seconds = perf_counter() - begun
         return summary
 
-    def _run(
-        self,
-        stack: Stack,
-        made: Activations,
-        rows: list[dict[str | None, Row]],
-        done: LayerSummary,
-        normalization: Normalization,
-    ) -> None:
-        """One layer over one node type, to its column."""
-        number, node_type = done.layer, done.node_type
+    def _run(self, task: Task, made: Activations, done: LayerSummary, last: int) -> None:
+        """One sweep, to its columns."""
         begun = perf_counter()
-        column = made.create(number, node_type, rows[number][node_type])
-        inputs = self.inputs
-        if number > 1:
-            inputs = replace(inputs, attr=made.name(number - 1, node_type))
-        is_last = number == len(stack.layers)
-        earlier = (
-            [made.name(layer, node_type) for layer in range(1, number)]
-            if is_last and stack.keeps_all
-            else []
-        )
-        names = reachable(self.store.edge_types, node_type, rows[number - 1])
-        row_bytes = _bytes_of(rows[number][node_type])
-        layer = stack.layers[number - 1]
+        sweep = task.sweep
+        columns = [made.create(value) for value in sweep.outputs]
         contents = StoreContents(self.store.path, memory=self.memory, drafts=made.drafts())
         contents.check_budget()
-        task = Task(layer, inputs, normalization, self.device, earlier)
-        step: LayerPass | SummedPass
-        if node_type is None and can_sum(layer, contents, inputs, self.device):
-            step = SummedPass(task, contents, row_bytes, self.max_edges)
+        step: RowPass | LayerPass | SummedPass
+        if not sweep.convs:
+            step = RowPass(task, contents, self.max_edges)
+        elif can_sum(task, contents):
+            step = SummedPass(task, contents, self.max_edges)
         else:
-            largest = max(_bytes_of(row) for row in rows[number - 1].values())
-            room = contents.memory - private_rss()
-            step = LayerPass(
-                task, open_data(contents), node_type, names,
-                max_edges=self.max_edges or batch_edges(room, row_bytes + largest),
-                num_workers=self.num_workers,
-            )  # fmt: skip
-        title = f"layer {number}/{len(stack.layers)}"
-        title += "" if node_type is None else f" {node_type}"
+            step = LayerPass(task, open_data(contents), self.max_edges, self.num_workers)
+        title = f"layer {sweep.level}/{last}"
+        title += "" if sweep.node_type is None else f" {sweep.node_type}"
         with self.progress.step(title, done.num_rows, "nodes") as bar:
-            self._write(step, column, done, bar)
+            self._write(step, columns, done, bar)
         stats = step.stats()
         done.edges = stats.edges
         done.read_bytes = stats.read_bytes + stats.topology_bytes
         done.verdict = stats.verdict
-        column.complete()
+        for column in columns:
+            column.complete()
         done.seconds = perf_counter() - begun
 
     def _write(
-        self, step: LayerPass | SummedPass, column: Column, done: LayerSummary, bar: Any
-    ) -> None:
-        """The rows of a pass, to their column."""
-        for first, rows in step:
-            column.write(first, rows)
-            size = rows.numel() * rows.element_size()
-            done.written_bytes += size if column.encoding is None else size // 2
+        self, step: RowPass | LayerPass | SummedPass, columns: list[Column], done: LayerSummary,
+        bar: Any,
+    ) -> None:  # fmt: skip
+        """The rows of a pass, to their columns."""
+        for first, parts in step:
+            for column, rows in zip(columns, parts, strict=True):
+                column.write(first, rows)
+                size = rows.numel() * rows.element_size()
+                done.written_bytes += size if column.encoding is None else size // 2
             done.peak_memory = max(done.peak_memory, step.peak_memory, private_rss())
             bar.set_postfix_str(step.stats().verdict, refresh=False)
-            bar.update(len(rows))
+            bar.update(len(parts[0]))
 
-    def _given_rows(
-        self,
-    ) -> tuple[dict[str | None, Row], dict[str, dict[Any, Row]]]:
-        """Shape and dtype of what the store has of the inputs: nodes by type, edges by option."""
-        data = open_store(self.store.path).data()  # as passes open it, halves decoded
-        nodes: dict[str | None, Row] = {}
-        for name, kept in node_storages(data).items():
-            row = _row_of(kept, self.inputs.attr)
-            if row is not None and kept.is_node_attr(self.inputs.attr):
-                nodes[name] = row
-        if not nodes:
-            raise MissingAttributeError(
-                f"{self.store.path}: input_attr={self.inputs.attr!r}: found in no node type, "
-                f"expected in one of {self.store.node_types}"
-            )
-        edges: dict[str, dict[Any, Row]] = {}
-        for option in ("edge_weight", "edge_attr"):
-            attr = getattr(self.inputs, option)
-            if attr is None:
-                continue
-            found = {
-                name: row
-                for name, kept in edge_storages(data).items()
-                if (row := _row_of(kept, attr)) is not None and kept.is_edge_attr(attr)
-            }
-            if not found:
-                raise MissingAttributeError(
-                    f"{self.store.path}: {option}={attr!r}: found in no edge type, expected in one "
-                    f"of {self.store.edge_types}"
-                )
-            edges[option] = found
-        return nodes, edges
-
-    def _names(
-        self, out: str | Mapping[str, str], rows: dict[str | None, Row]
-    ) -> dict[str | None, str]:
-        if isinstance(out, str):
-            return dict.fromkeys(rows, out)
-        for node_type in out:
-            if node_type not in rows:
-                raise ValueError(
-                    f"out: found node type {node_type!r}, expected some of {list(rows)}: the last "
-                    "layer gives rows of no other"
-                )
-        if not out:
-            raise ValueError("out: found no names, expected one for a node type at least")
-        return {node_type: out[node_type] for node_type in out}
-
-    def _files_read(self) -> list[str]:
-        """What tells the inputs' files from others of the same name."""
-        schema = self.store.contents.schema
+    def _files_read(self, inputs: Inputs) -> list[str]:
+        """Tells the inputs' files from others of the same name."""
+        schema, of_edges = self.store.contents.schema, (inputs.edge_weight, inputs.edge_attr)
         files = [t.topology for t in schema.edge_types]
-        files += [f for t in schema.node_types for a, f in t.attrs.items() if a == self.inputs.attr]
-        files += [
-            f for t in schema.edge_types for a, f in t.attrs.items() if a in self.inputs.of_edges
-        ]
+        files += [f for t in schema.node_types for a, f in t.attrs.items() if a == inputs.attr]
+        files += [f for t in schema.edge_types for a, f in t.attrs.items() if a in of_edges]
         return [f"{file} {schema.files.get(file, schema.adopted.get(file))}" for file in files]
 
 
-def _wanted(
-    edge_types: Sequence[Any], rows: list[dict[str | None, Row]], last: list[str | None]
-) -> list[list[str | None]]:
-    """For each layer, the node types whose rows later layers need, or the caller wants."""
-    wanted = [last]
-    for before in reversed(rows[1:-1]):
-        needed = set(wanted[0])
-        for node_type in wanted[0]:
-            needed |= {
-                None if name is None else name[0]
-                for name in reachable(edge_types, node_type, before)
-            }
-        wanted.insert(0, [name for name in before if name in needed])
-    return wanted
+def _inputs_of(store: Store, attr: str, edge_weight: str | None, edge_attr: str | None) -> Inputs:
+    """The attributes that go in, as the store has them."""
+    data = open_store(store.path).data()  # as passes open it, halves decoded
+    nodes: dict[str | None, Row] = {}
+    for name, kept in node_storages(data).items():
+        row = _row_of(kept, attr)
+        if row is not None and kept.is_node_attr(attr):
+            nodes[name] = row
+    if not nodes:
+        raise MissingAttributeError(
+            f"{store.path}: input_attr={attr!r}: found in no node type, expected in one of "
+            f"{store.node_types}"
+        )
+    edges: dict[str, dict[Any, Row]] = {}
+    for option, wanted in (("edge_weight", edge_weight), ("edge_attr", edge_attr)):
+        if wanted is None:
+            continue
+        edges[option] = {
+            name: row
+            for name, kept in edge_storages(data).items()
+            if (row := _row_of(kept, wanted)) is not None and kept.is_edge_attr(wanted)
+        }
+        if not edges[option]:
+            raise MissingAttributeError(
+                f"{store.path}: {option}={wanted!r}: found in no edge type, expected in one of "
+                f"{store.edge_types}"
+            )
+    types: list[Any] = [None] if None in nodes else list(store.edge_types)
+    between = [name for name in types if name is None or {name[0], name[2]} <= nodes.keys()]
+    return Inputs(attr, edge_weight, edge_attr, nodes, edges, between)
+
+
+def _names(
+    out: str | Mapping[str, str], found: Mapping[str | None, Value]
+) -> dict[str | None, str]:
+    if isinstance(out, str):
+        return dict.fromkeys(found, out)
+    for node_type in out:
+        if node_type not in found:
+            raise ValueError(
+                f"out: found node type {node_type!r}, expected some of {list(found)}: the model "
+                "returns rows of no other"
+            )
+    if not out:
+        raise ValueError("out: found no names, expected one for a node type at least")
+    return {node_type: out[node_type] for node_type in out}
+
+
+def _check_used(found: Reading, inputs: Inputs) -> None:
+    """Raises where edges have attributes that the model does not look at."""
+    read = {found.attrs.get(value) for step in found.steps for _, value in step.inputs}
+    for option in inputs.edges:
+        attr = inputs.attr_of(option)
+        if attr not in read:
+            raise ValueError(f"{option}={attr!r}: {found.name} takes none; leave it out")
 
 
 def _row_of(storage: Any, attr: str) -> Row | None:
@@ -360,8 +303,3 @@ def _row_of(storage: Any, attr: str) -> Row | None:
     if not isinstance(value, (Tensor, OnDemand)):
         return None
     return torch.Size(value.shape[1:]), value.dtype
-
-
-def _bytes_of(row: Row) -> int:
-    shape, dtype = row
-    return shape.numel() * dtype.itemsize

@@ -1,4 +1,4 @@
-"""What a run of inference did and took."""
+"""Seconds, bytes and memory of a run of inference."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ class LayerSummary:
     """One layer over the nodes of one type.
 
     Attributes:
-        layer: Its number, from 1.
+        layer: Its number, from 1; 0 for rows that are computed before the first convolution.
         node_type: The type of those rows; None in a homogeneous store.
-        name: The column they went to.
+        name: The column they went to, or several, by commas.
         num_rows: All rows of the type.
-        edges: Messages along so many edges.
+        edges: Number of edges that messages went along.
         seconds: Wall time.
         read_bytes: From disk, of what the budget does not hold in memory whole.
         written_bytes: To the column.
         peak_memory: The most this process had in memory that is no file's, seen between batches.
-        verdict: What the wall time went on; see ``LoaderStats.verdict``. ``"done before"``: by a
+        verdict: The largest part of the wall time, ``LoaderStats.verdict``. ``"done before"``: by a
             run that was killed.
     """
 
@@ -47,7 +47,7 @@ class LayerSummary:
 
 @dataclass
 class InferenceSummary:
-    """What ``gz.inference.layerwise`` did.
+    """Results of ``gz.inference.layerwise``, and its costs.
 
     Attributes:
         path: The store.
@@ -72,12 +72,12 @@ class InferenceSummary:
 
     @property
     def read_bytes(self) -> int:
-        """Of all layers."""
+        """Bytes that all layers read."""
         return sum(layer.read_bytes for layer in self.layers)
 
     @property
     def written_bytes(self) -> int:
-        """Of all layers."""
+        """Bytes that all layers wrote."""
         return sum(layer.written_bytes for layer in self.layers)
 
     @property

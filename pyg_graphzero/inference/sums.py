@@ -2,7 +2,7 @@
 
 Sums are linear, so that it does not matter in which order rows come. For as many destinations as
 memory holds sums of, the column is read once from front to back, and each row is added where an
-edge leads. What reading costs is the column times the number of such blocks, whatever the graph
+edge leads. Reading costs the column times the number of such blocks, whatever the graph
 looks like; batches that want all rows of their neighbours at once read most of it for far fewer
 destinations.
 """
@@ -12,41 +12,35 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from time import perf_counter
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.nn import GINConv, GraphConv, SAGEConv
 
 from pyg_graphzero import _core
-from pyg_graphzero.inference.hop import Hop, Inputs
-from pyg_graphzero.inference.passes import Task
-from pyg_graphzero.inference.rows import RowFile
-from pyg_graphzero.inference.stack import Layer
+from pyg_graphzero.inference.passes import OwnRows, Task
+from pyg_graphzero.inference.schedule import Replay, bytes_of
 from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.budget import Budget, how_many
 from pyg_graphzero.nn.block import SummedBlock
-from pyg_graphzero.nn.kinds import is_plain
-from pyg_graphzero.nn.layers import LAYERS, propagated
+from pyg_graphzero.nn.program import Step
+from pyg_graphzero.nn.rules import Value
 from pyg_graphzero.store.columns import EncodedRows, engine_array
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.util.system import private_rss
 
-# Convolutions that add up the rows of neighbours, and do nothing else with edges: how they go on.
-_SUMMED = {SAGEConv: LAYERS[SAGEConv], GINConv: propagated, GraphConv: propagated}
 
-
-def can_sum(layer: Layer, contents: StoreContents, inputs: Inputs, device: torch.device) -> bool:
-    """Whether a layer over a homogeneous store needs no more than sums of its neighbours' rows."""
-    conv = layer.conv
-    if type(conv) not in _SUMMED or not is_plain(conv) or getattr(conv, "project", False):
+def can_sum(task: Task, contents: StoreContents) -> bool:
+    """Whether a sweep of a homogeneous store needs no more than sums of neighbours' rows."""
+    sweep, convs = task.sweep, task.sweep.convs
+    if sweep.node_type is not None or len(convs) != 1 or not contents.schema.edge_types:
         return False
-    if inputs.of_edges or not contents.schema.edge_types:
+    if convs[0].about.reduction is None or len(sweep.gathered) != 1 or sweep.of_edges:
         return False
-    if torch.is_autocast_enabled(device.type):
+    if torch.is_autocast_enabled(task.device.type):
         return False
-    rows = contents.rows(contents.node_type(None).attrs[inputs.attr])
+    file = contents.node_type(None).attrs[task.columns[sweep.gathered[0]]]
+    rows = contents.rows(file)
     return rows.dtype == torch.float32 and len(rows.shape) == 2 and rows.shape.numel() > 0
 
 
@@ -54,30 +48,28 @@ class SummedPass:
     """A layer over all rows, by sums over their neighbours.
 
     Args:
-        task: What to compute; see :func:`can_sum`.
+        task: The sweep; see :func:`can_sum`.
         contents: The store's files.
-        row_bytes: Of what comes out.
-        max_rows: Of a batch that goes through the layer; None: as many as there is room for.
+        max_rows: Rows of a batch that goes through the layer; None: as many as there is room for.
 
     Attributes:
         peak_memory: The most that was taken while there were sums.
     """
 
-    def __init__(
-        self, task: Task, contents: StoreContents, row_bytes: int, max_rows: int | None = None
-    ) -> None:
-        assert task.layer.conv is not None
+    def __init__(self, task: Task, contents: StoreContents, max_rows: int | None = None) -> None:
+        sweep = task.sweep
         self.task = task
         self.peak_memory = 0
         self._contents = contents
-        self._is_mean = task.layer.conv.aggr == "mean"
-        file = contents.node_type(None).attrs[task.inputs.attr]
+        self._replay = Replay(sweep, task.modules)
+        self._is_mean = sweep.convs[0].about.reduction == "mean"
+        file = contents.node_type(None).attrs[task.columns[sweep.gathered[0]]]
         self._column, self._rows = contents.column(file), contents.rows(file)
-        self._dst = RowFile(contents, None, task.inputs.attr)
-        self._earlier = task.earlier_rows(contents, None)
+        self._own = OwnRows(task, contents, [*sweep.gathered, *sweep.own])
         self._topology = contents.topology(None)
         self._stats = LoaderStats(num_workers=1)
-        self.divide(row_bytes + sum(rows.row_bytes for rows in self._earlier), max_rows)
+        more = sum(bytes_of(value.row) for value in sweep.own)
+        self.divide(sweep.row_bytes + more, max_rows)
 
     def divide(self, row_bytes: int, max_rows: int | None) -> None:
         """Sizes of what is in memory at a time."""
@@ -85,7 +77,7 @@ class SummedPass:
         width, stride = self._rows.shape[1], self._column.row_stride
         everything = self._topology.num_edges * self._topology.index_bytes
         everything += self._column.data_bytes + 8 * self._topology.num_dst
-        # What fits is in the page cache, or should be.
+        # Files that fit are in the page cache, or should be.
         self._column_file = _core.ColumnFile.of(self._column, direct=budget.left < everything)
         budget.spend(costs.READER)
         free = budget.left
@@ -103,12 +95,12 @@ class SummedPass:
         budget.check(self._sum_bytes, f" to add up neighbours in {self._contents.path}")
 
     def stats(self) -> LoaderStats:
-        """What was read until now, and who waited for whom."""
+        """Counts of reads and seconds of waiting until now."""
         return self._stats
 
     @torch.no_grad()
-    def __iter__(self) -> Iterator[tuple[int, Tensor]]:
-        """The first row of each batch, and what the layer makes of it; on the CPU."""
+    def __iter__(self) -> Iterator[tuple[int, list[Tensor]]]:
+        """The first row of each batch, and rows of the sweep's outputs; on the CPU."""
         begun = perf_counter()
         first, num_rows = 0, self._column.shape[0]
         while first < num_rows:
@@ -120,7 +112,7 @@ class SummedPass:
             first = stop
             del bounds
 
-    def _block(self, first: int, stop: int, bounds: Tensor) -> Iterator[tuple[int, Tensor]]:
+    def _block(self, first: int, stop: int, bounds: Tensor) -> Iterator[tuple[int, list[Tensor]]]:
         """One block's batches."""
         sums = self._sums(first, stop)
         self._stats.edges += int(bounds[-1] - bounds[0])
@@ -146,7 +138,7 @@ class SummedPass:
         return bounds[: max(1, count) + 1].clone()
 
     def _sums(self, first: int, stop: int) -> Tensor:
-        """Of the neighbours' rows of each row from ``first`` to ``stop``; until the next ones."""
+        """Sums of neighbours' rows, for rows ``first`` to ``stop``; until the next ones."""
         if self._engine is None:
             self._engine = self._made_engine()
         engine, stats = self._engine, self._stats
@@ -178,25 +170,15 @@ class SummedPass:
             self._chunk_rows, self._mapped, self._room,
         )  # fmt: skip
 
-    def _layer_of(self, first: int, sums: Tensor) -> Tensor:
-        count, device = len(sums), self.task.device
-        hop = Hop(
-            None,
-            count,
-            first,
-            {None: self._dst.read(first, count).to(device)},
-            {None: torch.empty(2, 0, dtype=torch.int64, device=device)},
-            earlier=[rows.read(first, count).to(device) for rows in self._earlier],
-        )
-        conv, block = self.task.layer.conv, SummedBlock(sums.to(device))
-        assert conv is not None
+    def _layer_of(self, first: int, sums: Tensor) -> list[Tensor]:
+        block = SummedBlock(sums.to(self.task.device))
 
-        def forward(x: Any, *args: Any, **kwargs: Any) -> Tensor:
-            rows = x[1] if isinstance(x, tuple | list) else x
-            return _SUMMED[type(conv)].compute(conv, rows, rows, block, {}, True)
+        def convolve(step: Step, rows: dict[Value, Tensor]) -> dict[Value, Tensor]:
+            assert isinstance(step.func, int)
+            x = step.call["x"]
+            to = rows[x[1] if isinstance(x, tuple) else x]
+            conv = self.task.modules[step.func]
+            made = step.about.layer.compute(conv, to, to, block, {}, True)
+            return {step.outputs[0]: made}
 
-        conv.__dict__["forward"] = forward
-        try:
-            return self.task.compute(hop)
-        finally:
-            del conv.__dict__["forward"]
+        return self._replay(self._own.read(first, len(sums)), len(sums), convolve)

@@ -16,6 +16,7 @@ from pyg_graphzero.loader.saint import (
 )
 from pyg_graphzero.loader.samplers import DynamicBatchSampler, ImbalancedSampler
 from pyg_graphzero.loader.shadow import ShaDowKHopSampler
+from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.loader.subgraphs import RandomNodeLoader
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ __all__ = [
     "LightningNodeData",
     "LinkLoader",
     "LinkNeighborLoader",
+    "LoaderStats",
     "NeighborLoader",
     "NeighborSampler",
     "NodeLoader",

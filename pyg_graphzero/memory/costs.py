@@ -54,7 +54,8 @@ CACHED_SHARE = 7 / 8
 # "Memory" in benchmarks/NOTES.md.
 USED_SHARE = 0.9
 HOT_SHARE = 0.4
-# Share of a batch's rows that are neither resident nor another batch's of its window.
+# Share of a batch's rows that are neither resident nor another batch's of its window, where uses
+# of rows are not known.
 NEW_SHARE = 0.3
 # Rows of at most this many bytes cost less to hold in memory than to read one by one; a file of
 # them is held if it takes no more than this share.

@@ -18,7 +18,6 @@ from pyg_graphzero.errors import MemoryBudgetError
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.making import (
     Maker,
-    Usage,
     copy_key,
     find_copy,
     is_worth_copying,
@@ -39,7 +38,7 @@ from pyg_graphzero.memory.prefetch import prefetch_bounds, prefetch_files
 from pyg_graphzero.memory.residence import Residence
 from pyg_graphzero.memory.source import BatchSource
 from pyg_graphzero.memory.tables import Tables
-from pyg_graphzero.memory.usage import Watch
+from pyg_graphzero.memory.usage import Usage, Watch
 from pyg_graphzero.memory.used_copy import UsedCopy
 from pyg_graphzero.sampling.base import Reading
 from pyg_graphzero.store.contents import StoreContents
@@ -54,9 +53,6 @@ _TRIAL_BYTES = 64 << 20
 # for, and for batches that are larger by this factor; batches that are larger by less are fewer at
 # a time. So loaders that alternate do not change it in turn.
 _LONGER, _LARGER = 2, 1.25
-# Neighbours are copied, too, where holding them takes more than this share of the free memory: rows
-# may be worth more.
-_LISTS_SHARE = 0.25
 # A budget that would be enough is searched in steps of 1 / _STEPS of the one that there is.
 _STEPS = 32
 
@@ -156,7 +152,7 @@ class Keeper:
 
     def _is_copy_due(self, now: Residence, needs: Needs) -> bool:
         """Whether an epoch was counted, or another process has made a copy by now."""
-        key = None if self.contents.order_limit == 0 else copy_key(self.contents, needs)
+        key = copy_key(self.contents, needs)
         if now.copy is not None or not self._maker.is_due(key):
             return False
         is_counted = now.watch is not None and now.watch.is_done and now.watch.key == key
@@ -216,28 +212,25 @@ class Keeper:
     ) -> tuple[UsedCopy | None, Watch | None]:
         """The copy of what a loader uses, found or made now; or what will have counted its use."""
         contents, graph = self.contents, loader.graph_sampler.graph
-        key = None if contents.order_limit == 0 else copy_key(contents, needs)
+        key = copy_key(contents, needs)
         found = self._fitting(needs, key, find_copy(contents, key))
         if found is not None or key is None or not self._maker.is_due(key):
             return found, None
-        if not is_worth_copying(needs, graph, plan, disk):
+        seconds = seconds_of_epoch(needs, graph, plan, disk)
+        if not is_worth_copying(needs, seconds, disk):
             self._maker.give_up(key, "an epoch reads for a short time", logging.INFO)
             return None, None
         # Before the first batch, neighbours may have the memory that batches will take.
         topologies = [*needs.of(Kind.BOUNDS), *needs.of(Kind.NEIGHBOURS)]
-        held = sum(file.least_bytes for file in topologies)
-        free = self.memory - self._baseline - costs.READER
-        is_read = not neighbours_are_held(plan, needs)
-        lists = is_read or held > _LISTS_SHARE * free
-        sampling = (_core.num_threads(0) + 1) * needs.batch.sampling
-        room, reading = free - held - sampling, None
-        if watch is not None:
-            room = free
-        elif not is_read or room >= making_bytes(graph, lists):
-            lists = lists and room >= making_bytes(graph, lists)
+        room, reading = self.memory - self._baseline - costs.READER, None
+        if watch is None:
+            room -= sum(file.least_bytes for file in topologies)
+            room -= (_core.num_threads(0) + 1) * needs.batch.sampling
+        lists = watch is not None or room >= making_bytes(graph, lists=True)
+        if watch is None and (lists or neighbours_are_held(plan, needs)):
             packed = self.tables.pack(graph, needs, [file.name for file in topologies])
             reading = loader.graph_sampler.reading(packed, (1, 0)) if packed else None
-        else:
+        elif watch is None:
             least = least_memory(needs, self._baseline + Watch.num_bytes(graph))
             if least <= self.memory:
                 return None, Watch(graph, needs.epoch, key)
@@ -246,9 +239,8 @@ class Keeper:
 
         def usage() -> Usage:
             if watch is not None:
-                return Usage.of_epoch(watch)
-            seconds = rank_seconds(seconds_of_epoch(needs, graph, plan, disk))
-            return Usage.sampled(loader, reading, lists=lists, seconds=seconds)
+                return watch
+            return Usage.sampled(loader, reading, lists=lists, seconds=rank_seconds(seconds))
 
         made = self._maker.make(contents, graph, needs, key, usage, room, lists)
         return self._fitting(needs, key, made), None
@@ -257,6 +249,7 @@ class Keeper:
         """A copy whose tables leave room for a batch; None where they do not."""
         if copy is None or key is None:
             return None
+        copy = copy.suited(self.memory, self._baseline, needs)
         least = least_memory(copy.applied_to(needs), self._baseline)
         if least <= self.memory:
             return copy

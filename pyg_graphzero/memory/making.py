@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -31,21 +31,12 @@ from pyg_graphzero.memory.needs import Kind, Need, Needs
 from pyg_graphzero.memory.plan import MemoryPlan
 from pyg_graphzero.memory.ranking import (
     GROUP_BITS,
-    RankedRows,
     hot_above,
     rank_bytes,
     rank_lists,
     uses_of,
 )
-from pyg_graphzero.memory.source import BatchSource
-from pyg_graphzero.memory.usage import (
-    EPOCHS,
-    AccessCounts,
-    Watch,
-    count_accesses,
-    epochs_of,
-    number_by_first_touch,
-)
+from pyg_graphzero.memory.usage import Usage
 from pyg_graphzero.memory.used_copy import (
     WITH_SLAB,
     CopyOf,
@@ -55,7 +46,6 @@ from pyg_graphzero.memory.used_copy import (
     room_on_disk,
     write_copy,
 )
-from pyg_graphzero.sampling.base import Reading
 from pyg_graphzero.sampling.graph import SampledGraph
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.copies import CopyFolder, usable_folders
@@ -106,19 +96,14 @@ class CopyTarget:
         """Its directory."""
         return self.folder.path / self.key
 
-    @property
-    def is_begun(self) -> bool:
-        """Whether a living process writes one."""
-        return self.key in self.folder.sweep()
-
 
 def copy_key(contents: StoreContents, needs: Needs) -> str | None:
     """A copy's name, from the files that batches read and how they are sampled.
 
-    None where there are no seeds, or no rows to copy.
+    None where there are no seeds, or no rows to copy, and where copies are forbidden.
     """
     names = [file.name for file in candidates(needs)]
-    if not names or not needs.trial:
+    if not names or not needs.trial or contents.row_cache_limit == 0:
         return None
     key = xxhash.xxh3_128()
     for name in names + [t.topology for t in contents.schema.edge_types]:
@@ -151,6 +136,8 @@ def find_copy(contents: StoreContents, key: str | None) -> UsedCopy | None:
         try:
             return UsedCopy.open(path, contents)
         except (FormatError, OSError) as error:
+            if not path.exists():  # another process removes or replaces it
+                continue
             log.warning("%s: not used, and made anew: %s", path, error)
             with suppress(FormatError, OSError):
                 folder.remove(key)
@@ -172,9 +159,8 @@ def seconds_of_epoch(needs: Needs, graph: SampledGraph, plan: MemoryPlan, disk: 
     return seconds
 
 
-def is_worth_copying(needs: Needs, graph: SampledGraph, plan: MemoryPlan, disk: DiskSpeed) -> bool:
-    """Whether an epoch gains more by a copy than its making may take."""
-    seconds = seconds_of_epoch(needs, graph, plan, disk)
+def is_worth_copying(needs: Needs, seconds: float, disk: DiskSpeed) -> bool:
+    """Whether an epoch that reads for some seconds gains more by a copy than its making takes."""
     making = 2 * sum(file.num_bytes for file in candidates(needs)) / disk.bytes_per_second
     return seconds >= max(LEAST_SECONDS, WORTH * making)
 
@@ -182,44 +168,6 @@ def is_worth_copying(needs: Needs, graph: SampledGraph, plan: MemoryPlan, disk: 
 def rank_seconds(epoch: float) -> float:
     """Seconds that counting uses may take, by those that the disk takes for an epoch."""
     return max(_LEAST_RANKING, _RANK_SHARE * epoch)
-
-
-@dataclass
-class Usage:
-    """How batches use rows.
-
-    Attributes:
-        counted: How many batches have each row, and draw neighbours of each node.
-        ranked: The rows of each node type as they were met, or in order.
-        epochs: How many epochs were counted.
-    """
-
-    counted: AccessCounts
-    ranked: Mapping[str | None, RankedRows]
-    epochs: float
-
-    @classmethod
-    def of_epoch(cls, watch: Watch) -> Usage:
-        """By an epoch's own batches."""
-        return cls(watch.counted, watch.ranked, 1.0)
-
-    @classmethod
-    def sampled(
-        cls,
-        source: BatchSource,
-        reading: Reading | None,
-        *,
-        lists: bool,
-        seconds: float | None = None,
-        each: Callable[[], object] = lambda: None,
-    ) -> Usage:
-        """By batches that are sampled for it, of two epochs, or for ``seconds``."""
-        counted = count_accesses(
-            source, epochs=EPOCHS, seconds=seconds, reading=reading, each=each, lists=lists
-        )
-        epochs = epochs_of(source, counted)
-        ranked = number_by_first_touch(source, share=min(1.0, epochs), reading=reading, each=each)
-        return cls(counted, ranked, epochs)
 
 
 def making_bytes(graph: SampledGraph, lists: bool) -> int:
@@ -247,7 +195,7 @@ def takes(contents: StoreContents, num_bytes: int) -> str:
 
 
 def copies_of(
-    contents: StoreContents, graph: SampledGraph, needs: Needs, usage: Usage, lists: bool
+    contents: StoreContents, graph: SampledGraph, needs: Needs, usage: Usage
 ) -> list[CopyOf]:
     """Rows and groups of neighbours to copy, in the order of their use."""
     hot, parts = hot_above(usage.epochs), []
@@ -259,7 +207,7 @@ def copies_of(
         if columns and rows.used > 0:
             sources = {file: Rows.of_column(contents.column(file)) for file in columns}
             parts.append(CopyOf(name, rows.order, uses_of(counts, rows.order, hot), sources))
-    for edge_type in filter(graph.on_disk, graph.edge_types if lists else ()):
+    for edge_type in filter(graph.on_disk, graph.edge_types if usage.counted.expanded else ()):
         topology = contents.topology(edge_type)
         if not 0 < topology.num_edges >> GROUP_BITS < _MOST_ROWS:
             continue
@@ -318,7 +266,7 @@ class Maker:
     @property
     def is_left(self) -> bool:
         """Whether another process that was making a copy has ended."""
-        return self._awaited is not None and not self._awaited.is_begun
+        return self._awaited is not None and self._awaited.key not in self._awaited.folder.sweep()
 
     def is_due(self, key: str | None) -> bool:
         """Whether this copy was not tried yet."""
@@ -356,7 +304,7 @@ class Maker:
             if target is None:
                 self.give_up(key, "found nowhere to write, in the store or in a cache")
                 return None
-            self._awaited = target if target.is_begun else None
+            self._awaited = target if key in target.folder.sweep() else None
             if self._awaited is not None:
                 log.info("%s: another process makes it", target.path)
                 return None  # a later epoch finds it
@@ -368,14 +316,14 @@ class Maker:
             log.log(
                 logging.WARNING if num_bytes >= _TOLD else logging.INFO,
                 "%s: what training uses of %.1f GB is found and copied in the order of its use, "
-                'once; batches wait meanwhile (gz.open(order="off") stops this)',
+                'once; batches wait meanwhile (gz.open(row_cache=False) stops this)',
                 target.path, num_bytes / 1e9,
             )  # fmt: skip
             found = usage()
-            parts = copies_of(contents, graph, needs, found, lists)
+            parts = copies_of(contents, graph, needs, found)
             del found
             room -= sum(part.order.nbytes for part in parts)
-            left = room_on_disk(target.folder.path, contents.order_limit)
+            left = room_on_disk(target.folder.path, contents.row_cache_limit)
             parts = within(parts, left)
             if not parts:
                 self.give_up(key, "the disk is full")

@@ -67,6 +67,16 @@ class Need:
         """Bytes of the rows that are known to be used; 0 where that is not known."""
         return self.row_bytes * sum(count for _, count in self.uses or ())
 
+    def served(self, num_bytes: int) -> float:
+        """Share of the uses that so large a first part of the rows serves."""
+        left, served, total = num_bytes // self.row_bytes, 0.0, 0.0
+        for uses, count in self.uses or ():
+            kept = min(count, left)
+            left -= kept
+            served += uses * kept
+            total += uses * count
+        return served / total if total else 0.0
+
     @property
     def held_bytes(self) -> int:
         """One process's share of the file, if it is held whole."""

@@ -209,8 +209,9 @@ def _divide_in_part(memory: int, baseline: int, needs: Needs, holds_ranked: bool
     if unranked:
         ahead = how_many(budget.left, 1 - costs.HOT_SHARE, least=min(one, max(0, budget.left)))
     budget.spend(ahead)
-    planning = _planning(batch, 1.0 if unranked else costs.NEW_SHARE)
-    new = int(costs.NEW_SHARE * batch.nodes * sum(file.row_bytes for file in rows))
+    shares = [costs.NEW_SHARE if f.uses is None else 1 - f.served(hot[f.name]) for f in rows]
+    planning = _planning(batch, 1.0 if unranked else max(shares, default=0.0))
+    new = sum(int(s * batch.nodes * f.row_bytes) for s, f in zip(shares, rows, strict=True))
     waiting = costs.WINDOWS_AHEAD * batch.sampled
     window = how_many(ahead, 1.0, waiting + planning + new, 1, costs.MAX_WINDOW)
     sampled = min(window * waiting, ahead)

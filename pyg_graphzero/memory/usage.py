@@ -36,8 +36,7 @@ _SORTED = 1 << 22
 # Rows are listed by numbers of 32 bits.
 _MOST_LISTED = 1 << 31
 # Keys of batches: a trial, counting, and the list of first touches each have their own.
-_KEYS = 1 << 41
-_TRIAL_KEY, _COUNT_KEY, _TOUCH_KEY = 1 << 40, _KEYS, 2 * _KEYS
+_TRIAL_KEY, _COUNT_KEY, _TOUCH_KEY = 1 << 40, 1 << 41, 1 << 42
 
 
 @dataclass
@@ -109,7 +108,40 @@ def _narrow_bytes(ids: Tensor) -> int:
     return _core.narrow_bytes(engine_array(ids))
 
 
-class Watch:
+@dataclass
+class Usage:
+    """How batches use rows.
+
+    Attributes:
+        counted: How many batches have each row, and draw neighbours of each node.
+        ranked: The rows of each node type as they were met, or in order.
+        epochs: How many epochs were counted.
+    """
+
+    counted: AccessCounts
+    ranked: dict[str | None, RankedRows]
+    epochs: float = 1.0
+
+    @classmethod
+    def sampled(
+        cls,
+        source: BatchSource,
+        reading: Reading | None,
+        *,
+        lists: bool,
+        seconds: float | None = None,
+        each: Callable[[], object] = lambda: None,
+    ) -> Usage:
+        """By batches that are sampled for it, of two epochs, or for ``seconds``."""
+        counted = count_accesses(
+            source, epochs=EPOCHS, seconds=seconds, reading=reading, each=each, lists=lists
+        )
+        epochs = epochs_of(source, counted)
+        ranked = number_by_first_touch(source, share=min(1.0, epochs), reading=reading, each=each)
+        return cls(counted, ranked, epochs)
+
+
+class Watch(Usage):
     """Counts an epoch's own batches as they are delivered, and lists rows as they are met.
 
     Where neighbours are read from disk, to sample more batches would take as long as training.
@@ -121,15 +153,12 @@ class Watch:
 
     Attributes:
         key: Name of the copy.
-        counted: The counts.
-        ranked: The rows in the order in which they were met, by node type.
         is_done: All batches were counted.
     """
 
     def __init__(self, graph: SampledGraph, epoch: int, key: str) -> None:
+        super().__init__(AccessCounts.of(graph, lists=True), _lists(graph))
         self.key = key
-        self.counted = AccessCounts.of(graph, lists=True)
-        self.ranked = _lists(graph)
         self.is_done = False
         self._epoch = epoch
         self._lock = threading.Lock()
@@ -157,8 +186,6 @@ def count_accesses(
     reading: Reading | None = None,
     each: Callable[[], object] = lambda: None,
     lists: bool = False,
-    num_threads: int = 0,
-    seed: int = 0,
 ) -> AccessCounts:
     """Samples shuffled batches as a loader would, gathers nothing, and counts which rows they have.
 
@@ -169,8 +196,6 @@ def count_accesses(
         reading: Where it finds neighbours, see ``GraphSampler.recipe``.
         each: Called after each batch.
         lists: Count nodes whose neighbours are drawn, too.
-        num_threads: Threads that sample; 0 uses as many as torch does.
-        seed: Seed of the shuffle and of sampling; torch's generator is left alone.
 
     Raises:
         ValueError: ``epochs`` is not positive.
@@ -186,8 +211,8 @@ def count_accesses(
     """
     begun = perf_counter()
     found = AccessCounts.of(source.graph_sampler.graph, lists)
-    positions = _epochs(len(source.dataset), _batch_size(source), epochs, seed)
-    for batch in sampled(source, positions, _COUNT_KEY + seed * 4 * _KEYS, reading, num_threads):
+    positions = _epochs(len(source.dataset), _batch_size(source), epochs)
+    for batch in sampled(source, positions, _COUNT_KEY, reading):
         found.add(batch)
         each()
         if seconds is not None and perf_counter() - begun >= seconds:
@@ -203,12 +228,9 @@ def epochs_of(source: BatchSource, found: AccessCounts) -> float:
 def number_by_first_touch(
     source: BatchSource,
     *,
-    size: int = TOUCH_BATCH,
     share: float = 1.0,
     reading: Reading | None = None,
     each: Callable[[], object] = lambda: None,
-    num_threads: int = 0,
-    seed: int = 0,
 ) -> dict[str | None, RankedRows]:
     """Samples around a loader's seeds as they lie on disk, and lists rows as they are met.
 
@@ -216,22 +238,19 @@ def number_by_first_touch(
 
     Args:
         source: The loader.
-        size: Seeds per batch.
         share: Share of the seeds that is used, spread over all of them.
         reading: Where it finds neighbours, see :func:`count_accesses`.
         each: Called after each batch.
-        num_threads: Threads that sample; 0 uses as many as torch does.
-        seed: Seed of sampling.
 
     Returns:
         The rows of every node type.
     """
     found = _lists(source.graph_sampler.graph)
     at = source.seed_rows()
-    pieces = (torch.arange(len(source.dataset)) if at is None else at.argsort()).split(size)
+    pieces = (torch.arange(len(source.dataset)) if at is None else at.argsort()).split(TOUCH_BATCH)
     most = max(1, round(share * len(pieces)))
     some = (pieces[number * len(pieces) // most] for number in range(most))
-    for batch in sampled(source, some, _TOUCH_KEY + seed * 4 * _KEYS, reading, num_threads):
+    for batch in sampled(source, some, _TOUCH_KEY, reading):
         _list_rows(found, batch)
         each()
     return found
@@ -326,11 +345,11 @@ def _by_node(source: BatchSource) -> Tensor | None:
     return nodes.argsort(stable=True)
 
 
-def _epochs(num_seeds: int, size: int, epochs: float, seed: int) -> Iterator[Tensor]:
+def _epochs(num_seeds: int, size: int, epochs: float) -> Iterator[Tensor]:
     """Positions of the seeds of every batch, in a new order each epoch."""
     if not epochs > 0:
         raise ValueError(f"epochs: found {epochs}, expected more than 0")
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     left = -int(-num_seeds * epochs // 1)
     while left > 0:
         order = torch.randperm(num_seeds, generator=generator)[:left]

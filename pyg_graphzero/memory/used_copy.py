@@ -19,6 +19,7 @@ from torch import Tensor
 from pyg_graphzero import _core
 from pyg_graphzero.errors import FormatError
 from pyg_graphzero.memory.needs import Kind, Need, Needs
+from pyg_graphzero.memory.plan import divide, least_memory, neighbours_are_held
 from pyg_graphzero.memory.ranking import GROUP_BITS
 from pyg_graphzero.store.columns import (
     engine_array,
@@ -96,6 +97,7 @@ class UsedCopy:
         orders: Numbers of the copied rows or groups, by the store's file.
         types: Numbers of the copied rows, by node type.
         uses: See :class:`~pyg_graphzero.memory.needs.Need`; by the store's file.
+        lists: The store's files among them that have neighbours.
     """
 
     path: Path
@@ -103,6 +105,7 @@ class UsedCopy:
     orders: dict[str, _core.RowOrder] = field(default_factory=dict)
     types: dict[str | None, _core.RowOrder] = field(default_factory=dict)
     uses: dict[str, tuple[tuple[float, int], ...]] = field(default_factory=dict)
+    lists: set[str] = field(default_factory=set)
 
     @classmethod
     def open(cls, path: Path, contents: StoreContents) -> UsedCopy:
@@ -124,6 +127,8 @@ class UsedCopy:
             order = _read_order(open_file(places), part.rows, num_rows, bits)
             if part.lists is None:
                 found.types[part.name] = order
+            else:
+                found.lists.add(part.lists)
             for file, place in zip(part.files, files, strict=True):
                 column, expected = open_file(place), [part.rows, sources[file].width]
                 if list(column.shape) != expected:
@@ -131,6 +136,22 @@ class UsedCopy:
                 found.columns[file], found.orders[file] = column, order
                 found.uses[file] = tuple((uses, rows << bits) for uses, rows in part.uses)
         return found
+
+    def suited(self, memory: int, baseline: int, needs: Needs) -> UsedCopy:
+        """Its rows alone, where neighbours are held or their table does not fit; else all of it."""
+        every = self.applied_to(needs)
+        if least_memory(every, baseline) <= memory and not neighbours_are_held(
+            divide(memory, baseline, every), needs
+        ):
+            return self
+        rows = self.orders.keys() - self.lists
+        return UsedCopy(
+            self.path,
+            {file: self.columns[file] for file in rows},
+            {file: self.orders[file] for file in rows},
+            self.types,
+            {file: self.uses[file] for file in rows},
+        )
 
     def applied_to(self, needs: Needs) -> Needs:
         """The needs of a loader that reads from it: its tables, and files that it has rows of."""
@@ -270,7 +291,7 @@ def write_copy(
             if not (target / DOCUMENT).exists():  # another process was faster
                 raise
         else:
-            (target / LOCK_FILE).unlink()
+            (target / LOCK_FILE).unlink(missing_ok=True)  # or another process has removed it all
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
         del lock

@@ -7,7 +7,6 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
@@ -16,6 +15,7 @@ from torch_geometric.nn import JumpingKnowledge, MessagePassing
 
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.nn import convs
+from pyg_graphzero.nn.convs import Options
 from pyg_graphzero.nn.learn import Refused, learn
 from pyg_graphzero.nn.program import DivergedError, Program, Recorder, Runner
 from pyg_graphzero.nn.small import (
@@ -36,19 +36,6 @@ Model = TypeVar("Model", bound=torch.nn.Module)
 # Ways through a model that are learned; with more of them, the model runs as it is.
 _MOST_WAYS = 64
 _running = threading.local()
-
-
-@dataclass(frozen=True)
-class Options:
-    """Permissions of a model's user.
-
-    Attributes:
-        may_cut_norms: Whether norms over a batch may see fewer rows.
-        local: Classes of convolutions that look at a node and its in-edges alone.
-    """
-
-    may_cut_norms: bool
-    local: tuple[type, ...]
 
 
 class Forward:
@@ -96,7 +83,7 @@ class Forward:
         try:
             way = self._key(args, kwargs, hops)
             facts, modules = fingerprint(self.module)
-            if (facts, way) not in self.learned and _wrap(self.module):  # a layer was replaced
+            if (facts, way) not in self.learned and make_steps(self.module):  # a layer was replaced
                 facts, modules = fingerprint(self.module)
             key = facts, way
             learned = self._learned(key, args, kwargs, hops)
@@ -262,7 +249,7 @@ class ConvForward:
             if isinstance(self.module, JumpingKnowledge):
                 return convs.whole(watching, *given)
             if isinstance(watching, Recorder):
-                return convs.record(watching, *given, options.local, options.may_cut_norms)
+                return convs.record(watching, *given, options)
             return convs.run(watching, *given)
 
         return watching.paused(step)
@@ -309,14 +296,9 @@ def accelerate(
         >>> model(batch.x, batch.edge_index).shape
         torch.Size([10, 3])
     """
-    if not isinstance(model, torch.nn.Module):
-        raise TypeError(f"model: found {type(model).__name__}, expected a torch.nn.Module")
+    check_model(model)
     if norms not in ("whole", "trimmed"):
         raise ValueError(f"norms={norms!r}: expected 'whole' or 'trimmed'")
-    if isinstance(model, torch.jit.ScriptModule) or hasattr(model, "_torchdynamo_orig_callable"):
-        raise UnsupportedError(
-            f"model: found a {type(model).__name__}, expected the module it was made from"
-        )
     if not any(isinstance(module, MessagePassing) for module in model.modules()):
         warnings.warn(
             f"model: found no convolution of PyG (MessagePassing) in {type(model).__name__}, so "
@@ -325,12 +307,27 @@ def accelerate(
             stacklevel=2,
         )
     want_hops()
-    _wrap(model)
+    make_steps(model)
     model.forward = Forward(model, Options(norms == "trimmed", tuple(local)))
     return model
 
 
-def _wrap(model: torch.nn.Module) -> bool:
+def check_model(model: Any) -> None:
+    """Refuses models that cannot be recorded.
+
+    Raises:
+        TypeError: ``model`` is no ``torch.nn.Module``.
+        UnsupportedError: ``model`` is a TorchScript or compiled module.
+    """
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(f"model: found {type(model).__name__}, expected a torch.nn.Module")
+    if isinstance(model, torch.jit.ScriptModule) or hasattr(model, "_torchdynamo_orig_callable"):
+        raise UnsupportedError(
+            f"model: found a {type(model).__name__}, expected the module it was made from"
+        )
+
+
+def make_steps(model: torch.nn.Module) -> bool:
     """Makes each convolution a step; returns whether one of them was not a step before."""
     new = [
         module

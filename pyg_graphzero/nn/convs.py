@@ -24,6 +24,22 @@ from pyg_graphzero.sampling.hops import SampledEdgeIndex, known_hops
 
 
 @dataclass(frozen=True)
+class Options:
+    """Facts that convolutions may rely on.
+
+    Attributes:
+        may_cut_norms: Whether norms over a batch may see fewer rows, as the user says.
+        local: Classes of convolutions that look at a node and its in-edges alone, as the user says.
+        has_degrees: Whether convolutions that normalise are given weights by degrees of the whole
+            graph.
+    """
+
+    may_cut_norms: bool
+    local: tuple[type, ...]
+    has_degrees: bool = False
+
+
+@dataclass(frozen=True)
 class Plan:
     """How a convolution is computed.
 
@@ -63,23 +79,19 @@ def _arguments(conv: Any, args: Any, kwargs: Any) -> dict[str, Any]:
     return own
 
 
-def plan_of(
-    conv: MessagePassing, given: dict[str, Any], is_square: bool, local: tuple[type, ...],
-    may_cut_norms: bool,
-) -> Plan:  # fmt: skip
+def plan_of(conv: MessagePassing, given: dict[str, Any], is_square: bool, options: Options) -> Plan:
     """How a convolution may be computed.
 
     Args:
         conv: The convolution.
         given: Its arguments.
         is_square: Whether sources and destinations are nodes of one type.
-        local: Classes that look at a node and its in-edges alone, as the user says.
-        may_cut_norms: Whether norms over a batch may see fewer rows.
+        options: Facts that it may rely on.
     """
     layer = LAYERS.get(type(conv))
     why = None if layer is None else layer.why_not(conv, given)
-    knows_degrees = layer is not None and why is None
-    reason = _why_whole(conv, given, is_square, local, may_cut_norms, knows_degrees)
+    knows_degrees = options.has_degrees or (layer is not None and why is None)
+    reason = _why_whole(conv, given, is_square, options, knows_degrees)
     if reason is not None:
         return Plan(f"whole batch: {reason}", False)
     if layer is not None and why is None:
@@ -131,8 +143,8 @@ def why_not_ahead(
 
 
 def _why_whole(
-    conv: MessagePassing, given: dict[str, Any], is_square: bool, local: tuple[type, ...],
-    may_cut_norms: bool, knows_degrees: bool,
+    conv: MessagePassing, given: dict[str, Any], is_square: bool, options: Options,
+    knows_degrees: bool,
 ) -> str | None:  # fmt: skip
     name = type(conv).__name__
     if known_hops(given.get("edge_index")) is None:
@@ -145,7 +157,9 @@ def _why_whole(
         return "it is being explained"
     if given.get("return_attention_weights") is not None:
         return "attention weights are asked for"
-    is_known = type(conv).__module__.startswith("torch_geometric.") or isinstance(conv, local)
+    is_known = type(conv).__module__.startswith("torch_geometric.") or isinstance(
+        conv, options.local
+    )
     if not is_known:
         return f"{name} is not PyG's; say that it looks at in-edges alone: local=({name},)"
     if kinds.hops_of(conv) > 1:
@@ -158,7 +172,7 @@ def _why_whole(
         if (
             isinstance(module, torch.nn.modules.batchnorm._BatchNorm)
             and module.training
-            and not may_cut_norms
+            and not options.may_cut_norms
         ):
             return (
                 f"{type(module).__name__} sees fewer rows when trimmed; norms='trimmed' allows it"
@@ -178,7 +192,7 @@ def _called(recorder: Recorder, call: Callable[..., Any], args: Any, kwargs: Any
 
 def record(
     recorder: Recorder, conv: Any, call: Callable[..., Any], args: Any, kwargs: Any,
-    local: tuple[type, ...], may_cut_norms: bool,
+    options: Options,
 ) -> Any:  # fmt: skip
     """Runs a convolution as it is, and writes down the rows that it needs."""
     given = _arguments(conv, args, kwargs)
@@ -208,17 +222,20 @@ def record(
     if fits:
         assert src is not None
         assert dst is not None
-        plan = plan_of(conv, given, src.space == dst.space, local, may_cut_norms)
+        plan = plan_of(conv, given, src.space == dst.space, options)
         assert isinstance(edge_index, SampledEdgeIndex)
         plan = replace(plan, edge_type=edge_index.edge_type)
     else:
         plan = Plan("whole batch: rows of its input are not known to be those of nodes", False)
+    named = {**given, "x": (src, dst) if pair is x else src}
     for name, value in given.items():
         found = recorder.value_of(value)
         if name not in ("x", "edge_index") and found is not None:
             inputs.append(((name, None), found, plan.layer.reach))
+            named[name] = found
     outputs = [(out, space)] if fits and isinstance(out, Tensor) and space is not None else []
-    recorder.module(conv, inputs, Use.ROWS if plan.is_trimmed else Use.ALL, outputs, plan)
+    use = Use.ROWS if plan.is_trimmed else Use.ALL
+    recorder.module(conv, inputs, use, outputs, plan, named)
     return out
 
 
@@ -292,7 +309,8 @@ def _record_hgt(
     inputs = [(("x_dict", name), value, 1) for name, value in values.items() if value is not None]
     what = "trimmed; attention in one pass" if fits else "whole batch: it takes dictionaries"
     plan = Plan(what, fits)
-    recorder.module(conv, inputs, Use.ROWS if fits else Use.ALL, outputs, plan)
+    use = Use.ROWS if fits else Use.ALL
+    recorder.module(conv, inputs, use, outputs, plan, {**given, "x_dict": values})
     return out
 
 
@@ -345,5 +363,6 @@ def whole(
     fits = len(known) == len(values) and len({(value.space, value.dim) for value in known}) == 1
     inputs = [((0, place), value, 0) for place, value in enumerate(known)]
     outputs = [(out, known[0].space)] if fits else []
-    watching.module(module, inputs, Use.ROWS if fits else Use.ALL, outputs, None)
+    use = Use.ROWS if fits else Use.ALL
+    watching.module(module, inputs, use, outputs, None, {"xs": values})
     return out

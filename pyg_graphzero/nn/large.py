@@ -13,12 +13,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pyg_graphzero.nn import by_engine, operators
+from pyg_graphzero.nn import operators
 from pyg_graphzero.nn.ops import dropout
 
 
 def _is_large(rows: Tensor, size: int) -> bool:
-    return rows.device.type == "cpu" and rows.is_floating_point() and size >= by_engine.LARGE
+    return rows.device.type == "cpu" and rows.is_floating_point() and size >= operators.LARGE
 
 
 def _dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:

@@ -81,8 +81,11 @@ def _propagated(
 ) -> Tensor:
     """Runs the convolution's own ``forward``, with sums of the block in place of ``propagate``."""
     is_square = not apart and type(conv) not in kinds.BIPARTITE
+    edges = block.edge_index()
 
-    def propagate(edge_index: Any, size: Any = None, **values: Any) -> Tensor:
+    def propagate(edge_index: Any, size: Any = None, **values: Any) -> Any:
+        if edge_index is not edges:  # it has added some
+            return conv.propagate(edge_index, size=size, **values)
         x = values["x"]
         rows = x[0] if isinstance(x, tuple | list) else x
         weight = values.get("edge_weight")
@@ -91,7 +94,7 @@ def _propagated(
         out = block.sum(rows, weight, mean=conv.aggr == "mean")
         return F.pad(out, (0, 0, 0, len(rows) - len(out))) if is_square else out
 
-    return as_pyg_does(conv, src, dst, block, given, apart, _Summing(conv, propagate))
+    return as_pyg_does(conv, src, dst, block, given, apart, _Summing(conv, propagate), edges)
 
 
 class _Summing:
@@ -112,7 +115,7 @@ class _Summing:
 
 def as_pyg_does(
     conv: Any, src: Tensor, dst: Tensor, block: Block, given: dict[str, Any], apart: bool,
-    called: Any = None,
+    called: Any = None, edges: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Rows that the convolution's own ``forward`` computes for a block.
 
@@ -124,11 +127,13 @@ def as_pyg_does(
         given: Other arguments of the convolution.
         apart: Whether rows of both were given apart.
         called: Object to pass as ``self`` to its ``forward``; None for the convolution.
+        edges: The block's edges, where the caller has made them.
     """
     is_square = not apart and type(conv) not in kinds.BIPARTITE
     x = src if is_square else (src, dst)
     called = conv if called is None else called
-    out: Tensor = type(conv).forward(called, x=x, edge_index=block.edge_index(), **given)
+    edges = block.edge_index() if edges is None else edges
+    out: Tensor = type(conv).forward(called, x=x, edge_index=edges, **given)
     return out[: block.num_dst] if is_square else out
 
 

@@ -55,22 +55,11 @@ class Refused:
     tries: int = 0
 
 
-class Options(Protocol):
-    """Permissions of a model's user."""
-
-    @property
-    def may_cut_norms(self) -> bool:
-        """Norms over a batch may see fewer rows."""
-
-
 class Forward(Protocol):
     """The forward pass of a model, as a lesson needs it."""
 
     module: torch.nn.Module
-
-    @property
-    def options(self) -> Options:
-        """Permissions of the user."""
+    options: convs.Options
 
     def body(self, args: Any, kwargs: Any) -> Any:
         """Runs the model as it is."""

@@ -34,6 +34,7 @@ from pyg_graphzero.nn.rules import (
     looks_at_arguments,
     row_dim,
     same_before,
+    takes_prefix,
     use_of,
 )
 from pyg_graphzero.sampling.ahead import InnerRows
@@ -71,6 +72,9 @@ class Step:
         paths: Places of all tensors among the arguments of a function.
         shape: Arguments of a function that changes dimensions.
         cuts: Tensors to cut before it, known once all steps are.
+        call: Its arguments, with values in place of rows, if they are recorded: those of a function
+            by position and by name, those of a module by name.
+        writes: Places of rows among these that a function writes to.
     """
 
     func: Any
@@ -82,6 +86,8 @@ class Step:
     paths: tuple[Path, ...] = ()
     shape: Any = None
     cuts: list[Cut] = field(default_factory=list)
+    call: Any = None
+    writes: tuple[Path, ...] = ()
 
     @property
     def name(self) -> str:
@@ -175,9 +181,9 @@ def tensors_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[
 
 
 def replace(
-    args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[tuple[Path, Tensor]]
+    args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[tuple[Path, Any]]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """A copy of arguments with other tensors in the places given."""
+    """A copy of arguments with others in the places given."""
     out, named = list(args), dict(kwargs)
     for (key, place), tensor in tensors:
         at: Any = named if isinstance(key, str) else out
@@ -237,13 +243,18 @@ class Recorder(Watching):
         modules: All modules of the model.
         num_rows: Number of rows of each space in this run; no other dimension has that size.
         may_cut_norms: Whether norms over a batch may see fewer rows.
+        keeps_calls: Whether the arguments of steps are recorded, so that each can be called again
+            by itself. Then a tensor that a step writes to has another value from there on, and
+            steps that return their argument are left out.
     """
 
     def __init__(
-        self, modules: list[torch.nn.Module], num_rows: dict[Space, int], may_cut_norms: bool
-    ) -> None:
+        self, modules: list[torch.nn.Module], num_rows: dict[Space, int], may_cut_norms: bool,
+        keeps_calls: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__(modules)
         self.num_rows = num_rows
+        self.keeps_calls = keeps_calls
         self.spaces = {count: space for space, count in num_rows.items()}
         self.steps: list[Step] = []
         self._values: dict[int, Value] = {}
@@ -258,7 +269,8 @@ class Recorder(Watching):
             dim = row_dim(tensor, self.num_rows[space])
         assert dim is not None
         self._alive.append(tensor)
-        value = self._values[id(tensor)] = Value(space, dim, is_made)
+        row = tensor.shape[:dim] + tensor.shape[dim + 1 :], tensor.dtype
+        value = self._values[id(tensor)] = Value(space, dim, is_made, row)
         return value
 
     def value_of(self, tensor: Any) -> Value | None:
@@ -312,7 +324,8 @@ class Recorder(Watching):
         if not inputs:
             out = func(*args, **kwargs)
             self._alive.append(out)
-            self.steps.append(Step(func, [], Use.FREE, [], paths=paths))
+            given_to = (args, kwargs) if self.keeps_calls else None
+            self.steps.append(Step(func, [], Use.FREE, [], paths=paths, call=given_to))
             return out
         space = inputs[0][2].space
         call = Call(
@@ -320,15 +333,42 @@ class Recorder(Watching):
             self.num_rows[space], self._may_cut_norms,
         )  # fmt: skip
         use = use_of(call) if all(value.space == space for *_, value in inputs) else Use.ALL
+        if self.keeps_calls and use == Use.ROWS and takes_prefix(call):
+            use = Use.ALL  # in another run there are more rows
+        versions = [tensor._version for _, tensor, _ in inputs] if self.keeps_calls else []
         out = func(*args, **kwargs)
-        outputs = self._outputs(out, call) if use == Use.ROWS else []
-        if outputs is None:
-            use, outputs = Use.ALL, []
-        self._alive.append(out)
         rows = [(path, value) for path, _, value in inputs]
-        shape = (args[1:], kwargs) if keeps_order(func) else None
-        self.steps.append(Step(func, rows, use, outputs, paths=paths, shape=shape))
+        step = Step(func, rows, use, [], paths=paths)
+        if self.keeps_calls:
+            step.call = replace(args, kwargs, rows)
+            pairs = zip(inputs, versions, strict=True)
+            written = [(path, t) for (path, t, _), version in pairs if t._version != version]
+            step.writes = tuple(path for path, _ in written)
+            if any(self._has_views(tensor) for _, tensor in written):
+                step.use = Use.ALL
+            for _, tensor in written:
+                self._values.pop(id(tensor), None)
+        outputs = self._outputs(out, call) if step.use == Use.ROWS else []
+        if outputs is None:
+            step.use = Use.ALL
+        self._alive.append(out)
+        step.outputs = outputs or []
+        step.shape = (args[1:], kwargs) if keeps_order(func) else None
+        known = [value for _, value in rows]
+        if not (self.keeps_calls and outputs and all(value in known for value in outputs)):
+            self.steps.append(step)
         return out
+
+    def _has_views(self, tensor: Tensor) -> bool:
+        """Whether other tensors with rows lie in the same memory."""
+        memory = tensor.untyped_storage().data_ptr()
+        return any(
+            other is not tensor
+            and isinstance(other, Tensor)
+            and id(other) in self._values
+            and other.untyped_storage().data_ptr() == memory
+            for other in self._alive
+        )
 
     def _outputs(self, out: Any, call: Call) -> list[Value] | None:
         """Values of the results of a call that works row by row; None if one has no rows."""
@@ -358,6 +398,7 @@ class Recorder(Watching):
         use: str,
         outputs: list[tuple[Tensor, Space]],
         about: Any,
+        call: dict[str, Any] | None = None,
     ) -> None:
         """Writes down a module that was called whole.
 
@@ -368,6 +409,7 @@ class Recorder(Watching):
             use: Its use of rows, one of :class:`Use`.
             outputs: Results with a row for each node or edge of a space, and that space.
             about: Plan of the module's computation.
+            call: Its arguments, with values in place of rows.
         """
         made = [self.track(tensor, space, True) for tensor, space in outputs]
         self.steps.append(
@@ -378,6 +420,7 @@ class Recorder(Watching):
                 made if use == Use.ROWS else [],
                 [reach for *_, reach in inputs],
                 about,
+                call=call if self.keeps_calls else None,
             )
         )
         if use != Use.ROWS:

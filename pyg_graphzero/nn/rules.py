@@ -37,12 +37,14 @@ class Value:
         space: Nodes or edges that the rows stand for.
         dim: Dimension of the rows.
         is_made: Whether a step of the forward pass makes it; otherwise it comes with all rows.
+        row: Shape and dtype of a row on the small graph.
         need: Hops of its rows that are used.
     """
 
     space: Space
     dim: int
     is_made: bool
+    row: tuple[torch.Size, torch.dtype]
     need: int = 0
 
 
@@ -158,6 +160,10 @@ def _stack(call: Call) -> str:
     return Use.ROWS if same and not call.others else Use.ALL
 
 
+def _cell(call: Call) -> str:
+    return Use.ROWS if all(value.dim == 0 for _, value in call.tracked) else Use.ALL
+
+
 def _layer_norm(call: Call) -> str:
     shape = call.argument(1, "normalized_shape", ())
     tensor, value = call.first
@@ -180,27 +186,34 @@ def _reshape(call: Call) -> str:
 
 def _getitem(call: Call) -> str:
     index = call.args[1]
-    tensor, value = call.first
+    _, value = call.first
     if not call.is_first():
         return Use.ALL
     if isinstance(index, Tensor):
         is_number = index.dtype in (torch.int64, torch.int32) and value.dim == 0
         return Use.PICK if is_number else Use.ALL
+    item = _of_rows(call)
+    return Use.ROWS if item == slice(None) or _is_prefix(item) else Use.ALL
+
+
+def _of_rows(call: Call) -> Any:
+    """The part of a subscript that is about rows; None where it is a tensor."""
+    index = call.args[1]
+    tensor, value = call.first
     items = list(index) if isinstance(index, tuple) else [index]
     if any(not isinstance(item, int | slice | type(None) | type(...)) for item in items):
-        return Use.ALL
+        return None
     if ... in items:
         at = items.index(...)
         missing = tensor.dim() - sum(item is not None for item in items) + 1
         items[at : at + 1] = [slice(None)] * missing
-    dim = 0
-    for item in items:
-        if item is None:
-            continue
-        if dim == value.dim and item != slice(None):
-            return Use.ROWS if _is_prefix(item) else Use.ALL
-        dim += 1
-    return Use.ROWS
+    of_dims = [item for item in items if item is not None]
+    return of_dims[value.dim] if value.dim < len(of_dims) else slice(None)
+
+
+def takes_prefix(call: Call) -> bool:
+    """Whether a call takes the first rows, ``tensor[:n]``."""
+    return call.func is Tensor.__getitem__ and _of_rows(call) != slice(None)
 
 
 def _is_prefix(item: Any) -> bool:
@@ -287,6 +300,7 @@ def _rules() -> dict[Any, Rule]:
     add(["matmul", "mm", "__matmul__"], _product)
     add(["cat", "concat", "concatenate"], _cat, torch)
     add(["stack"], _stack, torch)
+    add(["gru_cell", "lstm_cell", "rnn_tanh_cell", "rnn_relu_cell"], _cell, torch)
     add(["layer_norm", "rms_norm"], _layer_norm)
     add(["batch_norm"], _batch_norm, F)
     add(_RESHAPES, _reshape)
@@ -323,6 +337,11 @@ def row_dim(tensor: Tensor, num_rows: int) -> int | None:
 def looks_at_arguments(func: Any) -> bool:
     """Whether a function's rule depends on more than the shapes of tensors."""
     return RULES.get(func) not in (None, _elementwise, _free)
+
+
+def is_free(func: Any) -> bool:
+    """Whether a function never looks at rows."""
+    return RULES.get(func) is _free
 
 
 def keeps_order(func: Any) -> bool:

@@ -36,7 +36,7 @@ def open(
     memory: int | str | None = None,
     processes: int = 1,
     strict: bool = False,
-    order: int | str = "auto",
+    row_cache: int | str | bool = "auto",
 ) -> Store:
     """Opens a store. Costs milliseconds and no memory, whatever the size.
 
@@ -58,11 +58,11 @@ def open(
         strict: Bringing a large part of the store into memory (more than a tenth of the
             budget: ``data.edge_index``, a transform) is a ``DoesNotFitError``, not a
             ``MemoryUseWarning``.
-        order: ``"auto"``: where rows do not fit and reading them takes long, those that training
+        row_cache: ``"auto"``: where rows do not fit and reading them takes long, rows that training
             uses are written once more in the order of their use, in the store's directory or the
             user's cache, before the first batch (or before the second epoch, where neighbours do
             not fit either); later runs with the same seeds read them there. A size such as
-            ``"20GB"`` limits what is written, ``"off"`` forbids it; ``graphzero clean`` removes it.
+            ``"20GB"`` limits the bytes written, False forbids it; ``graphzero clean`` removes it.
 
     Raises:
         MemoryBudgetError: Not even the tables that are always in memory fit into ``memory``. That
@@ -80,7 +80,7 @@ def open(
     """
     return Store(
         path, mode, keep_half=keep_half, memory=memory, processes=processes, strict=strict,
-        order=order,
+        row_cache=row_cache,
     )  # fmt: skip
 
 
@@ -148,23 +148,23 @@ class Store:
         memory: int | str | None = None,
         processes: int = 1,
         strict: bool = False,
-        order: int | str = "auto",
+        row_cache: int | str | bool = "auto",
     ) -> None:
         self.handle = StoreHandle(
             path, mode, keep_half=keep_half, memory=memory, processes=processes, strict=strict,
-            order=order,
+            row_cache=row_cache,
         )  # fmt: skip
         self.mode = mode
         self.keep_half = keep_half
         self.memory = memory
         self.processes = processes
         self.strict = strict
-        self.order = order
+        self.row_cache = row_cache
         self.feature_store = DiskFeatureStore(self.handle)
         self.graph_store = DiskGraphStore(self.handle)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        options = ("keep_half", "memory", "processes", "strict", "order")
+        options = ("keep_half", "memory", "processes", "strict", "row_cache")
         remake = partial(Store, **{name: getattr(self, name) for name in options})
         return remake, (self.path, "r")
 
@@ -211,7 +211,7 @@ class Store:
         self.handle.close()
 
     @property
-    def division(self) -> Any:
+    def memory_plan(self) -> Any:
         """How the budget is divided (a ``MemoryPlan``); None before a loader begins."""
         keeper = self.contents.keeper
         return None if keeper is None or keeper.current is None else keeper.current.plan

@@ -66,10 +66,10 @@ class StoreContents(OpenedFiles):
         processes: How many share that memory, and have the store open.
         strict: To bring a large part of the store into memory is an error, not a warning.
         drafts: See :class:`~.opened.OpenedFiles`.
-        order: Whether loaders may write rows once more, ``"auto"``, ``"off"``, or how many bytes.
+        row_cache: Whether loaders may write rows once more: ``"auto"``, how many bytes, or False.
 
     Attributes:
-        order_limit: Bytes of rows that may be written once more; None: the disk's free space.
+        row_cache_limit: Bytes of rows that may be written once more; None: the disk's free space.
         memory: The budget of this process in bytes.
         is_memory_given: It was named by the user.
         keeper: Keeps loaders within the budget, once one is needed; see :mod:`.memory.keeper`.
@@ -88,7 +88,7 @@ class StoreContents(OpenedFiles):
         processes: int = 1,
         strict: bool = False,
         drafts: Sequence[Draft] = (),
-        order: int | str = "auto",
+        row_cache: int | str | bool = "auto",
     ) -> None:
         if processes < 1:
             raise ValueError(f"processes: found {processes}, expected 1 or more")
@@ -97,10 +97,10 @@ class StoreContents(OpenedFiles):
         self.strict = strict
         self.is_memory_given = memory is not None
         self._given_memory = memory
-        self._given_order = order
-        self.order_limit: int | None = None
-        if order != "auto":
-            self.order_limit = 0 if order == "off" else parse_size(order, "order")
+        self._given_row_cache = row_cache
+        self.row_cache_limit: int | None = None
+        if row_cache != "auto":
+            self.row_cache_limit = 0 if row_cache is False else parse_size(row_cache, "row_cache")
         self.keeper: Any = None
         self._prints: dict[EdgeType | None, tuple[int, int]] = {}
         self._told: set[str] = set()
@@ -109,7 +109,7 @@ class StoreContents(OpenedFiles):
 
     def __reduce__(self) -> tuple[Any, ...]:
         options = self.keep_half, self._given_memory, self.processes, self.strict, self.drafts
-        return StoreContents, (self.path, *options, self._given_order)
+        return StoreContents, (self.path, *options, self._given_row_cache)
 
     def __deepcopy__(self, memo: object) -> StoreContents:
         return self  # the files never change

@@ -24,6 +24,7 @@ from pyg_graphzero.store.schema import SCHEMA_FILE, FileRecord, StoreSchema, hea
 from pyg_graphzero.store.writer import node_folder, safe_name
 from pyg_graphzero.util.locks import StoreLock
 from pyg_graphzero.util.names import COLUMN, TOPOLOGY, locate
+from pyg_graphzero.util.system import stored_bytes
 
 FOLDER = "unpublished"
 #: The schema that is about to replace the one in place.
@@ -107,7 +108,7 @@ def remove_drafts(store: str | os.PathLike[str]) -> tuple[int, int]:
 def disk_bytes(path: Path) -> int:
     """Bytes on disk of a draft, whose file may have holes."""
     with suppress(FileNotFoundError):  # published or discarded meanwhile
-        return path.stat().st_blocks * 512
+        return stored_bytes(path.stat())
     return 0
 
 

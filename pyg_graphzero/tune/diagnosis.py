@@ -45,7 +45,7 @@ class Diagnosis:
         batch_size: Seeds per batch.
         batch_bytes: Memory of one batch, with its rows.
         sampled_batches: How many were sampled for all this.
-        division: How the budget is divided.
+        memory_plan: How the budget is divided.
         epoch: An epoch, once everything that stays in memory is there.
         advice: Changes that would help, best first; empty where none would.
         notes: Limits of these figures.
@@ -62,7 +62,7 @@ class Diagnosis:
     batch_size: int
     batch_bytes: int
     sampled_batches: int
-    division: MemoryPlan
+    memory_plan: MemoryPlan
     epoch: Forecast
     advice: list[Advice] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -70,7 +70,7 @@ class Diagnosis:
     @property
     def fits(self) -> bool:
         """Whether all that is read from stays in memory."""
-        return self.division.is_whole
+        return self.memory_plan.is_whole
 
     @property
     def verdict(self) -> str:
@@ -130,15 +130,15 @@ def _machine_lines(found: Diagnosis) -> list[str]:
 
 
 def _store_lines(found: Diagnosis) -> list[str]:
-    division, total = found.division, sum(file.num_bytes for file in found.files)
+    memory_plan, total = found.memory_plan, sum(file.num_bytes for file in found.files)
     lines = [f"store: {found.path}, loaders read from {format_bytes(total)}"]
     for file in sorted(found.files, key=lambda each: -each.num_bytes):
         if file.kind in (Kind.BOUNDS, Kind.TABLE):
             continue
-        if file.name in division.held:
+        if file.name in memory_plan.held:
             place = "in memory"
         else:
-            place = f"{division.hot[file.name] / max(1, file.num_bytes):.0%} in memory"
+            place = f"{memory_plan.hot[file.name] / max(1, file.num_bytes):.0%} in memory"
         lines.append(
             f"  {file.name}: {file.num_rows:,} rows of {file.row_bytes:,} bytes, "
             f"{format_bytes(file.num_bytes)}: {place}"
@@ -147,20 +147,20 @@ def _store_lines(found: Diagnosis) -> list[str]:
 
 
 def _memory_lines(found: Diagnosis) -> list[str]:
-    division = found.division
-    uses = {name: format_bytes(num_bytes) for name, num_bytes in division.parts.items()}
-    free = division.memory - division.total
+    plan = found.memory_plan
+    uses = {name: format_bytes(num_bytes) for name, num_bytes in plan.parts.items()}
+    free = plan.memory - plan.total
     if free > 0:
         uses["free"] = format_bytes(free)
     width = max(len(name) for name in uses)
-    lines = [f"memory: {format_bytes(division.memory)}"]
-    if not division.is_whole:
+    lines = [f"memory: {format_bytes(plan.memory)}"]
+    if not plan.is_whole:
         paged = {file.name for file in found.files if file.kind is not Kind.NEIGHBOURS}
-        rows = sum(size for name, size in division.hot.items() if name in paged)
-        rows += division.windows - division.cached
+        rows = sum(size for name, size in plan.hot.items() if name in paged)
+        rows += plan.windows - plan.cached
         lines[0] += (
             f"; rows that do not all fit have {format_bytes(rows)}, "
-            f"{rows / max(1, division.memory - division.baseline):.0%} of what this process leaves"
+            f"{rows / max(1, plan.memory - plan.baseline):.0%} of what this process leaves"
         )
     return [*lines, *(f"  {name:<{width}}  {size:>10}" for name, size in uses.items())]
 

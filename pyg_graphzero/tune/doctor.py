@@ -17,16 +17,17 @@ from pyg_graphzero._core import Encoding
 from pyg_graphzero.loader.neighbor import NeighborLoader
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.making import (
-    Usage,
     candidates,
     copies_of,
     copy_key,
     find_copy,
     is_worth_copying,
+    seconds_of_epoch,
 )
 from pyg_graphzero.memory.needs import Kind, Need, Needs, files_of, needs_of
 from pyg_graphzero.memory.plan import MemoryPlan, divide
 from pyg_graphzero.memory.tables import Tables
+from pyg_graphzero.memory.usage import Usage
 from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.store.columns import engine_array
 from pyg_graphzero.store.contents import StoreContents
@@ -96,7 +97,7 @@ def doctor(
     path = store.path if isinstance(store, Store) else Path(os.path.abspath(store))
     opened: dict[str, Any] = {}
     if isinstance(store, Store):
-        opened = {"keep_half": store.keep_half, "order": store.order}
+        opened = {"keep_half": store.keep_half, "row_cache": store.row_cache}
     processes = 1
     if memory is None and isinstance(store, Store):
         memory, processes = store.memory, store.processes
@@ -135,9 +136,9 @@ class _Examination:
         self.ranks: Ranks | None = None  # where rows lie that were copied in the order of their use
         if not self._plan(contents.memory, self.needs).is_whole:
             self.needs = Tables().sizes(contents, self.needs)
-            key = None if contents.order_limit == 0 else copy_key(contents, self.needs)
-            found = find_copy(contents, key)
+            found = find_copy(contents, copy_key(contents, self.needs))
             if found is not None:
+                found = found.suited(contents.memory, self.baseline, self.needs)
                 self.needs = found.applied_to(self.needs)
                 self.ranks = ranks_of(found.types, loader.graph_sampler.graph)
 
@@ -151,8 +152,8 @@ class _Examination:
     def diagnose(self, seeds: str, num_neighbors: Any) -> Diagnosis:
         """Everything, in words and numbers."""
         memory = self.contents.memory
-        division = self._plan(memory, self.needs)
-        epoch = self._epoch(division, self.needs, self.ranks)
+        memory_plan = self._plan(memory, self.needs)
+        epoch = self._epoch(memory_plan, self.needs, self.ranks)
         found = Diagnosis(
             path=self.contents.path,
             machine=machine(),
@@ -167,7 +168,7 @@ class _Examination:
             batch_size=self.loader.batch_size,
             batch_bytes=self.needs.batch.whole,
             sampled_batches=len(self.sampled.batches),
-            division=division,
+            memory_plan=memory_plan,
             epoch=epoch,
         )
         found.notes = self._notes(found)
@@ -176,36 +177,37 @@ class _Examination:
         return found
 
     def _notes(self, found: Diagnosis) -> list[str]:
-        notes, division, sampled = [], found.division, self.sampled
-        window = division.window_of(sampled.epoch)
+        notes, memory_plan, sampled = [], found.memory_plan, self.sampled
+        window = memory_plan.window_of(sampled.epoch)
         for file in self.needs.of(Kind.NEIGHBOURS):
-            if file.name in division.hot:
+            if file.name in memory_plan.hot:
                 notes.append(
-                    f"{file.name} does not fit: {format_bytes(division.hot[file.name])} of "
+                    f"{file.name} does not fit: {format_bytes(memory_plan.hot[file.name])} of "
                     f"{format_bytes(file.num_bytes)} may stay in memory, and what sampling reads "
                     "of it is not in these figures"
                 )
-        if not division.is_whole and len(sampled.batches) < min(window, sampled.epoch):
+        if not memory_plan.is_whole and len(sampled.batches) < min(window, sampled.epoch):
             notes.append(
                 f"{len(sampled.batches)} batches were sampled in time, fewer than the {window} of "
                 "a window: reads will be fewer than said (seconds= or --seconds gives it longer)"
             )
-        if self._is_copied(division):
+        if self._is_copied(memory_plan):
             notes.append(
                 "rows that are used are copied in the order of their use before the first epoch, "
                 "or behind it where neighbours are read "
-                '(gz.open(order="auto")): later ones are as after graphzero optimize'
+                '(gz.open(row_cache="auto")): later ones are as after graphzero optimize'
             )
-        if not division.is_whole and found.disk.doubt:
+        if not memory_plan.is_whole and found.disk.doubt:
             notes.append(f"the disk's speed is in doubt: {found.disk.doubt}")
         return notes
 
-    def _is_copied(self, division: MemoryPlan) -> bool:
+    def _is_copied(self, memory_plan: MemoryPlan) -> bool:
         """Whether a loader would have rows copied, if the disk has room for them."""
-        if self.ranks is not None or self.contents.order_limit == 0 or not self.needs.trial:
-            return False
         graph = self.loader.graph_sampler.graph
-        return is_worth_copying(self.needs, graph, division, self.disk)
+        if self.ranks is not None or copy_key(self.contents, self.needs) is None:
+            return False
+        seconds = seconds_of_epoch(self.needs, graph, memory_plan, self.disk)
+        return is_worth_copying(self.needs, seconds, self.disk)
 
     def _advise(self, memory: int, now: float) -> list[Advice]:
         """The epoch after each change that could help; ``now`` is its disk time without."""
@@ -244,7 +246,7 @@ class _Examination:
         """The files, were rows copied in the order of their use, and where rows would lie."""
         graph = self.loader.graph_sampler.graph
         usage = Usage.sampled(self.loader, None, lists=False, seconds=self.seconds / 4)
-        parts = copies_of(self.contents, graph, self.needs, usage, lists=False)
+        parts = copies_of(self.contents, graph, self.needs, usage)
         orders = {
             part.name: _core.RowOrder(engine_array(part.order), graph.node_types[part.name])
             for part in parts

@@ -1,8 +1,7 @@
-"""``gz.optimize``: the rows that training uses are copied in the order of their use, before it.
+"""``gz.optimize``: rows and neighbours that training uses are copied in the order of their use.
 
-This copy is the one that a loader makes by itself before its first epoch (`memory.making`), beside
-the store, and found by loaders that sample in the same way. docs/out-of-core.md says what is
-gained by it, and when.
+A loader makes this copy by itself before its first epoch (`memory.making`), beside the store;
+loaders that sample in the same way find it. docs/out-of-core.md says what is gained, and when.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import errno
 import os
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -24,16 +24,15 @@ from pyg_graphzero.loader.neighbor import NeighborLoader
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.making import (
     CopyTarget,
-    Usage,
     candidates,
     copies_of,
     copy_key,
     make_copy,
+    making_bytes,
 )
 from pyg_graphzero.memory.needs import needs_of
 from pyg_graphzero.memory.prefetch import prefetch_all
-from pyg_graphzero.memory.ranking import rank_bytes
-from pyg_graphzero.memory.usage import AccessCounts
+from pyg_graphzero.memory.usage import AccessCounts, Usage
 from pyg_graphzero.memory.used_copy import room_on_disk
 from pyg_graphzero.pyg.data import (
     DiskData,
@@ -90,7 +89,7 @@ class OptimizeSummary:
 
     def __str__(self) -> str:
         lines = [
-            f"{self.path}: {format_bytes(self.num_bytes)} of rows in the order of their use by "
+            f"{self.path}: {format_bytes(self.num_bytes)} in the order of their use by "
             f"{self.seeds}, {self.num_batches:,} batches counted, {self.seconds:.1f} s"
         ]
         for name, mean in self.nodes_per_batch.items():
@@ -113,7 +112,7 @@ def optimize(
     progress: bool | None = None,
     **options: Any,
 ) -> OptimizeSummary:
-    """Copies the rows that training uses, in the order of their use, for loaders to read.
+    """Copies rows and neighbours that training uses, in the order of their use, for loaders.
 
     Training makes this copy by itself before its first epoch; ``optimize`` makes it now.
     The store stays as it is. Loaders with these seeds, fan-out, batch size and options find the
@@ -172,7 +171,7 @@ def optimize(
     key, bars = copy_key(contents, needs), Progress(progress)
     assert key is not None  # there are seeds, and rows
     with Workspace(contents.path, memory) as space:
-        space.left(sum(2 * n + rank_bytes(n) for n in graph.node_types.values()))
+        space.left(making_bytes(graph, lists=True))
         _warm(contents)
         with bars.step("sampling", None, "batches") as bar:
 
@@ -181,9 +180,9 @@ def optimize(
                 if rss() > space.memory:
                     _forget(contents)
 
-            usage = Usage.sampled(loader, None, lists=False, each=each)
+            usage = Usage.sampled(loader, None, lists=True, each=each)
         _forget(contents)
-        parts = copies_of(contents, graph, needs, usage, lists=False)
+        parts = copies_of(contents, graph, needs, usage)
         target = _target(contents.path, key)
         counted = usage.counted
         orders = {name: rows.order for name, rows in usage.ranked.items()}
@@ -202,7 +201,7 @@ def optimize(
             sum(part.num_bytes for part in parts),
         )
         del usage, counted, orders, data, loader
-        if not parts:
+        if all(part.lists for part in parts):
             raise ValueError(
                 f"{contents.path}: found no node with such rows in any batch, expected some"
             )
@@ -221,7 +220,8 @@ def _target(store: Path, key: str) -> CopyTarget:
     """Place for the copy; one that is there is removed."""
     for folder in usable_folders(store):
         if folder.find(key) is not None:
-            folder.remove(key)
+            with suppress(FileNotFoundError):  # a loader has removed it
+                folder.remove(key)
     target = CopyTarget.new(store, key)
     if target is None:
         what = "Neither the store nor a cache can be written"

@@ -15,7 +15,7 @@ from pathlib import Path
 from time import sleep
 
 from pyg_graphzero import _core
-from pyg_graphzero.util.system import device_number, disk_of, mount_of
+from pyg_graphzero.util.system import device_number, disk_of, mount_of, stored_bytes
 
 #: A gap of this many bytes is read rather than skipped where the disk could not be measured.
 DEFAULT_MERGE_GAP = 16 << 10
@@ -34,9 +34,8 @@ _FORMAT = 2
 # at most.
 _USUAL_MERGE_GAP = 64 << 10
 _MEASURED_AGAIN = 3
-# Bytes of the reads that random_iops counts, and of what a file's blocks are counted in.
+# Bytes of the reads that random_iops counts.
 _PROBED_READ = 4096
-_BLOCK = 512
 
 
 @dataclass(frozen=True)
@@ -159,7 +158,7 @@ def _measured(file: Path, device: str, seconds: float, depth: int) -> DiskSpeed:
         depth=found.depth,
         direct=found.direct,
         file_bytes=found.file_bytes,
-        is_sparse=_BLOCK * status.st_blocks < _LEAST_STORED * status.st_size,
+        is_sparse=stored_bytes(status) < _LEAST_STORED * status.st_size,
     )
 
 

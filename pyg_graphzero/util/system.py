@@ -1,7 +1,8 @@
 """The operating system: what Python knows only of some of them, or what lies in ``/proc``.
 
 The only module of the package that asks it, but for ``bench/``, whose control groups and counters
-are Linux's. So this is what another system needs written.
+are Linux's. Another system than Linux is asked by its C library; ``posix`` stands for one of which
+nothing is known but POSIX.
 """
 
 from __future__ import annotations
@@ -9,12 +10,17 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
-import resource
+import platform
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import numpy as np
+
+from pyg_graphzero import _core
+
+#: ``linux``, ``macos``, ``windows`` or ``posix``: the one that the engine was built for.
+HERE = _core.system
 
 # Where a cgroup says what it may have, what it has, and how much of that is page cache.
 CGROUP_V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache")
@@ -25,12 +31,12 @@ _NO_LIMIT = 1 << 60
 
 def usable_cores() -> int:
     """Processors this process may run on."""
-    return len(os.sched_getaffinity(0))
+    return len(os.sched_getaffinity(0)) if HERE == "linux" else os.cpu_count() or 1
 
 
 def user_id() -> int:
-    """The user whose rights this process has."""
-    return os.geteuid()
+    """The user whose rights this process has; 0 on Windows, where files have no such owner."""
+    return 0 if HERE == "windows" else os.geteuid()
 
 
 # Memory --------------------------------------------------------------------------------------
@@ -38,11 +44,22 @@ def user_id() -> int:
 
 def total_memory() -> int:
     """Bytes of the machine."""
+    if HERE == "macos":
+        return _sysctl("hw.memsize")
+    if HERE == "windows":
+        return _WindowsMemory.asked().total
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def free_memory() -> int:
     """Bytes this process may still take: of the machine, and of its cgroups."""
+    if HERE == "macos":
+        names = ("vm.page_free_count", "vm.page_purgeable_count", "vm.page_pageable_external_count")
+        return sum(map(_sysctl, names)) * mmap.PAGESIZE
+    if HERE == "windows":
+        return _WindowsMemory.asked().available
+    if HERE == "posix":
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     free = _kilobytes(Path("/proc/meminfo"), "MemAvailable")
     for folder, (limit, usage, cached) in _cgroups():
         try:
@@ -58,7 +75,7 @@ def free_memory() -> int:
 def memory_limit() -> int | None:
     """The smallest limit of the cgroups this process is in; None where there is none."""
     limits = []
-    for folder, (limit, _, _) in _cgroups():
+    for folder, (limit, _, _) in _cgroups() if HERE == "linux" else ():
         try:
             limits.append(int((folder / limit).read_text()))
         except (OSError, ValueError):
@@ -90,33 +107,59 @@ def _cgroups() -> Iterator[tuple[Path, tuple[str, str, str]]]:
 
 def return_freed_memory() -> None:
     """Gives back to the machine what was freed and malloc keeps, where malloc can be asked to."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's
-    if trim is not None:
-        trim(0)
+    if HERE == "macos":
+        ctypes.CDLL(None).malloc_zone_pressure_relief(None, ctypes.c_size_t(0))
+    elif HERE == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's
+        if trim is not None:
+            trim(0)
 
 
 def rss() -> int:
-    """Bytes of this process in memory, mapped files included."""
+    """Bytes of this process in memory, mapped files included; in POSIX the most there were."""
+    if HERE == "macos":
+        return _MacTask.asked().resident_size
+    if HERE == "windows":
+        return _WindowsProcess.asked().working_set
+    if HERE == "posix":
+        return peak_rss()
     pages = Path("/proc/self/statm").read_text().split()[1]
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 def peak_rss() -> int:
     """The most it has had there, in bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+    if HERE == "windows":
+        return _WindowsProcess.asked().peak_working_set
+    import resource  # Windows has none
+
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if HERE == "macos" else most << 10
 
 
 def private_rss() -> int:
     """Bytes of this process in memory that are not a store's.
 
     Mapped files count only as far as they are libraries: those mapped when this is first called,
-    which is when the first store is opened.
+    which is when the first store is opened. POSIX cannot tell them from other memory, so that there
+    it is all of what was in memory then.
     """
+    if HERE == "macos":
+        task = _MacTask.asked()
+        return task.internal + task.compressed + _libraries()
+    if HERE == "windows":
+        return _WindowsProcess.asked().private
+    if HERE == "posix":
+        return _libraries()
     return _kilobytes(Path("/proc/self/status"), "RssAnon") + _libraries()
 
 
 @cache
 def _libraries() -> int:
+    if HERE == "macos":
+        return _MacTask.asked().external
+    if HERE == "posix":
+        return peak_rss()
     return _kilobytes(Path("/proc/self/status"), "RssFile")
 
 
@@ -128,31 +171,132 @@ def _kilobytes(path: Path, field: str) -> int:
     raise RuntimeError(f"{path}: found no {field}")  # every Linux since 4.5 has both
 
 
+class _MacTask(ctypes.Structure):
+    """``task_info(TASK_VM_INFO)`` of macOS, as far as it has been since its first revision."""
+
+    _fields_ = (
+        ("virtual_size", ctypes.c_uint64),
+        ("region_count", ctypes.c_int32),
+        ("page_size", ctypes.c_int32),
+        ("resident_size", ctypes.c_uint64),
+        ("others", ctypes.c_uint64 * 3),
+        ("internal", ctypes.c_uint64),
+        ("internal_peak", ctypes.c_uint64),
+        ("external", ctypes.c_uint64),
+        ("reusable", ctypes.c_uint64 * 6),
+        ("compressed", ctypes.c_uint64),
+        ("compressed_peak", ctypes.c_uint64),
+        ("compressed_lifetime", ctypes.c_uint64),
+        ("footprint", ctypes.c_uint64),
+    )
+    resident_size: int
+    internal: int
+    external: int
+    compressed: int
+
+    @classmethod
+    def asked(cls) -> _MacTask:
+        library, found = ctypes.CDLL(None), cls()
+        count = ctypes.c_uint32(ctypes.sizeof(cls) // 4)
+        task = ctypes.c_uint32.in_dll(library, "mach_task_self_")
+        failed = library.task_info(task, 22, ctypes.byref(found), ctypes.byref(count))
+        if failed:
+            raise RuntimeError(f"task_info: found error {failed} of the kernel, expected 0")
+        return found
+
+
+def _sysctl(name: str) -> int:
+    """A number that macOS has under this name."""
+    value = ctypes.c_uint64(0)
+    size = ctypes.c_size_t(ctypes.sizeof(value))
+    library = ctypes.CDLL(None, use_errno=True)
+    if library.sysctlbyname(
+        name.encode(), ctypes.byref(value), ctypes.byref(size), None, ctypes.c_size_t(0)
+    ):
+        raise OSError(ctypes.get_errno(), f"sysctl {name}")
+    return value.value
+
+
+class _WindowsMemory(ctypes.Structure):
+    """``MEMORYSTATUSEX``."""
+
+    _fields_ = (
+        ("length", ctypes.c_uint32),
+        ("load", ctypes.c_uint32),
+        ("total", ctypes.c_uint64),
+        ("available", ctypes.c_uint64),
+        ("others", ctypes.c_uint64 * 5),
+    )
+    total: int
+    available: int
+
+    @classmethod
+    def asked(cls) -> _WindowsMemory:
+        found = cls(length=ctypes.sizeof(cls))
+        _kernel32("GlobalMemoryStatusEx", ctypes.byref(found))
+        return found
+
+
+class _WindowsProcess(ctypes.Structure):
+    """``PROCESS_MEMORY_COUNTERS_EX`` of this process."""
+
+    _fields_ = (
+        ("length", ctypes.c_uint32),
+        ("faults", ctypes.c_uint32),
+        ("peak_working_set", ctypes.c_size_t),
+        ("working_set", ctypes.c_size_t),
+        ("pools", ctypes.c_size_t * 4),
+        ("pagefile", ctypes.c_size_t),
+        ("peak_pagefile", ctypes.c_size_t),
+        ("private", ctypes.c_size_t),
+    )
+    peak_working_set: int
+    working_set: int
+    private: int
+
+    @classmethod
+    def asked(cls) -> _WindowsProcess:
+        found = cls(length=ctypes.sizeof(cls))
+        this = ctypes.c_void_p(-1)  # GetCurrentProcess()
+        _kernel32("K32GetProcessMemoryInfo", this, ctypes.byref(found), found.length)
+        return found
+
+
+def _kernel32(function: str, *arguments: object) -> None:
+    library = ctypes.CDLL("kernel32")  # 64 bits have one way to call
+    if not getattr(library, function)(*arguments):
+        raise OSError(f"{function}: found failure, expected figures of memory")
+
+
 # Files ---------------------------------------------------------------------------------------
 
 
 def prefetch(path: Path, piece: int, most: int | None = None) -> None:
     """Has a file, or ``most`` bytes from its beginning, read into the page cache in pieces.
 
-    Each call returns when the disk was asked, which has to happen in turns with others.
+    Each call returns when the disk was asked, which has to happen in turns with others; where a
+    disk cannot be asked, what it is to read is read.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        size = os.fstat(descriptor).st_size
+    with path.open("rb", buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
+        room = bytearray(0 if HERE == "linux" else piece)
         for at in range(0, size if most is None else min(most, size), piece):
-            os.posix_fadvise(descriptor, at, piece, os.POSIX_FADV_WILLNEED)
-    finally:
-        os.close(descriptor)
+            if HERE == "linux":
+                os.posix_fadvise(file.fileno(), at, piece, os.POSIX_FADV_WILLNEED)
+            else:
+                file.readinto(room)
 
 
 def drop_pages(path: Path, begin: int = 0, size: int = 0) -> None:
-    """Asks the kernel to forget a file's pages; those that a process has mapped stay.
+    """Asks Linux to forget a file's pages; those that a process has mapped stay.
 
     Args:
         path: The file.
         begin: The first byte.
         size: How many bytes; 0: to the end.
     """
+    if HERE != "linux":
+        return
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fdatasync(descriptor)  # what is not on the disk yet is not forgotten
@@ -191,6 +335,8 @@ def mapped_at(path: Path, address: int) -> int | None:
 
 
 def _maps() -> list[str]:
+    if HERE != "linux":
+        return []
     try:
         return Path("/proc/self/maps").read_text().splitlines()
     except OSError:
@@ -199,6 +345,8 @@ def _maps() -> list[str]:
 
 def lock_holder(path: Path) -> tuple[int, str] | None:
     """The process that holds the lock on a file: number and command line; None: not known."""
+    if HERE != "linux":
+        return None
     try:
         status = path.stat()
         number = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
@@ -217,22 +365,24 @@ def lock_holder(path: Path) -> tuple[int, str] | None:
 
 def cpu_model() -> str | None:
     """The processor's name, where the system tells."""
+    if HERE != "linux":
+        return platform.processor() or None
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
-    return None
+    return None  # ARM's have none
 
 
 def device_number(path: Path) -> str:
     """``major:minor`` of the device that a file is on."""
     number = path.stat().st_dev
-    return f"{os.major(number)}:{os.minor(number)}"
+    return str(number) if HERE == "windows" else f"{os.major(number)}:{os.minor(number)}"
 
 
 def disk_of(path: Path) -> Path | None:
     """The kernel's folder about the disk under a file; None on network and overlay filesystems."""
     device = Path(f"/sys/dev/block/{device_number(path)}").resolve()
-    if not device.exists():
+    if HERE != "linux" or not device.exists():
         return None
     return device.parent if (device / "partition").exists() else device
 
@@ -240,9 +390,14 @@ def disk_of(path: Path) -> Path | None:
 def mount_of(path: Path) -> tuple[str, str] | None:
     """Filesystem type and source of the mount that a file is on."""
     number, mounts = device_number(path), Path("/proc/self/mountinfo")
-    for line in mounts.read_text().splitlines() if mounts.exists() else []:
+    for line in mounts.read_text().splitlines() if HERE == "linux" and mounts.exists() else []:
         before, _, after = line.partition(" - ")
         if before.split()[2] == number:
             kind, source, *_ = after.split()
             return kind, source
     return None
+
+
+def stored_bytes(status: os.stat_result) -> int:
+    """Bytes that a file takes of its disk; its size on Windows, which does not tell."""
+    return status.st_size if HERE == "windows" else status.st_blocks * 512

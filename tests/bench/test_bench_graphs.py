@@ -15,7 +15,7 @@ from torch_geometric.data import Data, HeteroData
 
 import pyg_graphzero as gz
 from harness.child import Task
-from pyg_graphzero.bench.communities import CommunityGraph, check_rows, row_digits
+from harness.communities import CommunityGraph, check_rows, row_digits
 from pyg_graphzero.bench.training import Trainer
 
 needs_compiler = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")

@@ -26,11 +26,11 @@ from torch_geometric.data import Data
 
 import pyg_graphzero as gz
 from harness import grid, peers, real_graphs
+from harness.cap import CapError, MemoryCap
 from harness.child import Task
+from harness.communities import CommunityGraph
 from harness.report import figures, table
 from harness.sieve import SieveCache
-from pyg_graphzero.bench.cap import CapError, MemoryCap
-from pyg_graphzero.bench.communities import CommunityGraph
 from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.util.machine import storage
 
@@ -40,7 +40,7 @@ needs_compiler = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ 
 
 
 # Those that train, or begin processes.
-SLOW = ("accuracy", "options", "convert", "doctor", "from_graphzero")
+SLOW = ("accuracy", "options", "from_graphzero")
 
 
 def found_in(value: Any, path: str) -> Any:
@@ -57,35 +57,11 @@ GRAPH = "--nodes 3000 --edges 30000 --batch-size 64 --fanout 4 3"
 TRAINING = "--graphs wordnet --seeds 0 --epochs 1 --hidden 4 --fanout 2 --batch-size 8192"
 # What runs in seconds, and fields of its record that a page has figures of.
 SCRIPTS: dict[str, tuple[str, list[str]]] = {
-    "aggregate": (
-        f"{GRAPH} --widths 8 --dtypes float32 --rounds 1",
-        ["results/seconds/ours", "results/seconds/torch.sparse.mm"],
-    ),
     "ahead": (
         f"{GRAPH} --dim 8 --hidden 4 --rounds 1 --batches 1",
         ["results/int8, mean/load_cpu_s", "results/float32, none/step_cpu_s"],
     ),
     "accuracy": (TRAINING, ["rows/graph", "rows/relative_rmse", "rows/scores", "rows/mean"]),
-    "column_writer": (
-        "--nodes 2000 --width 16 --piece 1000 --rounds 1",
-        ["bytes", "seconds/plain/seconds", "seconds/encoded/cpu_seconds", "storage/filesystem"],
-    ),
-    "convert": (
-        "--edges 20000 --repeat 1 --memory 2GB --only stream csv",
-        ["kinds/stream/million_edges_per_second", "kinds/csv/anon_MB"],
-    ),
-    "decode": (
-        "--rows 2000 --dim 16 --gather 500 --rounds 6",
-        ["bytes_per_row/int8", "seconds_per_gather/bfloat16/median"],
-    ),
-    "doctor": (
-        "--nodes 20000 --edges 100000 --fanout 4 3 --batch-size 64 --room 60 --features float16",
-        ["cases/fits", "cases/window", "cases/epoch/reads/fact"],
-    ),
-    "encode": (
-        "--dims 16 --slab-mib 1 --rounds 1",
-        ["gb_of_float32_per_cpu_second/16/int8, ranges", "gb_of_float32_per_cpu_second/16/int8"],
-    ),
     "from_graphzero": (
         "--dir here --nodes 300 --edges 2000 --dim 4 --batch-size 64 --rounds 1",
         ["medians/ours/convert", "medians/ours/biased walk", "medians/ours/peak of use"],
@@ -103,14 +79,6 @@ SCRIPTS: dict[str, tuple[str, list[str]]] = {
         ["results/accelerated/nodes", "results/accelerated, 2 workers/seconds",
          "results/stock model/cpu_seconds"],
     ),
-    "ranking": (
-        "--nodes 20000 --batches 4 --cache 20 --window 4 --hot 4 --touch 0",
-        ["orders/as it is/cache 20%/misses", "orders/degree/cache 20%/window 4/reads"],
-    ),
-    "reader": (
-        "--no-drop-caches --gigabytes 0.02 --rounds 1 --densities 0.1 --rows 1000",
-        ["cache", "measurements/contestant", "measurements/ideal_seconds"],
-    ),
     "step": (
         f"{GRAPH} --models GraphSAGE --hidden 8 --rounds 1",
         [
@@ -120,14 +88,6 @@ SCRIPTS: dict[str, tuple[str, list[str]]] = {
             "batch/nodes",
         ],
     ),
-    "sampling": (
-        "--nodes 3000 --edges 30000 --batches 1 --rounds 1",
-        ["results/[5, 5], batch 32/graphzero, 2 of the engine/edges_per_second"],
-    ),
-    "topology": (
-        f"{GRAPH} --batches 3 --windows 2",
-        ["cache", "measurements/reads_per_batch", "measurements/useful_bytes_per_batch"],
-    ),
     "walks": (
         "--nodes 3000 --edges 30000 --batch-size 100 --walk-length 5 --rounds 6",
         ["steps_per_second/uniform: ours, store/median", "settings/threads"],
@@ -136,10 +96,10 @@ SCRIPTS: dict[str, tuple[str, list[str]]] = {
 
 
 def test_every_script_is_run():
-    """But for those of the next part, what needs a GPU, whether loaders agree, and pictures."""
+    """But for those of the next part, what needs a GPU, and pictures."""
     scripts = {path.stem for path in (ROOT / "benchmarks").glob("*.py")}
     scripts -= {name for name in scripts if name.startswith("papers100m")}
-    others = {"out_of_core", "walks_out_of_core", "pictures", "summary", "gpu", "stress"}
+    others = {"out_of_core", "walks_out_of_core", "pictures", "summary", "gpu"}
     assert scripts == {*SCRIPTS, *others}
 
 
@@ -191,16 +151,9 @@ def test_without_a_gpu():
         importlib.import_module("gpu").main([])
 
 
-@pytest.mark.filterwarnings("ignore:This DataLoader:UserWarning")
-def test_stress(monkeypatch, capsys):
-    monkeypatch.setenv("GRAPHZERO_READER", "pool")  # put back after it was changed
-    importlib.import_module("stress").main(["--rounds", "2"])
-    assert json.loads(capsys.readouterr().out.splitlines()[-1])["rounds"] == 2
-
-
 def test_a_summary_takes_the_place_of_the_last_one(tmp_path, capsys):
-    record = tmp_path / "reader.json"
-    for command, page in (("reader", "out-of-core"), ("modes", "performance")):
+    record = tmp_path / "walks.json"
+    for command, page in (("out_of_core", "out-of-core"), ("walks", "performance")):
         for value in (1.23456789, 2.5):
             many = {"many": [value, 1, 2, 3, 4, 5], "environment": {}, "few": [1.5, value]}
             record.write_text(json.dumps({"command": f"python benchmarks/{command}.py"} | many))

@@ -82,12 +82,13 @@ def both_directions() -> tuple[list[str], list[str]]:
         own, with_files = (each["peak"][of] / 1e9 for of in ("anon", "anon_and_file"))
         minutes, memory = each["epoch_seconds"] / 60, f"| {own:.1f}, {with_files:.1f} GB |"
         reads = (each[of] / 1e6 for of in ("read_bytes_per_batch", "topology_bytes_per_batch"))
-        long.append(
-            f"| {limit} GB{features} | {each['found']['first_batch_of_all_seconds']:.1f} s | "
-            f"{each['seconds_per_batch']:.3f} s | {minutes:.1f} min | "
-            f"{', '.join(f'{size:.0f}' for size in reads)} | {each['hit_rate']:.0%}, "
-        )
-        long.append(memory)
+        if not features:
+            long.append(
+                f"| {limit} GB | {each['found']['first_batch_of_all_seconds']:.1f} s | "
+                f"{each['seconds_per_batch']:.3f} s | {minutes:.1f} min | "
+                f"{', '.join(f'{size:.0f}' for size in reads)} | {each['hit_rate']:.0%}, "
+            )
+            long.append(memory)
         seconds = each["seconds_per_batch"]
         short.append(f"| {limit} GB | {seconds:.2f} s a batch, an epoch {minutes:.1f} min {memory}")
     return long, short
@@ -118,8 +119,7 @@ def papers100m_shape() -> list[str]:
 def beside_graphbolt() -> list[str]:
     """Its scheme and this package's batches with the same memory: epochs, reads of the last."""
     found = []
-    runs = summary("papers100m", "papers100m_graphbolt")["results"]
-    for each in runs + summary("papers100m", "papers100m_graphbolt_tenth")["results"][1:]:
+    for each in summary("papers100m", "papers100m_graphbolt")["results"]:
         epochs = dict.fromkeys(f"{1 / each[f'{epoch}_epoch']:.3f}" for epoch in ("first", "last"))
         reads, size, neighbors = (
             each.get(f"{of}_per_batch", 0.0) for of in ("reads", "read_bytes", "topology_bytes")
@@ -132,63 +132,16 @@ def beside_graphbolt() -> list[str]:
     return found
 
 
-def papers100m_order() -> list[str]:
-    """Rows in order by themselves, at a quarter."""
-    found = []
-    for label, name in (
-        ('8 GB, `order="off"`', "load, 8 GB, order off"),
-        ("8 GB", "load, 8 GB"),
-        ("5 GB, before", "load, 5 GB, before"),
-        ("5 GB", "load, 5 GB"),
-        ("4 GB", "load, 4 GB"),
-    ):
-        each = run("papers100m", "papers100m_order", name)
-        batches = 295
-        assert each["batches"] % batches == 0
-        first = batches / each["first_epoch"]
-        size = each["read_bytes_per_batch"] / 1e6
-        found.append(f"| {label} | {first:.0f} s |")
-        found.append(f"| {each['reads_per_batch']:,.0f}, {size:.0f} |")
-    return found
-
-
 def papers100m() -> list[str]:
     """Phases and the steady state of each record."""
     found = both_directions()[0]
-    for features in ("int8", "float16"):
-        record = "papers100m_directed" + ("" if features == "int8" else f"_{features}")
-        for limit in (12, 8):
-            each = run("papers100m", record, f"train, {limit} GB")
-            read = each["read_bytes_per_batch"] + each.get("topology_bytes_per_batch", 0)
-            own, with_files = (each["peak"][of] / 1e9 for of in ("anon", "anon_and_file"))
-            first = each["found"]["first_batch_of_all_seconds"]
-            found.append(
-                f"| {limit} GB, `{features}` | {first:.1f} s | "
-                f"{each['seconds_per_batch']:.3f} s | {each['epoch_seconds'] / 60:.1f} min | "
-                f"{read / 1e6:.0f} | {each['hit_rate']:.0%} | {each['stall_share']:.0%} | "
-                f"{own:.1f}, {with_files:.1f} GB |"
-            )
-    quarter = [run("papers100m", "papers100m_quarter", f"{name}, 3 GB")
-               for name in ("convert", "train", "stock")]  # fmt: skip
-    convert, train, stock = quarter
-    found += [
-        f"5.7 GB | {convert['found']['seconds']:.0f} s |",
-        f"{train['batches']} batches | {train['seconds_per_batch']:.2f} s a batch, an epoch "
-        f"{train['epoch_seconds'] / 60:.1f} min",
-        f"{stock['seconds_per_batch']:.0f} s a batch",
-        f"{stock['seconds_per_batch'] / train['seconds_per_batch']:.0f} times as long",
-    ]
     infer = run("papers100m", "papers100m_infer", "infer, 12 GB")
     found.append(f"| in all | {infer['found']['seconds']:.0f} s |")
     labels = "1: 128 numbers of `int8`", "2: 32 numbers of float16", "3, and the class"
     for label, layer in zip(labels, infer["found"]["layers"], strict=True):
         cells = f"{layer['seconds']:.0f} s | {layer['read_bytes'] / 1e9:.0f} GB |"
         found.append(f"| layer {label} | {cells}")
-    rows = run("papers100m", "papers100m_accuracy", "accuracy, no limit")["found"]["rows"]
-    means = {each["features"]: f"{each['mean']:.4f}" for each in rows}
-    kinds = ("float32", "float16", "int8")
-    found.append(f"| synthetic, accuracy | {' | '.join(means[kind] for kind in kinds)} |")
-    return [*found, f"alone reaches {means['float32, own features']} there"]
+    return found
 
 
 def performance() -> list[str]:
@@ -211,15 +164,6 @@ def performance() -> list[str]:
                         ("bidirectional", "bidirectional")):  # fmt: skip
         rate = median(summary("performance", "modes")["edges_per_second"][mode])
         found.append(f"| {label} | {unit / rate:.1f} |")
-    for columns, rate in summary("performance", "encode")["gb_of_float32_per_cpu_second"].items():
-        kinds = ("float16", "bfloat16", "int8, ranges", "int8")
-        cells = " | ".join(f"{rate[kind]:.2f}" for kind in kinds)
-        found += [f"| {columns} | {cells} |"] if columns != "4" else []
-    decode = summary("performance", "decode")["seconds_per_gather"]
-    for kind, taken in decode.items():
-        ratio = decode["float32"]["median"] / taken["median"]
-        found.append(f"| {0.2 / taken['median']:.1f} | {ratio:.2f} |")
-        assert kind in ("float32", "float16", "bfloat16", "int8")
     for row in summary("performance", "accuracy")["rows"]:
         found.append(f"{' '.join(f'{s:.4f}' for s in row['scores'])} | {row['mean']:.4f} |")
     plain: dict[str, dict[str, float]] = {}
@@ -281,7 +225,7 @@ DIGITS = {"open": 1} | dict.fromkeys(("fanout", "walk", "biased walk", "batch"),
 
 @pytest.mark.parametrize(
     ("page", "figures"),
-    [("performance", out_of_core), ("performance", papers100m), ("performance", papers100m_order),
+    [("performance", out_of_core), ("performance", papers100m),
      ("performance", performance),
      ("papers100m", lambda: both_directions()[1]), ("benchmarks", papers100m_shape),
      ("performance", beside_graphbolt), ("walks", walks),
@@ -313,7 +257,7 @@ def test_pictures_are_drawn_from_the_figures(tmp_path):
 
 def test_an_axis_says_numbers_that_one_reads():
     figure = pytest.importorskip("matplotlib.figure").Figure()
-    from pyg_graphzero.bench.chart import log_ticks
+    from harness.report import log_ticks
 
     axes = figure.subplots()
     axes.barh([0, 1], [0.6, 11])
@@ -325,5 +269,5 @@ def test_an_axis_says_numbers_that_one_reads():
 
 def test_the_readme_is_short():
     lines = (ROOT / "README.md").read_text().splitlines()
-    assert len(lines) <= 120
+    assert len(lines) <= 100
     assert any("another author's" in line for line in lines[:15])

@@ -20,9 +20,9 @@ from store_files import edit_schema
 from torch_geometric.data import HeteroData
 
 import pyg_graphzero as gz
-from pyg_graphzero.convert.plan import EdgeOptions, EdgePlan, GraphPlan, NodePlan
-from pyg_graphzero.convert.storage import Storage
-from pyg_graphzero.convert.write import write_plan
+from pyg_graphzero.conversion.plan import EdgeOptions, EdgePlan, GraphPlan, NodePlan
+from pyg_graphzero.conversion.storage import Storage
+from pyg_graphzero.conversion.write import write_plan
 from pyg_graphzero.store import edge_order
 from pyg_graphzero.store.csc import EdgeChunk
 from pyg_graphzero.util.progress import Progress
@@ -215,10 +215,10 @@ KILLED = textwrap.dedent("""
     sys.path[:0] = sys.argv[3:]
     from test_build_convert import plan_of
     from pyg_graphzero.util.progress import Progress
-    from pyg_graphzero.convert.storage import Storage
+    from pyg_graphzero.conversion.storage import Storage
     from pyg_graphzero.util.workspace import MIN_ROOM, Workspace
     from pyg_graphzero.util.system import rss
-    from pyg_graphzero.convert.write import write_plan
+    from pyg_graphzero.conversion.write import write_plan
 
     out = Path(sys.argv[1])
     print("ready", flush=True)

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pyg_graphzero import InputError
-from pyg_graphzero.convert import blocks
-from pyg_graphzero.convert.blocks import Block, Places, clean, read_blocks, rows_of
-from pyg_graphzero.convert.dialect import Dialect, Part
+from pyg_graphzero.conversion import blocks
+from pyg_graphzero.conversion.blocks import Block, Places, clean, read_blocks, rows_of
+from pyg_graphzero.conversion.dialect import Dialect, Part
 from pyg_graphzero.util.progress import Progress
 
 QUIET = Progress(False)

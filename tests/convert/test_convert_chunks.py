@@ -13,7 +13,7 @@ from convert_support import edges_of, random_edges
 
 import pyg_graphzero as gz
 from pyg_graphzero import InputError
-from pyg_graphzero.convert import plan
+from pyg_graphzero.conversion import plan
 from pyg_graphzero.store.csc import EdgeChunk
 
 EDGES = random_edges(20, 100)

@@ -16,13 +16,14 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from convert_support import edges_of, random_edges
+from systems import needs_linux
 
 import pyg_graphzero as gz
 from pyg_graphzero import InputError
-from pyg_graphzero.convert import compressed
-from pyg_graphzero.convert.compressed import ExpandedRows
-from pyg_graphzero.convert.npz import open_npy, open_npz
-from pyg_graphzero.convert.tensors import load_torch, open_safetensors, tensor_rows
+from pyg_graphzero.conversion import compressed
+from pyg_graphzero.conversion.compressed import ExpandedRows
+from pyg_graphzero.conversion.npz import open_npy, open_npz
+from pyg_graphzero.conversion.tensors import load_torch, open_safetensors, tensor_rows
 from pyg_graphzero.store.rows import (
     ArrayRows,
     ChainRows,
@@ -120,6 +121,7 @@ def test_versions_of_the_header(tmp_path: Path, version: tuple[int, int]) -> Non
     assert edges_of(tmp_path / "s") == PAIRS
 
 
+@needs_linux("/proc tells which file a tensor is mapped from")
 def test_torch_tensors_are_read_from_their_file(tmp_path: Path) -> None:
     value = {"a": torch.randn(9, 4), "b": torch.arange(20).view(10, 2), "c": torch.zeros(0, 3)}
     torch.save(value, tmp_path / "t.pt")
@@ -314,7 +316,7 @@ MEMORY = """
 import resource, sys
 import numpy as np
 import pyg_graphzero as gz
-from pyg_graphzero.convert import tables
+from pyg_graphzero.conversion import tables
 from pyg_graphzero.store import rows
 
 rows.SLAB_BYTES = tables.SLAB_BYTES = 1 << 20

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import pyg_graphzero as gz
 from pyg_graphzero import InputError
-from pyg_graphzero.convert import join
+from pyg_graphzero.conversion import join
 from pyg_graphzero.store.rows import ArrayRows
 from pyg_graphzero_cli import main
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pyg_graphzero import InputError
-from pyg_graphzero.convert.paths import expand, is_paths, kind_suffix
+from pyg_graphzero.conversion.paths import expand, is_paths, kind_suffix
 
 
 @pytest.fixture

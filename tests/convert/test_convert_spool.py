@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pyg_graphzero import _core
-from pyg_graphzero.convert.distinct import distinct_integers, distinct_text
-from pyg_graphzero.convert.ids import text_bytes
-from pyg_graphzero.convert.spool import PrintedRows, RowSpool, TextSpool, WordRows
+from pyg_graphzero.conversion.distinct import distinct_integers, distinct_text
+from pyg_graphzero.conversion.ids import text_bytes
+from pyg_graphzero.conversion.spool import PrintedRows, RowSpool, TextSpool, WordRows
 from pyg_graphzero.store.rows import ArrayRows
 from pyg_graphzero.util.workspace import Workspace
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import pyg_graphzero as gz
 from pyg_graphzero import InputError
-from pyg_graphzero.convert import blocks, text
+from pyg_graphzero.conversion import blocks, text
 from pyg_graphzero.util.workspace import Workspace
 from pyg_graphzero_cli import main
 

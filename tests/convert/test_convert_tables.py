@@ -16,7 +16,7 @@ from convert_support import edges_of
 
 import pyg_graphzero as gz
 from pyg_graphzero import InputError
-from pyg_graphzero.convert.tables import ArrowTable
+from pyg_graphzero.conversion.tables import ArrowTable
 
 ROWS = [(0, 1, 0.5), (1, 2, 1.5), (2, 3, 2.5), (3, 0, 3.5), (3, 0, 4.5)]
 

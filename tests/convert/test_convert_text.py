@@ -56,6 +56,8 @@ def test_layouts_give_the_same_edges(tmp_path: Path, name: str, text: str) -> No
 
 # What is found, the place and what was expected: all of it is in the message.
 FAULTS = [
+    ("hex", "0,1\n1,0x1F\n", {}, "line 2, column 1: found '0x1F', expected an integer id"),
+    ("hex_attr", "0,1,2\n1,0,0XB\n", {"edge_attrs": {"w": 2}}, "line 2, column 2: found '0XB'"),
     ("negative", "0,1\n-1,2\n", {}, "line 2, column 0: found id -1, expected an id of 0 or more"),
     (
         "fraction",

@@ -3,9 +3,12 @@
 
 #include <atomic>
 #include <cstdio>
+#include <cstring>
 #include <functional>
 #include <string>
 #include <vector>
+
+#include "io/process.h"
 
 namespace gz::test {
 
@@ -21,6 +24,15 @@ inline std::vector<Test>& tests() {
 
 inline std::atomic<long> passed{0};
 inline std::atomic<long> failed{0};
+inline long skipped = 0;
+
+// Whether the engine is built for another system than the one that a test needs, and why it does.
+inline bool needs(const char* system, const char* why) {
+  if (std::strcmp(system_name(), system) == 0) return false;
+  ++skipped;
+  std::printf("skipped, needs %s: %s\n", system, why);
+  return true;
+}
 
 inline bool register_test(const char* name, void (*run)()) {
   tests().push_back({name, run});

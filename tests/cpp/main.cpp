@@ -77,6 +77,7 @@ int main(int argc, char** argv) {
     }
     if (failed != before) std::printf("FAILED %s\n", test.name);
   }
-  std::printf("%zu tests: %ld passed, %ld failed\n", tests().size(), passed.load(), failed.load());
+  std::printf("%zu tests on %s: %ld passed, %ld failed, %ld tests skipped\n", tests().size(),
+              gz::system_name(), passed.load(), failed.load(), skipped);
   return failed == 0 ? 0 : 1;
 }

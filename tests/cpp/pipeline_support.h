@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -53,6 +54,48 @@ class Batches : public Epoch {
     return Epoch::get(next(), patience);
   }
 };
+
+// Room for all batches.
+inline constexpr std::int64_t kPlenty = std::int64_t{1} << 40;
+
+// Samples a ring and gathers one column by node.
+struct RingLoading {
+  explicit RingLoading(std::int64_t num_nodes = 500) : ring(num_nodes, 8), sampler(ring.sampler()) {
+    for (std::int64_t i = 0; i < num_nodes; ++i) column.push_back(i * 10);
+    auto plan = std::make_shared<GatherPlan>();
+    plan->num_lists = 2;
+    plan->columns.push_back(
+        {0, {reinterpret_cast<const std::byte*>(column.data()), num_nodes, 8, 8}});
+    recipe = recipe_of(sampler, plan);
+  }
+
+  Batch inline_batch(std::uint64_t key) const { return batch_of(*recipe, key); }
+
+  Ring ring;
+  NeighborSampler sampler;
+  std::vector<std::int64_t> column;
+  std::shared_ptr<const Recipe> recipe;
+};
+
+inline std::unique_ptr<Batch> wait(Batches& epoch) {
+  std::unique_ptr<Batch> batch;
+  while ((batch = epoch.get(std::chrono::milliseconds(10))) == nullptr) {
+  }
+  return batch;
+}
+
+// A recipe that does what `body` says and samples nothing.
+inline std::shared_ptr<const Recipe> doing(std::function<void(std::uint64_t key)> body,
+                                           std::int64_t size = 1) {
+  return std::make_shared<Recipe>(
+      Recipe{[body = std::move(body), size](std::vector<Seeds>, std::uint64_t key, int) {
+               body(key);
+               Sample sample;
+               sample.nodes.emplace_back(size);
+               return sample;
+             },
+             nullptr, false});
+}
 
 inline bool same(const Batch& a, const Batch& b) {
   const auto equal = [](const auto& x, const auto& y) {

@@ -1,7 +1,4 @@
-// pipeline/: order, errors, back-pressure, closing, and forks.
-#include <sys/wait.h>
-#include <unistd.h>
-
+// pipeline/: order, errors, back-pressure, and closing.
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -22,57 +19,16 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr std::int64_t kPlenty = std::int64_t{1} << 40;
-
-// Samples a ring and gathers one column by node.
-struct Loading {
-  explicit Loading(std::int64_t num_nodes = 500) : ring(num_nodes, 8), sampler(ring.sampler()) {
-    for (std::int64_t i = 0; i < num_nodes; ++i) column.push_back(i * 10);
-    auto plan = std::make_shared<GatherPlan>();
-    plan->num_lists = 2;
-    plan->columns.push_back(
-        {0, {reinterpret_cast<const std::byte*>(column.data()), num_nodes, 8, 8}});
-    recipe = recipe_of(sampler, plan);
-  }
-
-  Batch inline_batch(std::uint64_t key) const { return batch_of(*recipe, key); }
-
-  Ring ring;
-  NeighborSampler sampler;
-  std::vector<std::int64_t> column;
-  std::shared_ptr<const Recipe> recipe;
-};
-
-std::unique_ptr<Batch> wait(Batches& epoch) {
-  std::unique_ptr<Batch> batch;
-  while ((batch = epoch.get(10ms)) == nullptr) {
-  }
-  return batch;
-}
-
 // Waits until so many batches were begun, or gives up.
 bool comes_to(const std::atomic<int>& count, int expected) {
   for (int i = 0; i < 2000 && count.load() < expected; ++i) std::this_thread::sleep_for(1ms);
   return count.load() == expected;
 }
 
-// A recipe that does what `body` says and samples nothing.
-std::shared_ptr<const Recipe> doing(std::function<void(std::uint64_t key)> body,
-                                    std::int64_t size = 1) {
-  return std::make_shared<Recipe>(
-      Recipe{[body = std::move(body), size](std::vector<Seeds>, std::uint64_t key, int) {
-               body(key);
-               Sample sample;
-               sample.nodes.emplace_back(size);
-               return sample;
-             },
-             nullptr, false});
-}
-
 }  // namespace
 
 TEST(batches_come_in_order_and_are_those_made_in_line) {
-  const Loading loading;
+  const RingLoading loading;
   const Recycling recycling;
   for (const int threads : {1, 2, 5}) {
     Batches epoch(threads, kPlenty);
@@ -146,24 +102,6 @@ TEST(what_the_consumer_has_leaves_less_room) {
   CHECK(kept.size() == 10 && begun.load() == 12);
 }
 
-TEST(a_loan_may_outlive_its_pipeline) {
-  std::unique_ptr<Batch> batch;
-  {
-    Batches epoch(1, 1);
-    epoch.add(doing([](std::uint64_t) {}), batch_request(0));
-    batch = wait(epoch);
-  }
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::alarm(30);
-    batch.reset();
-    ::_exit(0);
-  }
-  int status = -1;
-  CHECK(::waitpid(child, &status, 0) == child && status == 0);
-  batch.reset();
-}
-
 TEST(patience_ends) {
   std::mutex held;
   std::unique_lock lock(held);
@@ -234,7 +172,7 @@ TEST(two_may_close_at_once) {
 }
 
 TEST(batches_go_by_their_numbers) {
-  const Loading loading;
+  const RingLoading loading;
   Epoch epoch(1, kPlenty, 7);
   CHECK(epoch.next() == 7 && epoch.end() == 7);
   CHECK_THROWS(std::logic_error, "no batch was added", epoch.get(7, 0ms));
@@ -251,38 +189,12 @@ TEST(batches_go_by_their_numbers) {
   CHECK(test::same(*epoch.get(8, 60s), loading.inline_batch(8)));
 }
 
-#if !defined(__SANITIZE_THREAD__)  // which cannot follow a fork of several threads
-TEST(a_child_has_none_of_the_threads_and_all_of_the_memory) {
-  const Loading loading;
-  const Recycling recycling;
-  Batches epoch(3, kPlenty);
-  for (int round = 0; round < 20; ++round) {
-    for (std::uint64_t key = 0; key < 8; ++key) epoch.add(loading.recipe, batch_request(key));
-    const pid_t child = ::fork();
-    if (child == 0) {
-      ::alarm(30);
-      bool good = epoch.orphaned();
-      const Batch expected = loading.inline_batch(3);  // no lock was left behind
-      Batches own(2, kPlenty);
-      own.add(loading.recipe, batch_request(3));
-      good = good && !own.orphaned() && test::same(*wait(own), expected);
-      epoch.close();
-      own.close();
-      ::_exit(good ? 0 : 1);
-    }
-    int status = -1;
-    CHECK(::waitpid(child, &status, 0) == child && status == 0);
-    for (int i = 0; i < 8; ++i) wait(epoch);
-  }
-}
-#endif
-
 namespace {
 
-// Samples a ring of which no neighbour is in memory, and gathers as Loading does.
-struct PagedLoading : Loading {
+// Samples a ring of which no neighbour is in memory, and gathers as RingLoading does.
+struct PagedLoading : RingLoading {
   explicit PagedLoading(int max_batches, bool gathers = true, std::int64_t num_nodes = 500)
-      : Loading(num_nodes) {
+      : RingLoading(num_nodes) {
     const auto file = Topology::open(ring.path);
     const auto disk = std::make_shared<DiskGather>(DiskGatherOptions{{ReaderKind::kPool, 4}, 1});
     const auto pages = std::make_shared<PagedRows>(

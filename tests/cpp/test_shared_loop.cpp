@@ -186,6 +186,7 @@ TEST(what_is_gathered_is_shared_and_what_is_sampled_is_not) {
 }
 
 TEST(threads_of_a_pipeline_that_have_nothing_to_do_help) {
+  if (needs("linux", "/proc tells how long each thread ran")) return;
   const Wide wide;
   Batches epoch(2, 1);  // no room for a second batch
   bool helped = false;

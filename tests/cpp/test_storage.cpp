@@ -1,12 +1,6 @@
 // io/ and storage/: writing, opening, damaging and verifying files; maps whose file goes away.
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -204,52 +198,12 @@ TEST(verify_names_the_block) {
   CHECK(bad[0].detail.starts_with("checksum table: found 0x"));
 }
 
-// How many pages of a file are in the page cache.
-std::size_t cached_pages(const File& file, std::size_t size) {
-  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  void* const map = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.fd(), 0);
-  if (map == MAP_FAILED) return 0;
-  std::vector<unsigned char> pages(size / page);
-  ::mincore(map, size, pages.data());
-  ::munmap(map, size);
-  return static_cast<std::size_t>(
-      std::ranges::count_if(pages, [](unsigned char each) { return (each & 1) != 0; }));
-}
-
-TEST(asking_for_no_bytes_reads_none) {
-  const Scratch dir;
-  const std::vector<char> bytes(4 << 20, 'x');
-  File file = File::create(dir / "f");
-  file.write_at(bytes.data(), bytes.size(), 0);
-  file.sync();
-  ::posix_fadvise(file.fd(), 0, 0, POSIX_FADV_DONTNEED);
-  if (cached_pages(file, bytes.size()) > 0) return;  // a filesystem that has nothing but memory
-  file.will_need(0, 0);
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  CHECK(cached_pages(file, bytes.size()) == 0);
-  file.will_need(1 << 20, 1 << 20);
-  while (cached_pages(file, bytes.size()) < (1 << 20) / 4096) std::this_thread::yield();
-}
-
 TEST(file_errors_name_the_path) {
   const Scratch dir;
   CHECK_THROWS(OsError, "cannot open '" + (dir / "no") + "': No such file", File::open(dir / "no"));
   CHECK_THROWS(OsError, "Is a directory", File::open(dir / ""));
   const File held = File::lock(dir / "lock");
   CHECK_THROWS(OsError, "cannot lock '" + (dir / "lock"), File::lock(dir / "lock"));
-}
-
-TEST(files_that_are_none) {
-  const Scratch dir;
-  const std::string fifo = dir / "fifo", link = dir / "link", file = dir / "file";
-  CHECK(::mkfifo(fifo.c_str(), 0600) == 0);
-  File::create(file);
-  std::filesystem::create_symlink(file, link);
-  CHECK_THROWS(FormatError, "found a FIFO, expected a regular file", File::open(fifo));
-  CHECK_THROWS(FormatError, "found a FIFO", File::lock(fifo));
-  CHECK_THROWS(FormatError, "found a device", File::open("/dev/null"));
-  CHECK(File::open(link).size() == 0);  // reading may follow links, writing not
-  CHECK_THROWS(FormatError, "found a symbolic link", File::lock(link));
 }
 
 TEST(a_file_knows_whether_it_is_in_place) {
@@ -272,7 +226,7 @@ TEST(temporary_files_have_no_name) {
   CHECK_THROWS(OsError, "No such file", File::temporary(dir / "no/t"));
 }
 
-void check_publishing(RenameWithFlags rename) {
+void check_publishing(RenameInOneStep rename) {
   const Scratch dir;
   for (const char* name : {"new", "old", "newer"}) {
     std::filesystem::create_directory(dir / name);
@@ -289,14 +243,14 @@ void check_publishing(RenameWithFlags rename) {
   CHECK(std::filesystem::exists(dir / "store/newer"));
 }
 
-TEST(publishing_is_all_or_nothing) { check_publishing(rename_with_flags); }
+TEST(publishing_is_all_or_nothing) { check_publishing(rename_in_one_step); }
 
-TEST(publishing_where_the_filesystem_knows_no_flags) {
-  const RenameWithFlags no_flags = [](const char*, const char*, unsigned) {
+TEST(x) {
+  const RenameInOneStep refuses = [](const char*, const char*, Renaming) {
     errno = EINVAL;
     return -1;
   };
-  check_publishing(no_flags);
+  check_publishing(refuses);
   // A store that a kill left aside is in the way, and stays.
   const Scratch dir;
   for (const char* name : {"new", "store", "store.replaced"}) {
@@ -304,58 +258,10 @@ TEST(publishing_where_the_filesystem_knows_no_flags) {
     File::create(dir / (std::string(name) + "/x"));
   }
   CHECK_THROWS(OsError, "cannot move",
-               publish_directory(dir / "new", dir / "store", true, no_flags));
+               publish_directory(dir / "new", dir / "store", true, refuses));
   for (const char* name : {"new/x", "store/x", "store.replaced/x"}) {
     CHECK(std::filesystem::exists(dir / name));
   }
-}
-
-TEST(a_file_truncated_under_its_map) {
-  const Scratch dir;
-  const std::string path = dir / "x.gd";
-  write_column(path, 100'000, 4);
-  const auto map = Column::open(path)->map(MapMode::kReadOnly);
-  cut(path, 8192);
-  const auto read = [&](std::size_t at) {
-    volatile std::byte seen{};
-    guarded([&] { seen = map->data()[at]; });
-  };
-  read(5000);
-  for (int again = 0; again < 3; ++again) {
-    CHECK_THROWS(OsError, "cannot read offset 70000 of '" + path + "'", read(70'000));
-  }
-  const RowTable rows{map->data() + kHeaderBytes, 100'000, 16, 16};
-  std::vector<std::int64_t> index(100'000);
-  for (std::size_t i = 0; i < index.size(); ++i) index[i] = static_cast<std::int64_t>(i);
-  std::vector<std::byte> out(index.size() * 16);
-  for (const int threads : {1, 4}) {
-    CHECK_THROWS(OsError, "was truncated", gather_rows(rows, index, out.data(), threads));
-  }
-  gather_rows(rows, std::span(index).first(256), out.data(), 1);
-}
-
-TEST(guards_nest_and_are_per_thread) {
-  const Scratch dir;
-  write_column(dir / "x.gd", 100'000, 4);
-  const auto map = Column::open(dir / "x.gd")->map(MapMode::kCopyOnWrite);
-  CHECK(map->writable());
-  cut(dir / "x.gd", 0);
-  const auto fault = [&](std::size_t at) {
-    volatile std::byte seen{};
-    guarded([&] { seen = map->data()[at]; });
-  };
-  std::vector<std::jthread> threads;
-  for (std::size_t t = 0; t < 4; ++t) {
-    threads.emplace_back([&, t] {
-      for (std::size_t i = 0; i < 50; ++i) {
-        CHECK_THROWS(OsError, "x.gd", fault(4096 * (50 * t + i)));
-        guarded([&] { CHECK_THROWS(OsError, "x.gd", fault(4096 * i)); });
-      }
-    });
-  }
-  threads.clear();
-  // An exception of the body's own passes through.
-  CHECK_THROWS(std::out_of_range, "mine", guarded([] { throw std::out_of_range("mine"); }));
 }
 
 TEST(gather_checks_its_index) {

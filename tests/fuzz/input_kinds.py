@@ -27,7 +27,7 @@ import torch
 from mutate import mutate
 from torch_geometric.data import Data, HeteroData
 
-from pyg_graphzero.convert.pyg import safe_globals
+from pyg_graphzero.conversion.pyg import safe_globals
 
 Triplet = tuple[str, str, str]
 

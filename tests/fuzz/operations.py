@@ -17,7 +17,7 @@ from paging import paged
 from reference import Edges
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.nn import GraphSAGE, HeteroConv, SAGEConv
+from torch_geometric.nn import GraphSAGE, HeteroConv, SAGEConv, SimpleConv
 
 import pyg_graphzero as gz
 from pyg_graphzero.loader import (
@@ -349,12 +349,6 @@ def optimize(s: Subject) -> Found:
         return s.batches(NeighborLoader, data, input_nodes=nodes, **sampled)
 
 
-class _Sums(torch.nn.Module):
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        out = torch.zeros(x.size(0), x.size(1))
-        return out.index_add_(0, edge_index[1], x[edge_index[0]])
-
-
 def layerwise(s: Subject) -> Found:
     """Layers over all nodes."""
     s.open().close()
@@ -364,13 +358,14 @@ def layerwise(s: Subject) -> Found:
         if s.is_hetero:
             torch.manual_seed(1)
             layer = HeteroConv({("paper", "cites", "paper"): SAGEConv(8, 4)})
-            gz.inference.layerwise(None, s.path, layers=[layer], **options)
+            gz.inference.layerwise(layer, s.path, **options)
         elif s.rng.random() < 0.5:
             torch.manual_seed(1)
             model = GraphSAGE(8, 6, num_layers=2, out_channels=3)
             gz.inference.layerwise(model, s.path, **options)
         else:
-            gz.inference.layerwise(None, s.path, layers=[_Sums()], max_edges=200, **options)
+            conv = SimpleConv("sum", combine_root=None)  # a batch of neighbours at a time
+            gz.inference.layerwise(conv, s.path, max_edges=200, **options)
     data = gz.open(s.path).data()
     return {"h2": data["paper"].h2 if s.is_hetero else data.h2}
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import shutil
 import signal
+from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import pythons
@@ -17,11 +19,10 @@ from torch_geometric.nn import GAT, GCN, GIN, GraphSAGE, HeteroConv, SAGEConv
 
 import pyg_graphzero as gz
 from graphs import homogeneous, random_edges, write_store
-from pyg_graphzero.inference.hop import Inputs
-from pyg_graphzero.inference.passes import LayerPass, RowFile, Task
-from pyg_graphzero.inference.stack import stack_of
+from pyg_graphzero.inference import run
+from pyg_graphzero.inference.rows import RowFile
+from pyg_graphzero.store.column_writer import Column
 from pyg_graphzero.store.editor import StoreEditor
-from pyg_graphzero.util.system import private_rss
 from spawned import EXACT_MALLOC, spawn
 
 MB = 10**6
@@ -83,22 +84,6 @@ def test_every_node_has_its_output(graph, kind):
     assert gz.open(path).verify().ok
 
 
-@pytest.mark.parametrize("kind", [GraphSAGE, GCN, GIN])
-def test_convolutions_multiply(graph, kind):
-    data, path = graph
-    model = kind(8, 16, 3, 5)
-    given = []
-    for conv in model.convs:
-        conv.register_message_and_aggregate_forward_pre_hook(
-            lambda conv, inputs: given.append((conv, inputs[0]))
-        )
-    gz.inference.layerwise(model, path, max_edges=400)
-    assert {conv for conv, _ in given} == set(model.convs)
-    assert all(matrix.layout == torch.sparse_csr for _, matrix in given)
-    assert_equal(column(path), output(model, data))
-    assert not any(conv._propagate_forward_pre_hooks for conv in model.convs)
-
-
 def test_weights_of_edges_and_a_head(graph):
     data, path = graph
     model = GCN(8, 16, 2, 5)
@@ -146,15 +131,17 @@ def test_rows_are_read_from_files(tmp_path):
             a.read(290, 10**6)
 
 
-def test_layers_of_ones_own(graph):
-    data, path = graph
-    first, second = SAGEConv(8, 16), SAGEConv(16, 5)
-    model = torch.nn.ModuleList([first, second, torch.nn.Dropout(0.9)])
-    layers = [lambda x, e: model[2](first(x, e)).relu(), second]
-    gz.inference.layerwise(model, path, layers=layers)
-    assert model[2].training
-    with torch.no_grad():
-        assert_equal(column(path), second(first(data.x, data.edge_index).relu(), data.edge_index))
+class Stack(torch.nn.Module):
+    """Layers one after the other."""
+
+    def __init__(self, *layers):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(layers)
+
+    def forward(self, x, edge_index):
+        for layer in self.layers:
+            x = layer(x, edge_index)
+        return x
 
 
 @pytest.fixture
@@ -175,12 +162,12 @@ def typed(tmp_path):
         x_dict = {t: data[t].x for t in "abc"}
         for layer in layers:
             x_dict = layer(x_dict, {t: data[t].edge_index for t in names})
-    return path, layers, x_dict
+    return path, Stack(*layers), x_dict
 
 
 def test_heterogeneous(typed):
-    path, layers, expected = typed
-    summary = gz.inference.layerwise(None, path, layers=layers, max_edges=100)
+    path, model, expected = typed
+    summary = gz.inference.layerwise(model, path, max_edges=100)
     data = gz.open(path).data()
     for node_type, rows in expected.items():
         assert_equal(data[node_type].out, rows)
@@ -191,8 +178,8 @@ def test_heterogeneous(typed):
 
 
 def test_only_what_is_wanted_is_computed(typed):
-    path, layers, expected = typed
-    summary = gz.inference.layerwise(None, path, layers=layers, out={"b": "h"})
+    path, model, expected = typed
+    summary = gz.inference.layerwise(model, path, out={"b": "h"})
     assert [(d.layer, d.node_type) for d in summary.layers] == [(1, "a"), (1, "b"), (2, "b")]
     data = gz.open(path).data()
     assert_equal(data["b"].h, expected["b"])
@@ -230,17 +217,17 @@ def test_arguments_that_do_not_fit(graph, typed):
         gz.inference.layerwise(model, path, max_edges=0)
     with pytest.raises(ValueError, match=r"tried on zeros .*, found RuntimeError"):
         gz.inference.layerwise(GraphSAGE(9, 16, 2, 5), path)
-    with pytest.raises(gz.UnsupportedError, match=r"convs\[0\]: found GraphNorm, which depends"):
+    with pytest.raises(gz.UnsupportedError, match=r"norms\.0: found GraphNorm, which depends"):
         gz.inference.layerwise(GraphSAGE(8, 16, 2, 5, norm="graph_norm"), path)
-    with pytest.raises(ValueError, match="edge_weight='z': GraphSAGE takes none"):
-        gz.inference.layerwise(model, path, edge_weight="z")
-    with pytest.raises(ValueError, match=r"head of GraphSAGE.convs\[1\]: .*found \[\] for 2 dest"):
+    with pytest.raises(ValueError, match="edge_weight='edge_weight': GraphSAGE takes none"):
+        gz.inference.layerwise(model, path, edge_weight="edge_weight")
+    with pytest.raises(gz.UnsupportedError, match=r"GraphSAGE: found sum\(\) of all rows"):
         gz.inference.layerwise(model, path, head=lambda h: h.sum())
-    path, layers, _ = typed
+    path, model, _ = typed
     with pytest.raises(ValueError, match="out: found node type 'venue', expected some of"):
-        gz.inference.layerwise(None, path, layers=layers, out={"venue": "h"})
+        gz.inference.layerwise(model, path, out={"venue": "h"})
     with pytest.raises(ValueError, match="out: found no names"):
-        gz.inference.layerwise(None, path, layers=layers, out={})
+        gz.inference.layerwise(model, path, out={})
     assert not left_behind(path)
 
 
@@ -248,28 +235,32 @@ class StoppedError(Exception):
     pass
 
 
-class Stopping:
-    """A head that fails once it has been called so often."""
+@contextmanager
+def stopping(after):
+    """Writing fails once there were so many writes."""
+    write, left = Column.write, [after]
 
-    def __init__(self, after):
-        self.left = after
-
-    def __call__(self, rows):
-        self.left -= 1
-        if self.left < 0:
+    def written(column, *rows):
+        left[0] -= 1
+        if left[0] < 0:
             raise StoppedError
-        return rows
+        write(column, *rows)
+
+    with patch.object(Column, "write", written), pytest.raises(StoppedError):
+        yield
+
+
+# Writes until the third of three layers, of eight batches each, is half done.
+HALF = 8 + 8 + 4
 
 
 def test_a_run_that_failed_goes_on(graph, caplog):
     data, path = graph
     model = GraphSAGE(8, 16, 3, 5)
-    head = Stopping(7)  # it is tried twice
-    with pytest.raises(StoppedError):
-        gz.inference.layerwise(model, path, head=head, max_edges=40, num_workers=0)
+    with stopping(HALF):
+        gz.inference.layerwise(model, path, max_edges=40, num_workers=0)
     assert left_behind(path)
-    head.left = 10000
-    summary = gz.inference.layerwise(model, path, head=head, max_edges=50)
+    summary = gz.inference.layerwise(model, path, max_edges=50)
     first, second, last = summary.layers
     assert first.verdict == second.verdict == "done before"
     assert first.edges == second.edges == 0
@@ -283,11 +274,9 @@ def test_a_run_that_failed_goes_on(graph, caplog):
 def test_another_model_begins_anew_and_says_so(graph, caplog, change):
     data, path = graph
     model = GraphSAGE(8, 16, 3, 5)
-    head = Stopping(7)
-    with pytest.raises(StoppedError):
-        gz.inference.layerwise(model, path, head=head, max_edges=40, num_workers=0)
+    with stopping(HALF):
+        gz.inference.layerwise(model, path, max_edges=40, num_workers=0)
     old = set(left_behind(path))
-    head.left = 10000
     resume = change != "resume"
     if change == "weights":
         with torch.no_grad():
@@ -297,7 +286,7 @@ def test_another_model_begins_anew_and_says_so(graph, caplog, change):
         with gz.open(path, "r+") as store:
             store.feature_store.update_tensor(data.x, group_name=None, attr_name="x", index=None)
     with caplog.at_level(logging.WARNING, "pyg_graphzero"):
-        summary = gz.inference.layerwise(model, path, head=head, resume=resume)
+        summary = gz.inference.layerwise(model, path, resume=resume)
     told = [r.getMessage() for r in caplog.records if "begins anew" in r.getMessage()]
     assert len(told) == len(old)
     assert all(done.edges == 2500 for done in summary.layers)
@@ -307,24 +296,13 @@ def test_another_model_begins_anew_and_says_so(graph, caplog, change):
 
 @pytest.mark.long
 def test_a_run_that_failed_goes_on_between_types(typed):
-    path, layers, expected = typed
-    calls = 0
-
-    def last(x_dict, edge_index_dict):
-        nonlocal calls
-        calls += 1
-        if calls > 8:
-            raise StoppedError
-        return layers[1](x_dict, edge_index_dict)
-
-    for more in (0, 3, 3):
-        calls -= more
-        try:
-            gz.inference.layerwise(None, path, layers=[layers[0], last], num_workers=0)
-        except (StoppedError, ValueError):
-            assert left_behind(path)
-    calls = -1000
-    gz.inference.layerwise(None, path, layers=[layers[0], last])
+    path, model, expected = typed
+    for writes in (1, 2, 2):
+        with stopping(writes):
+            gz.inference.layerwise(model, path, num_workers=0)
+        assert left_behind(path)
+    summary = gz.inference.layerwise(model, path, num_workers=0)
+    assert [each.verdict == "done before" for each in summary.layers] == [True] * 5 + [False]
     data = gz.open(path).data()
     for node_type, rows in expected.items():
         assert_equal(data[node_type].out, rows)
@@ -335,8 +313,8 @@ def test_nobody_sees_what_a_run_has_left(graph):
     _, path = graph
     model = GraphSAGE(8, 16, 3, 5)
     before = sorted(gz.open(path).data().keys())
-    with pytest.raises(StoppedError):
-        gz.inference.layerwise(model, path, head=Stopping(7), max_edges=40, num_workers=0)
+    with stopping(HALF):
+        gz.inference.layerwise(model, path, max_edges=40, num_workers=0)
     assert len(left_behind(path)) == 1  # the first layer is removed, and the third is not done
     assert sorted(gz.open(path).data().keys()) == before
     with gz.open(path, "r+") as store:
@@ -380,11 +358,11 @@ def test_killed_around_publishing(graph, monkeypatch, layers, instant):
 
 def test_all_types_come_out_at_once(typed, monkeypatch):
     """Also those of a single layer, which has nothing in between."""
-    path, layers, _ = typed
+    path, model, _ = typed
     commits = []
     commit = StoreEditor.commit
     monkeypatch.setattr(StoreEditor, "commit", lambda e: (commits.append(1), commit(e)))
-    gz.inference.layerwise(None, path, layers=layers[:1])
+    gz.inference.layerwise(model.layers[0], path)
     assert len(commits) == 1
     data = gz.open(path).data()
     assert sum("out" in data[t] for t in data.node_types) > 1
@@ -396,18 +374,17 @@ def test_a_killed_process_loses_a_layer(graph, tmp_path):
     torch.save(GraphSAGE(8, 16, 3, 5), tmp_path / "model.pt")
     script = """
         import os, signal, sys, torch, pyg_graphzero as gz
+        from pyg_graphzero.store.column_writer import Column
         path, kill_at = sys.argv[1], int(sys.argv[3])
         model = torch.load(sys.argv[2], weights_only=False)
-        calls = 0
-        act = model.act
-        class Killer(torch.nn.Module):
-            def forward(self, x):
-                global calls
-                calls += 1
-                if calls == kill_at:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                return x.relu()
-        model.act = Killer()
+        calls, write = 0, Column.write
+        def written(column, *rows):
+            global calls
+            calls += 1
+            if calls == kill_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+            write(column, *rows)
+        Column.write = written
         summary = gz.inference.layerwise(model, path, max_edges=40, num_workers=0)
         print([done.verdict for done in summary.layers])
     """
@@ -497,23 +474,26 @@ def test_within_a_budget(wide, monkeypatch):
 
 
 def read_less_with_more_memory(rank, path):
-    layer = stack_of(None, [lambda x, e: x], False, Inputs("x")).layers[0]
-    found = []
-    for extra in (65 * MB, 100 * MB):
-        memory = budget_beside(extra)
-        data = gz.open(path, memory=memory).data()
-        step = LayerPass(
-            Task(layer, Inputs("x")), data, None, [None], max_edges=4000, num_workers=1
-        )
-        most = 0
-        for _ in step:
-            most = max(most, private_rss())
-        assert most <= 1.1 * memory
-        found.append(step.loader.stats())
-        del step, data, _  # what they have is not to count as taken below
-    assert 0 < found[1].rows < 0.9 * found[0].rows
-    assert found[1].reads < 0.5 * found[0].reads
-    for stats in found:
+    found, steps = [], []
+    stats_of = run.LayerPass.stats
+
+    def stats(step):
+        steps.append(stats_of(step))
+        return steps[-1]
+
+    with patch.object(run.LayerPass, "stats", stats):
+        for extra in (500 * MB, 65 * MB, 100 * MB):  # first all that libraries take once
+            memory = budget_beside(extra)
+            with gz.open(path, memory=memory) as store:
+                summary = gz.inference.layerwise(
+                    GAT(256, 4, 1, 4), store, out=f"out{extra}", max_edges=4000, num_workers=1
+                )
+            assert summary.peak_memory <= 1.1 * memory
+            found.append(steps[-1])
+    _, few, many = found
+    assert 0 < many.rows < 0.9 * few.rows
+    assert many.reads < 0.5 * few.reads
+    for stats in (few, many):
         assert stats.topology_bytes == 4 * 300_000 + 8 * 90_000  # once
         assert stats.useful_bytes == stats.rows * 1024
 

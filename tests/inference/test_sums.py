@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from unittest.mock import patch
 
-import chunks
 import pytest
 import torch
 from budgets import budget_beside
@@ -16,18 +16,10 @@ from torch_geometric.nn import GAT, GCN, GIN, GraphConv, GraphSAGE, SAGEConv
 import pyg_graphzero as gz
 from graphs import homogeneous, random_edges
 from pyg_graphzero import _core
-from pyg_graphzero.inference.fused import Fusion
-from pyg_graphzero.inference.hop import Inputs
-from pyg_graphzero.inference.modules import Modules
-from pyg_graphzero.inference.normalize import Normalization
-from pyg_graphzero.inference.passes import Task
-from pyg_graphzero.inference.stack import stack_of
-from pyg_graphzero.inference.sums import SummedPass, can_sum
+from pyg_graphzero.inference.sums import SummedPass
 from pyg_graphzero.store.columns import EncodedRows, engine_array
-from pyg_graphzero.util.system import private_rss
 from spawned import EXACT_MALLOC, spawn
 
-CPU = torch.device("cpu")
 MB = 10**6
 
 
@@ -161,36 +153,6 @@ def test_a_damaged_topology(coded, tmp_path, where):
 # Passes -----------------------------------------------------------------------------------------
 
 
-def layer_of(model, number=0, inputs=None):
-    layers = model if isinstance(model, list) else None
-    stack = stack_of(None if layers else model, layers, False, inputs or Inputs("x"))
-    return stack.layers[number]
-
-
-@pytest.mark.parametrize(
-    ("model", "inputs", "expected"),
-    [
-        (GraphSAGE(21, 8, 2, 4), None, True),
-        (GraphSAGE(21, 8, 2, 4, aggr="sum"), None, True),
-        (GraphSAGE(21, 8, 2, 4, aggr="max"), None, False),
-        (GraphSAGE(21, 8, 2, 4, project=True), None, False),
-        (GIN(21, 8, 2, 4), None, True),
-        (GCN(21, 8, 2, 4), None, False),  # weights of edges
-        (GAT(21, 8, 2, 4), None, False),
-        ([SAGEConv(21, 8)], None, True),
-        ([GraphConv(21, 8)], None, True),
-        ([GraphConv(21, 8)], Inputs("x", edge_weight="w"), False),
-        ([lambda x, e: x], None, False),  # who knows what it does
-        ([type("Own", (SAGEConv,), {})(21, 8)], None, False),
-    ],
-)
-def test_what_can_be_summed(coded, model, inputs, expected):
-    with gz.open(coded[1]["int8"][0]) as store:
-        layer = layer_of(model, 0, inputs)
-        assert can_sum(layer, store.contents, inputs or Inputs("x"), CPU) is expected
-        assert not can_sum(layer, store.contents, Inputs("y"), CPU)  # no rows of float32
-
-
 @pytest.fixture
 def passes(monkeypatch):
     """Counts the passes by sums."""
@@ -205,6 +167,50 @@ def passes(monkeypatch):
     return made
 
 
+class Weighted(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = GraphConv(21, 8)
+
+    def forward(self, x, edge_index, edge_attr):
+        return self.conv(x, edge_index, edge_attr[:, 0].exp())
+
+
+class Skipping(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = SAGEConv(21, 9), SAGEConv(9, 9)
+        self.lin, self.last = torch.nn.Linear(21, 9), torch.nn.Linear(9, 4)
+
+    def forward(self, x, edge_index):
+        h = self.first(x, edge_index).relu() + self.lin(x)
+        return self.last(self.second(h, edge_index) + h)
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        (GraphSAGE(21, 8, 2, 4), 2),
+        (GraphSAGE(21, 8, 2, 4, aggr="sum"), 2),
+        (GraphSAGE(21, 8, 2, 4, aggr="max"), 0),
+        (GraphSAGE(21, 8, 2, 4, project=True), 0),
+        (GIN(21, 8, 2, 4), 2),
+        (GCN(21, 8, 2, 4), 0),  # weights of edges
+        (GAT(21, 8, 2, 4), 0),
+        (SAGEConv(21, 8), 1),
+        (GraphConv(21, 8), 1),
+        (Weighted(), 0),
+        (Skipping(), 2),
+        (type("Own", (SAGEConv,), {})(21, 8), 0),
+    ],
+)
+def test_layers_that_are_sums(coded, tmp_path, passes, model, expected):
+    path = shutil.copytree(coded[1]["int8"][0], tmp_path / "store")
+    edge_attr = "edge_attr" if isinstance(model, Weighted) else None
+    gz.inference.layerwise(model, path, edge_attr=edge_attr)
+    assert len(passes) == expected
+
+
 @pytest.mark.parametrize("room", [1, 3000])
 @pytest.mark.parametrize(
     ("kind", "code"),
@@ -214,6 +220,7 @@ def passes(monkeypatch):
         ("sum", "bfloat16"),
         ("gin", "float16"),
         ("cat", "int8"),
+        ("skip", "float16"),
     ],
 )
 def test_models(coded, few, tmp_path, monkeypatch, passes, kind, code, room):
@@ -225,6 +232,7 @@ def test_models(coded, few, tmp_path, monkeypatch, passes, kind, code, room):
         "sum": lambda: GraphSAGE(21, 9, 3, 4, aggr="sum", normalize=True),
         "gin": lambda: GIN(21, 9, 3, 4),
         "cat": lambda: GraphSAGE(21, 9, 3, 4, jk="cat"),
+        "skip": Skipping,
     }[kind]()
     divide = SummedPass.divide
 
@@ -234,24 +242,12 @@ def test_models(coded, few, tmp_path, monkeypatch, passes, kind, code, room):
 
     monkeypatch.setattr(SummedPass, "divide", small)
     summary = gz.inference.layerwise(model, path, max_edges=37)
-    assert len(passes) == 3
-    assert [done.edges for done in summary.layers] == [data.num_edges] * 3
+    assert len(passes) == len(summary.layers)
+    assert all(done.edges == data.num_edges for done in summary.layers)
     with torch.no_grad():
         expected = model.eval()(x, data.edge_index)
     with gz.open(path) as store:
         assert torch.allclose(store.data().out[:], expected, atol=1e-4, rtol=1e-4)
-
-
-@chunks.both
-def test_bare_convolutions(coded, tmp_path, passes):
-    data, stores = coded
-    path = shutil.copytree(stores["float32"][0], tmp_path / "store")
-    convs = [GraphConv(21, 6), SAGEConv(6, 3)]
-    gz.inference.layerwise(None, path, layers=convs)
-    assert len(passes) == 2
-    with torch.no_grad():
-        expected = convs[1](convs[0](data.x, data.edge_index), data.edge_index)
-    assert torch.allclose(gz.open(path).data().out[:], expected, atol=1e-4, rtol=1e-4)
 
 
 @pytest.fixture(scope="module")
@@ -268,21 +264,17 @@ def wide(tmp_path_factory):
 
 
 def swept(model, path, memory):
-    """The output, the most memory that was taken, the stats, and how many blocks there were."""
-    stack = stack_of(model, None, False, Inputs("x"))
-    modules, most, found = Modules(), 0, []
-    with gz.open(path, memory=memory) as store:
-        normalization = Normalization(store.contents, Inputs("x"))
-        Fusion(normalization, stack).teach(stack.layers[0].conv, modules)
-        step = SummedPass(Task(stack.layers[0], Inputs("x"), normalization), store.contents, 16)
-        sum_up, blocks = step._sums, []
-        step._sums = lambda first, *more: (blocks.append(first), sum_up(first, *more))[1]
-        for _, rows in step:
-            most = max(most, private_rss())
-            found.append(rows)
-        modules.close()
-        assert step.peak_memory > 0
-        return torch.cat(found), max(most, step.peak_memory), step.stats(), len(blocks)
+    """The output, its summary, and how many blocks there were."""
+    sum_up, blocks = SummedPass._sums, []
+
+    def counted(step, first, *more):
+        blocks.append(first)
+        return sum_up(step, first, *more)
+
+    name = f"out{memory}"
+    with patch.object(SummedPass, "_sums", counted), gz.open(path, memory=memory) as store:
+        summary = gz.inference.layerwise(model, store, out=name)
+    return gz.open(path).data()[name].clone(), summary, len(blocks)
 
 
 def keep_within_budgets(rank, model, path, expected):
@@ -290,12 +282,15 @@ def keep_within_budgets(rank, model, path, expected):
     swept(model, path, budget_beside(500 * MB))  # what libraries take once
     for extra, least, most_blocks in ((60, 8, 40), (150, 2, 4), (400, 1, 1)):
         memory = budget_beside(extra * MB)
-        found, most, stats, blocks = swept(model, path, memory)
+        found, summary, blocks = swept(model, path, memory)
         assert torch.allclose(found, expected, atol=1e-4)
-        assert most <= memory, f"{most / MB:.0f} of {memory / MB:.0f} MB"
+        most = summary.peak_memory
+        assert 0 < most <= memory, f"{most / MB:.0f} of {memory / MB:.0f} MB"
         assert least <= blocks <= most_blocks
         # The column once for each block, or less: what the last ones' few edges need of it.
-        assert 0.5 * blocks < stats.read_bytes / (70_000 * 2048) < blocks + 0.1
+        of_edges = 2 * (900_000 * 4 + 70_000 * 8)
+        read = summary.read_bytes - of_edges
+        assert 0.5 * blocks < read / (70_000 * 2048) < blocks + 0.1
 
 
 @pytest.mark.long
@@ -304,8 +299,14 @@ def test_within_a_budget(wide, monkeypatch):
     spawn(keep_within_budgets, wide, 1)
 
 
-def test_too_little_memory_says_how_much(homo):
-    with gz.open(homo[1].path, memory=budget_beside(100 * MB)) as store:
-        store.contents.memory = budget_beside(MB)
-        with pytest.raises(gz.MemoryBudgetError, match="MB or more to add up neighbours"):
-            SummedPass(Task(layer_of(GraphSAGE(8, 4, 1, 4)), Inputs("x")), store.contents, 16)
+def test_too_little_memory_says_how_much(coded, tmp_path, monkeypatch):
+    path = shutil.copytree(coded[1]["int8"][0], tmp_path / "store")
+    init = SummedPass.__init__
+
+    def cramped(step, task, contents, *more):
+        contents.memory = budget_beside(MB)
+        init(step, task, contents, *more)
+
+    monkeypatch.setattr(SummedPass, "__init__", cramped)
+    with pytest.raises(gz.MemoryBudgetError, match="MB or more to add up neighbours"):
+        gz.inference.layerwise(SAGEConv(21, 4), path)

@@ -15,6 +15,7 @@ from budgets import budget_beside
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from interrupting import struck_often
+from systems import needs_linux
 from torch_geometric.data import Data, HeteroData
 
 import pyg_graphzero as gz
@@ -102,8 +103,8 @@ def test_batches_are_the_same_within_a_budget(request, store, num_workers):
     memory = budget_beside(55 * MB if store == "homogeneous" else 47 * MB)
     found, loader, opened = batches(path, memory, num_workers, SEEDS)
     stats = loader.stats()
-    assert not opened.division.is_whole
-    assert "node/x.gd" in opened.division.hot
+    assert not opened.memory_plan.is_whole
+    assert "node/x.gd" in opened.memory_plan.hot
     assert 0 < stats.hits < stats.rows
     assert 0 < stats.useful_bytes <= stats.read_bytes
     assert_same(found, expected)
@@ -131,7 +132,7 @@ def test_interrupted_epochs_and_shared_iterators_within_a_budget(homogeneous, nu
         thread.start()
     for thread in threads:
         thread.join()
-    assert not store.division.is_whole
+    assert not store.memory_plan.is_whole
     place = {int(batch.input_id[0]): i for i, batch in enumerate(expected)}
     assert_same(sorted(found, key=lambda batch: place[int(batch.input_id[0])]), expected)
 
@@ -140,7 +141,7 @@ def test_heterogeneous_batches_are_the_same(hetero):
     seeds = ("b", torch.arange(2000))
     expected, _, _ = batches(hetero, None, seeds=seeds)
     found, loader, opened = batches(hetero, budget_beside(50 * MB), 2, seeds)
-    assert {"node-a/x.gd", "node-b/x.gd"} <= opened.division.hot.keys()
+    assert {"node-a/x.gd", "node-b/x.gd"} <= opened.memory_plan.hot.keys()
     assert loader.stats().reads > 0
     assert_same(found, expected)
 
@@ -169,10 +170,10 @@ def test_edge_ids_can_be_left_out(homogeneous):
 
 def test_all_is_mapped_where_it_fits(homogeneous):
     _, loader, store = batches(homogeneous, "100GB", seeds=SEEDS[:400])
-    assert store.division.is_whole
+    assert store.memory_plan.is_whole
     assert loader.stats().rows == 0
     _, _, store = batches(homogeneous, budget_beside(200 * MB), seeds=SEEDS[:400])
-    assert store.division.is_whole
+    assert store.memory_plan.is_whole
 
 
 def test_too_little_is_an_error_with_the_least_that_works(homogeneous):
@@ -197,7 +198,7 @@ def keep_the_least_budget(rank, path, num_workers, is_copied):
     making.LEAST_SECONDS = making.WORTH = 0.0
 
     def epochs(memory):
-        data = gz.open(path, memory=memory, order="auto" if is_copied else "off").data()
+        data = gz.open(path, memory=memory, row_cache="auto" if is_copied else False).data()
         loader = gz.loader.NeighborLoader(
             data, [10, 5], input_nodes=SEEDS, batch_size=1000, num_workers=num_workers
         )
@@ -306,7 +307,7 @@ def test_processes_share_a_budget_and_what_they_hold(homogeneous, monkeypatch):
     loader = gz.loader.NeighborLoader(store.data(), [5], input_nodes=SEEDS[:100], batch_size=50)
     next(iter(loader))
     x = store.contents.column("node/x.gd").data_bytes
-    assert store.division.held["node/x.gd"] == x // 3
+    assert store.memory_plan.held["node/x.gd"] == x // 3
     monkeypatch.setattr("pyg_graphzero.store.contents.free_memory", lambda: 300 * MB)
     free = gz.open(homogeneous, processes=3).contents.memory - private_rss()
     assert free == pytest.approx(80 * MB, abs=5 * MB)
@@ -327,7 +328,7 @@ def test_batches_are_the_same_where_the_topology_does_not_fit(wide, num_workers)
     seeds = torch.arange(0, 30_000, 16)
     expected, _, _ = batches(wide, None, 0, seeds, **options)
     found, loader, store = batches(wide, budget_beside(60 * MB), num_workers, seeds, **options)
-    assert "edge/topology.gl" in store.division.hot
+    assert "edge/topology.gl" in store.memory_plan.hot
     stats = loader.stats()
     assert stats.topology_reads > 0
     assert 0 < stats.topology_hits < stats.topology_rows
@@ -347,8 +348,8 @@ def test_labor_takes_no_more_memory_than_uniform_sampling(homogeneous, num_worke
     labor = {"seeds": SEEDS, "method": "labor"}
     expected, _, _ = batches(homogeneous, None, **labor)
     found, _, store = batches(homogeneous, budget_beside(ROOM), num_workers, **labor)
-    assert not store.division.is_whole
-    assert "edge/topology.gl" in store.division.held
+    assert not store.memory_plan.is_whole
+    assert "edge/topology.gl" in store.memory_plan.held
     assert_same(found, expected)
 
 
@@ -359,7 +360,7 @@ def test_labor_needs_the_topology_in_memory(wide):
     least = int(re.search(r"expected ([\d,]+) MB or more", str(e.value))[1].replace(",", "")) * MB
     memory = max(least, budget_beside(0)) + 10 * MB  # this process may take more by now
     found, _, store = batches(wide, memory, **labor)
-    assert "edge/topology.gl" in store.division.held
+    assert "edge/topology.gl" in store.memory_plan.held
     assert_same(found, batches(wide, None, **labor)[0])
 
 
@@ -403,6 +404,7 @@ def map_a_file(rank, path):
     assert before > 60 * MB
 
 
+@needs_linux("/proc tells what memory is a process's own")
 def test_libraries_are_taken_and_files_mapped_later_are_not(tmp_path, monkeypatch):
     path = tmp_path / "rows"
     path.write_bytes(b"x" * 30 * MB)

@@ -109,7 +109,7 @@ def test_batches_are_the_same_in_whatever_order_loaders_begin(path, num_workers)
         loaders = {name: kinds[name](store) for name in kinds}
         for name in order * 2:
             assert_same(epoch(loaders[name]), expected[name])
-        assert not store.division.is_whole
+        assert not store.memory_plan.is_whole
         del store, loaders  # what they have is not to count as taken below
 
 
@@ -118,7 +118,7 @@ def keep_a_budget(rank, path):
     store = opened(path, 95 * MB)
     val = loader_of(store, torch.arange(50_000, 80_000, 10))
     assert peak_of(val) <= store.contents.memory
-    assert sum(store.division.hot.values()) > 15 * MB
+    assert sum(store.memory_plan.hot.values()) > 15 * MB
     train = loader_of(store, torch.arange(0, 30_000, 4))
     assert peak_of(train) <= store.contents.memory
     large = loader_of(store, torch.arange(0, NODES, 20), 100, num_neighbors=[12, 10])
@@ -214,7 +214,7 @@ def test_larger_batches_have_room_made_for_them(path):
     store = opened(path)
     train = train_of(store)
     epoch(train)
-    first = store.division
+    first = store.memory_plan
     large = loader_of(store, VAL, 240)
     epoch(large)
     assert residence(store).needs.epoch == len(train)  # which is the longest still
@@ -231,12 +231,12 @@ def test_larger_batches_beside_others_are_fewer(path):
     store = opened(path, 72 * MB)
     under_way = iter(train_of(store))
     next(under_way)
-    plan = store.division
+    plan = store.memory_plan
     found, expected = (
         epoch(loader_of(each, VAL, 240, num_neighbors=[12, 10])) for each in (store, gz.open(path))
     )
     assert_same(found, expected)
-    assert store.division is plan
+    assert store.memory_plan is plan
 
 
 def test_batches_that_are_too_large_are_refused_and_change_nothing(path):
@@ -244,7 +244,7 @@ def test_batches_that_are_too_large_are_refused_and_change_nothing(path):
     store = opened(path)
     train = train_of(store)
     epoch(train)
-    plan = store.division
+    plan = store.memory_plan
     large = loader_of(store, VAL.repeat(40), 8000, num_neighbors=[30, 30])
     with pytest.raises(gz.MemoryBudgetError, match="smaller batches or fan-outs need less"):
         iter(large)
@@ -253,16 +253,16 @@ def test_batches_that_are_too_large_are_refused_and_change_nothing(path):
     with pytest.raises(gz.MemoryBudgetError, match="smaller batches or fan-outs need less"):
         iter(large)
     assert_same(values(under_way), expected)
-    assert store.division is plan
+    assert store.memory_plan is plan
 
 
 def test_larger_batches_beside_which_all_fits_change_nothing(path):
     store = opened(path, 150 * MB)
     epoch(loader_of(store, TRAIN[:600], 5))
-    plan = store.division
+    plan = store.memory_plan
     assert plan.is_whole
     assert_same(epoch(loader_of(store, TRAIN, 100)), epoch(loader_of(gz.open(path), TRAIN, 100)))
-    assert store.division is plan
+    assert store.memory_plan is plan
 
 
 def test_all_in_memory_gives_way_to_larger_batches(path):
@@ -270,13 +270,13 @@ def test_all_in_memory_gives_way_to_larger_batches(path):
     store = opened(path, 125 * MB)
     small = loader_of(store, TRAIN[:600], 5)
     expected = epoch(small)
-    assert store.division.is_whole
+    assert store.memory_plan.is_whole
     torch.manual_seed(5)
     under_way = iter(small)
     found = [next(under_way)]
     large = loader_of(store, TRAIN, 500)
     assert_same(epoch(large), epoch(loader_of(gz.open(path), TRAIN, 500)))
-    assert not store.division.is_whole
+    assert not store.memory_plan.is_whole
     assert large.stats().rows > 0
     assert_same(values([*found, *under_way]), expected)
     assert under_way.epoch.stats.rows == 0

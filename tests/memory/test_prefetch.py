@@ -8,7 +8,7 @@ import torch
 from torch_geometric.data import Data
 
 import pyg_graphzero as gz
-from pyg_graphzero.bench.page_cache import drop, resident_bytes
+from harness.page_cache import drop, resident_bytes
 from pyg_graphzero.memory.prefetch import prefetch_all
 from pyg_graphzero.util.disk import READER_BYTES
 
@@ -49,6 +49,6 @@ def test_bounds_of_neighbourhoods_are_read_though_neighbours_do_not_fit(tmp_path
         monkeypatch.setattr(sys.modules[f"pyg_graphzero.{module}"], "private_rss", lambda: 0)
     store = gz.open(tmp_path / "store", memory=READER_BYTES + 12_000_000)
     next(iter(gz.loader.NeighborLoader(store.data(), [2], input_nodes=torch.arange(9))))
-    assert "edge/topology.gl" in store.division.hot
+    assert "edge/topology.gl" in store.memory_plan.hot
     resident = resident_bytes([file])
     assert 8 * num_nodes < resident < file.stat().st_size - 4_000_000

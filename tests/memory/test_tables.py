@@ -132,7 +132,7 @@ def test_pages_that_many_processes_share_are_less(path):
 def test_doctor_counts_them(path):
     memory = budget_beside(40 * MB)
     found = gz.doctor(path, num_neighbors=[4], batch_size=100, memory=memory, seconds=0.2)
-    assert found.division.held["node/y.gd"] == NUM_NODES + 8
+    assert found.memory_plan.held["node/y.gd"] == NUM_NODES + 8
 
 
 def test_dictionaries_are_no_ids_and_no_sums():

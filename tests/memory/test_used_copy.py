@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 from click.testing import CliRunner
+from systems import needs_linux
 from tuned import assert_same, epoch, training
 
 import pyg_graphzero as gz
@@ -167,6 +168,7 @@ def copy_and_watch(rank, path, target):
     assert most - before < WITH_SLAB * slab + 2_000_000
 
 
+@needs_linux("/proc tells what memory is a process's own")
 def test_memory_for_copying_is_set_aside(store, tmp_path, monkeypatch):
     monkeypatch.setenv(*spawned.EXACT_MALLOC)
     spawned.spawn(copy_and_watch, (store, tmp_path), 1)
@@ -189,7 +191,7 @@ def victim(tmp_path):
 def test_orders_that_is_a_link_is_not_followed(store, victim, warnings):
     (store / "orders").symlink_to("../victim")
     before = tree(victim)
-    expected, _ = epoch(training(store, order="off"))
+    expected, _ = epoch(training(store, row_cache=False))
     is_same_by_a_copy(store, expected)  # in the user's cache
     assert tree(victim) == before
     assert f"{store / 'orders'}: file: found a symbolic link to '../victim'" in warnings.text
@@ -204,7 +206,7 @@ def test_orders_that_is_a_link_is_not_followed(store, victim, warnings):
 
 @pytest.mark.parametrize("link", ["copy", "folder", "document", "rows"])
 def test_a_copy_that_a_link_leads_to_is_not_used(copied, tmp_path, warnings, link):
-    expected, _ = epoch(training(copied, order="off"))
+    expected, _ = epoch(training(copied, row_cache=False))
     copy, outside = copy_of(copied), tmp_path / "outside"
     inside = {"copy": "", "folder": "0", "document": "order.json", "rows": "0/0.gd"}[link]
     (copy / inside).rename(outside)
@@ -355,7 +357,7 @@ def test_damaged_ones_are_made_anew(copied, damage, warnings):
 def test_a_flipped_bit_in_rows_is_as_in_a_column(copied, tmp_path):
     """Batches have it, as they would a column's; ``verify`` finds both."""
     expected, _ = epoch(training(copied))
-    for file, options in ((copied / X, {"order": "off"}), (copy_of(copied) / "0" / "0.gd", {})):
+    for file, options in ((copied / X, {"row_cache": False}), (copy_of(copied) / "0" / "0.gd", {})):
         whole = shutil.copy(file, tmp_path / "whole")
         for offset in range(4096, 4096 + 300 * 1024, 1024):  # an item of 300 rows
             flip(file, offset)

@@ -51,6 +51,7 @@ PAGES: dict[str, Callable[[Path], None]] = {
     "README.md": nothing,
     "docs/api.md": nothing,
     "docs/benchmarks.md": my_graph,
+    "docs/caveats.md": nothing,
     "docs/convert.md": nothing,
     "docs/errors.md": nothing,
     "docs/format.md": nothing,
@@ -204,7 +205,7 @@ def test_files_that_a_page_names_exist(page):
         "tune.optimize",
         "memory.usage",
         "sampling.neighbor",
-        "convert",
+        "conversion",
     ],
 )
 def test_docstring_examples(name, tmp_path, request, monkeypatch):

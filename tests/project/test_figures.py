@@ -42,7 +42,7 @@ from pyg_graphzero_cli.bench import PRESETS as PRESET_NAMES
 # The module of what each command calls, what it needs in any case, and the names of flags that are
 # other ones there: the name, and what becomes of the value.
 CALLS = {
-    "convert": ("convert", ["in.csv", "--out", "out"], gz.convert),
+    "convert": ("conversion", ["in.csv", "--out", "out"], gz.convert),
     "optimize": ("tune.optimize", ["s", "--seeds", "train", "--num-neighbors", "3"], gz.optimize),
     "doctor": ("tune.doctor", ["s"], gz.doctor),
 }
@@ -178,12 +178,11 @@ def test_flags_of_the_bench_arrive(monkeypatch, tmp_path):
         return seen[1], seen[0], done.output
 
     by_name = {option.name: option.opts[-1] for option in options("bench")}
-    handled = {"preset", "quick", "cold", "datasets", "out"} | set(given)
+    handled = {"preset", "quick", "datasets", "out"} | set(given)
     assert set(by_name) == handled
     for name, text in given.items():
         settings = ran(by_name[name], text)[0]
         assert dataclasses.asdict(settings) == dataclasses.asdict(ran()[0]) | {name: meant[name]}
-    assert ran("--cold")[0].cold
     for preset in PRESETS:
         settings = dataclasses.asdict(ran("--preset", preset)[0])
         assert PRESETS[preset].items() <= settings.items()
@@ -263,8 +262,8 @@ def test_what_the_doctor_says(tmp_path):
     assert nodes == pytest.approx(epoch["nodes"] / 30, abs=0.55)
     assert edges == pytest.approx(epoch["edges"] / 30, abs=0.55)
     assert numbers(r"epoch: ([\d,]+) batches of ([\d,]+) seeds", text) == [30, 100]
-    plan = found.division
-    assert f"memory: {format_bytes(values['division']['memory'])}\n" in text
+    plan = found.memory_plan
+    assert f"memory: {format_bytes(values['memory_plan']['memory'])}\n" in text
     tight = dataclasses.replace(
         plan,
         memory=plan.baseline + (40 << 20),
@@ -274,10 +273,10 @@ def test_what_the_doctor_says(tmp_path):
         cached=1 << 20,
         plans=5 << 20,
     )
-    said = str(dataclasses.replace(found, division=tight))
+    said = str(dataclasses.replace(found, memory_plan=tight))
     assert "rows that do not all fit have 4.0 MiB, 10% of what this process leaves" in said
-    for division, shown in ((plan, text), (tight, said)):
-        for name, size in division.parts.items():
+    for memory_plan, shown in ((plan, text), (tight, said)):
+        for name, size in memory_plan.parts.items():
             assert re.search(rf"\n  {name} +{format_bytes(size)}\n", shown), name
     assert sum(tight.parts.values()) == tight.total
     for file in found.files:
@@ -301,8 +300,7 @@ def test_the_tables_of_the_bench():
         "cpu_seconds_per_batch": [0.125], "compute_seconds_per_batch": [0.0625],
         "loader_cpu_seconds_per_batch": [0.25], "bytes_read": 7 << 20, "open_seconds": 1.5,
         "prepare_seconds": 0.25,
-        "memory": {"run": {"anon": 1 << 20, "file": 2 << 20, "shmem": 3 << 20, "rss": 4 << 20,
-                           "pss": 5 << 20, "processes": 6}},
+        "memory": {"run": {"own": 1 << 20, "rss": 2 << 20, "pss": 3 << 20, "processes": 4}},
     }  # fmt: skip
     slower = each | {"contestant": "pyg", "seconds_per_batch": [5.0]}
     made = tables({"results": [each, slower], "machine": {"usable_cores": 2}})
@@ -312,7 +310,7 @@ def test_the_tables_of_the_bench():
         "CPU ms/batch": "125", "time": "1.0×",
     }  # fmt: skip
     assert dict(zip(made[0].header, made[0].rows[1], strict=True))["time"] == "10.0×"
-    assert list(memory.values())[2:] == ["1", "2", "3", "4", "5", "6", "7", "1.75"]
+    assert list(memory.values())[2:] == ["1", "2", "3", "4", "7", "1.75"]
     assert list(training.values())[2:] == ["500", "62.5", "250", "2.67", "1.0×"]
     faster = each | {"case": "train, accelerated", "seconds_per_batch": [0.125]}
     rows = tables({"results": [each, faster], "machine": {"usable_cores": 2}})[2].rows

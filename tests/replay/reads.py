@@ -8,7 +8,7 @@ each pread(). What could make reads differ from run to run is fixed there:
 - the pool of threads reads (``GRAPHZERO_READER``), for io_uring calls no function of C's;
 - the consumer asks for a batch when all threads are at rest, so that no window of batches is cut
   short because the consumer was early;
-- rows are not copied in another order (``order="off"``), for which the clock is asked.
+- rows are not copied in another order (``row_cache=False``), for which the clock is asked.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def play(name: str, stores: Path) -> dict[str, Any]:
     log = Path(os.environ["READS_LOG"])
     remember_speed(stores / store)
     log.write_text("")  # to look for the speed is to read
-    opened = gz.open(stores / store, memory=(TAKEN_KB << 10) + room * MB, order="off")
+    opened = gz.open(stores / store, memory=(TAKEN_KB << 10) + room * MB, row_cache=False)
     torch.manual_seed(1)
     loader = make(opened.data())
     batches = digest_of(batch for _ in range(epochs) for batch in paced(loader))

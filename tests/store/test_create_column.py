@@ -20,6 +20,7 @@ from budgets import budget_beside
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from systems import needs_linux
 from torch_geometric.data import Data
 
 import pyg_graphzero as gz
@@ -601,6 +602,7 @@ def test_kills(tmp_path: Path) -> None:
     assert published >= 1
 
 
+@needs_linux("/proc tells what memory is a process's own")
 def test_a_budget_that_is_used_up_meanwhile_does_not_stop_publishing(tmp_path):
     edge_index = torch.tensor([[0, 1, 2], [1, 2, 0]])
     path = write_store(Data(x=torch.eye(3), edge_index=edge_index), tmp_path / "s")

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from store_files import make_store
+from systems import needs_linux
 
 import pyg_graphzero as gz
 from pyg_graphzero import _core
@@ -30,6 +31,7 @@ def path(tmp_path: Path) -> Path:
     return make_store(tmp_path / "store")
 
 
+@needs_linux("/proc tells who holds a lock")
 def test_converting_over_a_store_that_is_being_changed(path: Path, tmp_path: Path) -> None:
     with gz.open(path, "r+") as store:
         column = store.create_column("h", 2)
@@ -68,6 +70,7 @@ def test_changing_a_store_that_is_being_replaced(path: Path) -> None:
     gz.open(path, "r+").close()
 
 
+@needs_linux("/proc tells who holds a lock")
 def test_who_has_it(path: Path) -> None:
     script = (
         "import fcntl, sys; f = open(sys.argv[1]); fcntl.flock(f, 2); print(flush=True); input()"
@@ -82,6 +85,7 @@ def test_who_has_it(path: Path) -> None:
     gz.open(path, "r+").close()
 
 
+@needs_linux("/proc tells who holds a lock")
 def test_a_store_that_appears_while_it_is_written(path: Path, tmp_path: Path) -> None:
     """It is replaced with ``force``, but not while somebody changes it."""
     shutil.rmtree(path)

@@ -273,6 +273,8 @@ def states(events, tmp_path_factory) -> dict[str, tuple[str | None, str | None]]
 
 @pytest.mark.parametrize("step", STEPS)
 def test_the_store_is_old_or_new(events, states, step, tmp_path):
+    if step == "replace" and _core.system != "linux":
+        pytest.skip("needs Linux: directories are exchanged in one step")
     found = set()
     for left in disks_of(events, step, tmp_path):
         found.add(fingerprint(left / "store"))

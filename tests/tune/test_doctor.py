@@ -65,7 +65,7 @@ def steady(monkeypatch):
 
 def second_epoch(path, memory, **options):
     """Stats of an epoch that finds in memory what the first one has left there."""
-    data = gz.open(path, memory=memory, order="off").data()
+    data = gz.open(path, memory=memory, row_cache=False).data()
     loader = gz.loader.NeighborLoader(
         data, input_nodes=data.train_mask, shuffle=True, num_workers=1, **SAMPLED, **options
     )
@@ -101,9 +101,9 @@ def test_prediction_and_fact(skewed, edge_ids, monkeypatch):
     assert not found.fits
     assert found.epoch.binds in (RANDOM_READS, BANDWIDTH)
     # A process that has grown meanwhile leaves as much for a loader as this one did.
-    spare = found.division.memory - found.division.baseline
+    spare = found.memory_plan.memory - found.memory_plan.baseline
     fact = second_epoch(skewed, budget_beside(spare), edge_ids=edge_ids)
-    predicted, window = found.epoch, found.division.window_of(fact.batches)
+    predicted, window = found.epoch, found.memory_plan.window_of(fact.batches)
     if fact.windows > number_of_windows(fact.batches, window):
         # A consumer that is kept from the processor is one that takes its time: the loader
         # makes windows smaller for it. Its reads are predicted for these.
@@ -161,7 +161,7 @@ def test_advice_is_what_it_would_be(skewed, tmp_path):
     now = found.epoch
     assert ordered.reads < now.reads or ordered.read_bytes < now.read_bytes
     # What was advised is not advised again.
-    spare = found.division.memory - found.division.baseline
+    spare = found.memory_plan.memory - found.memory_plan.baseline
     gz.convert(power_law(100_000, 1_000_000, 256), tmp_path / "half", features="float16")
     half = gz.doctor(
         tmp_path / "half", memory=budget_beside(spare), edge_ids=False, seconds=60,
@@ -193,9 +193,9 @@ def test_what_does_not_fit_may_be_anything(tmp_path):
     names = ["edge/topology.gl", "edge/edge_attr.gd", "node/x.gd"]
     memory = budget_beside(READER_BYTES + 3_000_000)
     found = gz.doctor(path, memory=memory, seconds=60, **sampled)
-    assert set(names) < set(found.division.hot)
+    assert set(names) < set(found.memory_plan.hot)
     assert "does not fit" in str(found)
-    store = gz.open(path, memory=budget_beside(memory - found.division.baseline))
+    store = gz.open(path, memory=budget_beside(memory - found.memory_plan.baseline))
     data = store.data()
     loader = gz.loader.NeighborLoader(
         data, input_nodes=data.train_idx, shuffle=True, num_workers=1, **sampled
@@ -203,7 +203,7 @@ def test_what_does_not_fit_may_be_anything(tmp_path):
     for _ in range(2):
         for _ in loader:
             pass
-    assert set(store.division.hot) == set(found.division.hot)
+    assert set(store.memory_plan.hot) == set(found.memory_plan.hot)
     assert found.epoch.rows == pytest.approx(loader.stats().rows, rel=0.1)
     assert found.epoch.hit_rate == pytest.approx(loader.stats().hit_rate, abs=0.1)
 
@@ -213,8 +213,8 @@ def test_a_budget_that_processes_share(tmp_path):
     gz.convert(data, tmp_path / "store", progress=False)
     store = gz.open(tmp_path / "store", memory="4GB", processes=2)
     found = gz.doctor(store, num_neighbors=[2], seconds=0.1)
-    assert found.division.memory == 2 * 10**9
-    assert found.division.held["node/x.gd"] == 100 * 16 // 2
+    assert found.memory_plan.memory == 2 * 10**9
+    assert found.memory_plan.held["node/x.gd"] == 100 * 16 // 2
 
 
 def test_a_store_that_fits(homo):

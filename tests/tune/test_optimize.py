@@ -21,13 +21,13 @@ from budgets import budget_beside
 from click.testing import CliRunner
 from pythons import Python, run
 from torch_geometric.data import Data
-from tuned import ROOM
+from tuned import ROOM, residence_of
 
 import pyg_graphzero as gz
 from fuzz.paging import paged
 from graphs import heterogeneous, homogeneous, write_store
 from pyg_graphzero.bench.synthetic import power_law
-from pyg_graphzero.memory import making
+from pyg_graphzero.memory import costs, making
 from pyg_graphzero.memory.needs import needs_of
 from pyg_graphzero.tune.optimize import choose_seeds
 from pyg_graphzero.util.system import rss
@@ -52,10 +52,10 @@ def store(tmp_path: Path) -> Path:
     return write_store(graph(), tmp_path / "store")
 
 
-def epoch(path: Path, out_of_core: bool = True, order: str = "auto", **options: Any) -> Any:
+def epoch(path: Path, out_of_core: bool = True, row_cache: Any = "auto", **options: Any) -> Any:
     """Hash of an epoch's batches, and whether rows were read from a copy."""
     with paged(out_of_core):
-        data = gz.open(path, order=order).data()
+        data = gz.open(path, row_cache=row_cache).data()
         if "input_nodes" not in options:
             options["input_nodes"] = data.train_idx
         torch.manual_seed(3)
@@ -81,11 +81,12 @@ def test_the_first_epoch_reads_by_the_copy(tmp_path: Path, features: str) -> Non
     summary = gz.optimize(path, **OPTIMIZE)
     assert epoch(path) == (expected, True)
     assert epoch(path, input_nodes=gz.open(path).data().train_idx.flip(0))[1]
-    assert epoch(path, order="off") == (expected, False)
+    assert epoch(path, row_cache=False) == (expected, False)
     assert summary.path.parent == path / "orders"
     assert list(gz.info(path)["copies"]) == [str(summary.path)]
     width = 80 * {"float32": 4, "float16": 2, "int8": 1}[features]
-    assert width * summary.used[""] == summary.num_bytes
+    neighbours = summary.num_bytes - width * summary.used[""]
+    assert 0 < neighbours <= (path / "edge" / "topology.gl").stat().st_size
     assert gz.verify(path).ok
     assert epoch(path, out_of_core=False) == (expected, False)
 
@@ -101,8 +102,32 @@ def test_rows_of_several_types(tmp_path: Path) -> None:
     expected = epoch(path, out_of_core=False, **options)[0]
     summary = gz.optimize(path, **OPTIMIZE | {"seeds": "train_mask"})
     assert {name for name in summary.used if summary.used[name]} == {"paper", "author"}
-    assert sorted(p.name for p in summary.path.glob("*/0.gd")) == ["0.gd", "0.gd"]
+    parts = json.loads((summary.path / "order.json").read_text())["parts"]
+    assert {part["name"] for part in parts if part["lists"] is None} == {"paper", "author"}
     assert epoch(path, **options) == (expected, True)
+
+
+def test_neighbours_are_read_by_the_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are among what was copied; a loader that holds all neighbours leaves them aside."""
+    path = write_store(power_law(60_000, 600_000, 256), tmp_path / "store")
+    sampled = {"num_neighbors": [8, 4], "batch_size": 128}
+    gz.optimize(path, seeds="train_mask", progress=False, **sampled)
+
+    def loader_of() -> Any:
+        data = gz.open(path, memory=budget_beside(ROOM)).data()
+        torch.manual_seed(1)
+        return gz.loader.NeighborLoader(data, input_nodes=data.train_mask, **sampled)
+
+    held = loader_of()
+    expected = digest_of(held)
+    assert residence_of(held).copy.columns.keys() == {"node/x.gd"}
+    assert held.stats().topology_rows == 0
+    del held
+    monkeypatch.setattr(costs, "HELD_SHARE", 0.0)
+    loader = loader_of()
+    assert digest_of(loader) == expected
+    assert residence_of(loader).copy.columns.keys() == {"node/x.gd", "edge/topology.gl"}
+    assert loader.stats().topology_rows > 0
 
 
 def test_in_a_budget_that_does_not_fit(tmp_path: Path) -> None:
@@ -270,7 +295,7 @@ def test_refusals(store: Path, tmp_path: Path) -> None:
 
 def test_too_little_memory_for_tables(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = importlib.import_module("pyg_graphzero.tune.optimize")  # gz.optimize is the function
-    monkeypatch.setattr(module, "rank_bytes", lambda num_nodes: num_nodes << 20)
+    monkeypatch.setattr(module, "making_bytes", lambda graph, lists: 300 << 20)
     with pytest.raises(gz.MemoryBudgetError, match="needed for tables with an entry for ever"):
         gz.optimize(store, memory=rss() + MIN_ROOM + (16 << 20), **OPTIMIZE)
 
@@ -285,7 +310,7 @@ def test_the_command_line(store: Path) -> None:
     assert epoch(store)[1] is True
     again = invoke("optimize", store, *options, "--memory", "100GB", "--no-progress").output
     assert again.startswith(f"{summary['path']}: ")
-    assert " of rows in the order of their use by train_idx, 8 batches counted, " in again
+    assert " in the order of their use by train_idx, 8 batches counted, " in again
     size = sum(file.stat().st_size for file in (store / "orders").rglob("*.*"))
     (store / "orders" / ".abandoned.partial-00").mkdir()
     assert invoke("clean", store).output == f"{store}: 1 removed, {size:,} bytes\n"
@@ -418,7 +443,8 @@ def test_kills_beside_training(tmp_path: Path) -> None:
         while time.monotonic() < end:
             next(beside)
         child.send_signal(signal.SIGKILL)
-        assert child.wait() in (0, -signal.SIGKILL)
+        said = child.stderr.read()
+        assert child.wait() in (0, -signal.SIGKILL), said
         ended += child.returncode == 0
         longest *= 0.8 if child.returncode == 0 else 1.1  # however fast the machine
         next(training())

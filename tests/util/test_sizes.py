@@ -27,7 +27,7 @@ def store(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("value", [*NO_SIZES, *NOT_POSITIVE], ids=lambda value: repr(value)[:12])
 def test_a_budget_that_is_no_size(store: Path, value: Any) -> None:
     expected = "a positive size" if value in NOT_POSITIVE else "a size such as 4GB, 512MiB or bytes"
-    for name in ("memory", "order"):
+    for name in ("memory", "row_cache"):
         with pytest.raises(ValueError) as error:
             gz.open(store, **{name: value})
         assert str(error.value) == f"{name}={value!r}: expected {expected}"

@@ -4,6 +4,7 @@ import ctypes
 
 import numpy as np
 import pytest
+from systems import needs_linux
 
 from pyg_graphzero.util import system
 from spawned import spawn
@@ -24,5 +25,6 @@ def free_and_look(rank):
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="not glibc's malloc")
+@needs_linux("/proc tells what memory is a process's own")
 def test_freed_memory_is_given_back():
     spawn(free_and_look, (), 1)

@@ -1,0 +1,350 @@
+"""Conversion: graphs in files or in memory to a store on disk.
+
+One path for Python and the command line: a reader makes a plan (:mod:`.plan`) of the input, and
+:mod:`.write` writes it. ``docs/convert.md`` is the guide.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch_geometric.data import Data, HeteroData
+
+from pyg_graphzero.conversion.chunks import is_chunks
+from pyg_graphzero.conversion.datasets import dataset_graph, is_dataset, processed_graph
+from pyg_graphzero.conversion.detect import check_files, dataset_spec, file_kind, processed_file
+from pyg_graphzero.conversion.estimate import estimate
+from pyg_graphzero.conversion.faults import Faults
+from pyg_graphzero.conversion.files import has_edges, plan_files
+from pyg_graphzero.conversion.frames import is_frame
+from pyg_graphzero.conversion.graphs import graph_spec
+from pyg_graphzero.conversion.graphzero import GRAPH, weights_of
+from pyg_graphzero.conversion.options import Dtypes, Selection, edge_options
+from pyg_graphzero.conversion.paths import is_paths
+from pyg_graphzero.conversion.plan import EdgeOptions, GraphPlan
+from pyg_graphzero.conversion.pyg import load_pyg, plan_pyg
+from pyg_graphzero.conversion.sources import Inputs
+from pyg_graphzero.conversion.sparse import is_sparse
+from pyg_graphzero.conversion.spec import SPEC_SUFFIXES, GraphSpec, flat_spec, load_spec, parse_spec
+from pyg_graphzero.conversion.storage import Storage
+from pyg_graphzero.conversion.summary import ConvertSummary, EdgeSummary, NodeSummary
+from pyg_graphzero.conversion.write import write_plan
+from pyg_graphzero.errors import InputError, InputWarning
+from pyg_graphzero.store.schema import SCHEMA_FILE
+from pyg_graphzero.util.progress import Progress
+from pyg_graphzero.util.reading import reading
+from pyg_graphzero.util.workspace import Workspace
+
+__all__ = ["ConvertSummary", "EdgeSummary", "NodeSummary", "convert"]
+
+
+def convert(
+    source: Any,
+    out: str | os.PathLike[str],
+    *,
+    src: str | int | None = None,
+    dst: str | int | None = None,
+    edge_attrs: Mapping[str, Any] | Sequence[str] | None = None,
+    nodes: Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    node_attrs: Mapping[str, Any] | Sequence[str] | None = None,
+    num_nodes: int | Mapping[str, int] | None = None,
+    edge_type: tuple[str, str, str] | str | None = None,
+    ids: str | None = None,
+    id_type: str | None = None,
+    delimiter: str | None = None,
+    header: bool | None = None,
+    comment: str | None = "#",
+    edge_layout: str | None = None,
+    format: str | None = None,
+    undirected: bool = False,
+    coalesce: str | None = None,
+    self_loops: str = "keep",
+    edge_ids: bool = True,
+    time_attr: str | None = None,
+    both_directions: bool = False,
+    feature_dtype: Any = None,
+    dtypes: Mapping[str, Any] | None = None,
+    fill: Mapping[str, Any] | None = None,
+    features: str | Mapping[str, str] | None = None,
+    adopt: bool | Collection[str] = False,
+    take: Sequence[str] | None = None,
+    skip: Sequence[str] = (),
+    on_error: str = "raise",
+    memory: int | str | None = None,
+    tmp: str | os.PathLike[str] | None = None,
+    force: bool = False,
+    dry_run: bool = False,
+    progress: bool | None = None,
+) -> ConvertSummary:
+    """Convert a graph to a store.
+
+    ``source`` is one of
+
+    * text with an edge in each row (``.csv``, ``.tsv``, ``.txt``, each also ``.gz`` or ``.zst``;
+      ``"-"`` for standard input), or a Parquet, Arrow or Feather file,
+    * a matrix in MatrixMarket's format (``.mtx``), or an adjacency list (``.adjlist``),
+    * a file of arrays (``edges.npy``, ``graph.npz``, ``graph.npz:row,col``, ``.pt``,
+      ``.safetensors``, raw ``edges.bin:int64[2]``), or an array or tensor ``[2, E]`` or ``[E, 2]``,
+      or a pair of them,
+    * a graph of GraphZero 0.2 (``.gl``; its features, ``.gd``, are a source of an attribute),
+    * several such files: a directory, a pattern or a list,
+    * the directory of a dataset: OGB, MAG240M, IGB, GraphBolt or PyG's,
+    * a PyG ``Data`` or ``HeteroData``, a dataset of one, or a ``.pt`` file with one,
+    * a graph of NetworkX or DGL, a sparse matrix of SciPy or torch, a frame of pandas or polars, or
+      an Arrow table,
+    * a function that returns an iterator of chunks of edges, or such an iterator,
+    * a specification of node and edge types: a dict, or a ``.toml`` or ``.json`` file.
+
+    An attribute's *source* is a column of the text file at hand (a name, ``"f0,f1"``, ``"f*"``, a
+    0-based position, or a list of these: several columns make a matrix), or an array, or a path
+    with an optional member: ``"feat.npy"``, ``"graph.npz:label"``, ``"split.csv:node"``,
+    ``"feat.bin:float32[128]"``.
+
+    Args:
+        source: The graph.
+        out: Directory of the new store. Written beside it first and renamed when complete.
+        src: Column of source ids; by the usual names, else the first column.
+        dst: Column of destination ids; by the usual names, else the second column.
+        edge_attrs: Edge attribute → source, or a list of columns; one row per edge.
+        nodes: Node table: one row per node, in the order of the store. A path, or a mapping with
+            ``file``, ``id`` (its id column; the first by default) and layout options.
+        node_attrs: Node attribute → source, or a list of columns; one row per node. A name with
+            ``idx`` or ``index`` is a set of nodes by id, of any length.
+        num_nodes: Number of nodes, where there are some beyond the largest id.
+        edge_type: ``("user", "rates", "movie")``, where sources and destinations are two kinds of
+            nodes: each has ids, and rows, of its own. ``nodes`` and ``num_nodes`` then are mappings
+            from node types, and ``node_attrs`` are called ``"movie.x"``.
+        ids: ``"dense"``: ids are rows. ``"map"``: they are numbered in ascending order (or as
+            the node table has them) and kept. ``"auto"`` (the default): dense when they are
+            integers and ``num_nodes`` or the rows of an attribute say so, or 0 and at least half
+            of 0…max occur; else map.
+        id_type: ``"int"``, ``"str"``, or ``"auto"`` (the default) by the first id of a column.
+        delimiter: One character, or ``"tab"``, ``"space"`` …; detected when ``None``.
+        header: Whether the first row holds column names; detected when ``None``.
+        comment: Lines starting with this are not data; ``None`` if there are none.
+        edge_layout: ``"2xE"`` or ``"Ex2"``; needed for a ``[2, 2]`` array only.
+        format: What a file of edges is, whatever it is called: ``"text"``, ``"parquet"``,
+            ``"arrow"``, ``"mtx"`` (MatrixMarket) or ``"adjlist"``.
+        undirected: Add the reverse of every edge, with its attributes. Between two node types
+            the reverse edges are a type of their own, ``rev_…``.
+        coalesce: Merge parallel edges, their attributes by ``"first"``, ``"sum"``, ``"mean"``,
+            ``"min"`` or ``"max"``.
+        self_loops: ``"keep"``, ``"remove"``, or ``"add"`` one where a node has none.
+        edge_ids: ``False``: do not keep which edge of the input is which, 4 bytes an edge (8 beyond
+            2³¹ edges). Batches then have no ``e_id``, and there can be no edge attributes.
+        time_attr: Sort every neighbourhood by this attribute of the edges or, where they have
+            none of that name, of their sources; then temporal sampling by it needs no sorting.
+        both_directions: Write the edges sorted by source, too, for walks along them; an undirected
+            graph needs it for none. See :meth:`Store.create_csr`.
+        feature_dtype: Dtype of the node attribute ``x``, such as ``"float16"``.
+        dtypes: Attribute → dtype, for any attribute.
+        fill: Attribute → what stands for a missing value, such as -1 or NaN: an empty cell, a null,
+            NaN, or a node that a table with an id column does not have. Without it they are errors.
+        features: ``"float16"``, ``"bfloat16"`` or ``"int8"``: store the node attribute ``x`` in
+            fewer bytes, to be decoded to ``float32`` whenever rows are loaded; ``"float32"``: store
+            it as such; or a mapping from node attributes (``"x"``, ``"paper.x"``) to one of these.
+        adopt: Node attributes whose rows are left in the file they are in, which the store then
+            refers to; ``True`` for all that lie in a file as rows.
+        take: Attributes to store (``"x"``, ``"paper.x"``); all that are given by default.
+        skip: Attributes to leave out.
+        on_error: ``"raise"`` at the first row of text, or id in any input, that is not as it should
+            be, or ``"skip"`` such rows: they are counted, and the first ten shown. Of a table of
+            nodes no row that has an id is left out: a cell that cannot be read has its ``fill``.
+        memory: What the whole process may take, in bytes or such as ``"4GB"``; half of what is free
+            by default.
+        tmp: Directory for temporary files; beside ``out`` by default.
+        force: Replace the store at ``out``.
+        dry_run: Write no store; the result says what was found and what it would take.
+        progress: Show progress bars: ``True``, ``False``, or ``None`` if stderr is a terminal.
+
+    Returns:
+        What was written; or, from a dry run, a summary whose ``estimate`` is set.
+
+    Raises:
+        InputError: The input is not what it should be: names file, line or row, column, what is
+            there and what was expected. It is a ``ValueError``.
+        ValueError: An option is none of its choices, or does not go with this source; ``memory`` is
+            too little, and the message says how much is enough.
+        FileNotFoundError: An input file does not exist.
+        FileExistsError: ``out`` exists and ``force`` is not given.
+        StoreInUseError: The store at ``out`` is to be replaced, and open for writing somewhere.
+        OSError: Reading or writing failed; no partial store is left.
+
+    Example:
+        >>> import numpy as np, pyg_graphzero as gz
+        >>> summary = gz.convert(np.array([[0, 1, 2], [1, 2, 0]]), getfixture("tmp_path") / "ring")
+        >>> summary.num_nodes, summary.num_edges
+        (3, 3)
+    """
+    started = time.perf_counter()
+    target = Path(out)
+    options = edge_options(undirected, coalesce, self_loops, edge_ids)
+    selection = Selection(take, skip)
+    types = Dtypes(feature_dtype, dtypes, fill)
+    faults = Faults(on_error)
+    storage = Storage(features, adopt)
+    bars = Progress(progress)
+    _check_target(target, force or dry_run)
+    flat = {
+        "src": src,
+        "dst": dst,
+        "edge_attrs": edge_attrs,
+        "nodes": nodes,
+        "node_attrs": node_attrs,
+        "num_nodes": num_nodes,
+        "edge_type": edge_type,
+        "ids": ids,
+        "id_type": id_type,
+        "delimiter": delimiter,
+        "header": header,
+        "comment": comment,
+        "edge_layout": edge_layout,
+        "format": format,
+    }
+    with Workspace(target, memory, tmp) as space:
+        inputs = Inputs(Path(), target, types, bars, space, faults)
+        plan = _plan(source, flat, options, selection, inputs)
+        selection.check_used()
+        types.check_used()
+        plan.expand_undirected()
+        storage.check(plan)
+        if dry_run:
+            found = estimate(plan, target, storage, space, time_attr, both_directions)
+            summary = ConvertSummary(target, notes=list(plan.notes), estimate=found)
+            summary.two_kinds = plan.two_kinds
+        else:
+            summary = write_plan(
+                plan,
+                target,
+                storage=storage,
+                force=force,
+                progress=bars,
+                workspace=space,
+                time_attr=time_attr,
+                both_directions=both_directions,
+            )
+    if summary.two_kinds is not None:
+        told = next(note for note in plan.notes if "two kinds of nodes" in note)
+        warnings.warn(told, InputWarning, stacklevel=2)
+    summary.num_skipped, summary.skipped = faults.count, faults.first
+    summary.seconds = time.perf_counter() - started
+    return summary
+
+
+def _check_target(target: Path, force: bool) -> None:
+    """Refuse what the writer would refuse, but before everything has been read."""
+    if target.exists() and not force:
+        raise FileExistsError(
+            errno.EEXIST, "File exists (force=True or --force replaces it)", str(target)
+        )
+    if target.exists() and not (target / SCHEMA_FILE).exists():
+        raise FileExistsError(
+            errno.EEXIST, "Exists and is not a store, so it is not replaced", str(target)
+        )
+    if not target.absolute().parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "No such directory", str(target.absolute().parent))
+
+
+def _plan(
+    source: Any,
+    flat: dict[str, Any],
+    options: EdgeOptions,
+    selection: Selection,
+    inputs: Inputs,
+) -> GraphPlan:
+    """Choose the reader by what ``source`` is."""
+    if isinstance(source, str) and source == "-":
+        source, flat["format"] = inputs.stdin(), flat["format"] or "text"
+    if isinstance(source, str | os.PathLike) and flat["format"] is None:
+        spec, base = _described(source, inputs)
+        if spec is not None:
+            _refuse_flat(flat, f"{spec.name} ({spec.what}) describes the graph itself")
+            inputs.progress.say(f"{spec.name}: {spec.what}")
+            with reading(spec.name, "graph", "options and files that go together"):
+                return plan_files(spec, options, selection, inputs.beside(base, spec.name))
+    graph, origin = _pyg_graph(source, inputs) if flat["format"] is None else (None, None)
+    if graph is not None:
+        kind = type(graph).__name__
+        _refuse_flat(flat, f"a {kind} brings its own nodes and edges")
+        plan = plan_pyg(graph, options, selection, inputs.dtypes, origin)
+        plan.what = f"PyG {kind}"
+        inputs.progress.say(f"{origin or 'source'}: {plan.what}")
+        return plan
+    found = graph_spec(source)
+    if found is not None:
+        _refuse_flat(flat, f"a {found.what} brings its own nodes and edges")
+        return plan_files(found, options, selection, inputs)
+    if isinstance(source, Mapping) and not has_edges(source):
+        _refuse_flat(flat, "the specification describes the graph itself")
+        return plan_files(parse_spec(source), options, selection, inputs)
+    if not is_paths(source) and not has_edges(source):
+        raise InputError(
+            "source",
+            "type",
+            type(source).__name__,
+            "a path, Data, HeteroData, a dataset, array, table, sparse matrix, graph of NetworkX "
+            "or DGL, dict or iterator of chunks",
+        )
+    if isinstance(source, str | os.PathLike) and Path(source).suffix == GRAPH:
+        flat["edge_attrs"] = flat["edge_attrs"] or weights_of(inputs.file(source))
+    spec = flat_spec(source, flat)
+    if is_paths(source):
+        files = inputs.reference(source, flat["format"]).files
+        spec.what = file_kind(files[0], len(files), flat["format"])
+        inputs.progress.say(f"{files[0]}: {spec.what}")
+    else:
+        spec.what = _in_memory(source)
+    return plan_files(spec, options, selection, inputs)
+
+
+def _in_memory(source: Any) -> str:
+    """What to call edges in memory."""
+    if is_frame(source) or is_sparse(source):
+        kind = "table" if is_frame(source) else "sparse matrix"
+        return f"{kind} in memory ({type(source).__name__})"
+    return "chunks of edges" if is_chunks(source) else "arrays in memory"
+
+
+def _described(source: str | os.PathLike[str], inputs: Inputs) -> tuple[GraphSpec | None, Path]:
+    """The specification in a file or a dataset's directory, and what its paths are relative to."""
+    if Path(source).suffix in SPEC_SUFFIXES:
+        path = inputs.file(source)
+        return parse_spec(load_spec(path), path), path.parent
+    return (dataset_spec(inputs.directory(source)) if Path(source).is_dir() else None), Path()
+
+
+def _pyg_graph(source: Any, inputs: Inputs) -> tuple[Data | HeteroData | None, Path | None]:
+    """The graph of a PyG object, dataset or file, and the file it is mapped to."""
+    if is_dataset(source):
+        return dataset_graph(source), None
+    if not isinstance(source, str | os.PathLike):
+        return (source if isinstance(source, Data | HeteroData) else None), None
+    path = Path(source)
+    if path.is_dir():
+        processed = processed_file(path)
+        if processed is None:
+            check_files(path)
+            return None, None
+        processed = inputs.file(processed)
+        graph = load_pyg(processed)
+        return (None if graph is None else processed_graph(path, graph)), processed
+    if path.suffix not in (".pt", ".pth"):
+        return None, None
+    path = inputs.file(path)
+    return load_pyg(path), path
+
+
+def _refuse_flat(flat: dict[str, Any], reason: str) -> None:
+    given = [
+        name
+        for name, value in flat.items()
+        if value is not None and not (name == "comment" and value == "#")
+    ]
+    if given:
+        raise ValueError(f"{', '.join(given)}: not an option here, because {reason}")

@@ -1,0 +1,280 @@
+"""Tables of numbers out of files of arrays and out of memory, without ever unpickling.
+
+Strings and single values, which are no tables of numbers, come as NumPy arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+from torch import Tensor
+
+from pyg_graphzero.conversion.frames import is_series
+from pyg_graphzero.conversion.graphzero import FEATURES, GRAPH, open_features, open_graph
+from pyg_graphzero.conversion.ids import IdColumn
+from pyg_graphzero.conversion.npz import open_npy, open_npz
+from pyg_graphzero.conversion.options import as_tensor
+from pyg_graphzero.conversion.paths import LIST_SUFFIXES, TEXT_SUFFIXES, kind_suffix
+from pyg_graphzero.conversion.plan import Array
+from pyg_graphzero.conversion.sparse import is_sparse, sparse_members, sparse_rows
+from pyg_graphzero.conversion.spool import PrintedRows, WordRows
+from pyg_graphzero.conversion.tables import TABLE_SUFFIXES
+from pyg_graphzero.conversion.tensors import load_torch, open_raw, open_safetensors, tensor_rows
+from pyg_graphzero.errors import InputError
+from pyg_graphzero.store.rows import (
+    ArrayRows,
+    ChainRows,
+    MappedRows,
+    Rows,
+    Spool,
+    describe,
+)
+
+Table = Rows | np.ndarray
+
+_KINDS = {".npy": "npy", ".npz": "npz", ".pt": "pt", ".pth": "pt", ".safetensors": "safetensors"}
+_KINDS |= {".bin": "bin", ".raw": "bin"}
+_KINDS |= dict.fromkeys(TEXT_SUFFIXES, "text") | dict.fromkeys(TABLE_SUFFIXES, "table")
+_KINDS |= {suffix: suffix[1:] for suffix in LIST_SUFFIXES}
+_KINDS |= dict.fromkeys((GRAPH, FEATURES), "graphzero")
+SUFFIXES = tuple(_KINDS)
+# What files may be said to be, whatever they are called.
+FORMATS = {"text": "text", "parquet": "table", "arrow": "table", "mtx": "mtx", "adjlist": "adjlist"}
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Files of one kind, and the part of them that is meant.
+
+    Attributes:
+        files: At least one; several follow one another as if they were one.
+        member: A column, an array of an archive; ``None`` if not named.
+        is_flat: Whether a matrix of one column means single values.
+        is_bare: Whether text is known to have commas and no header.
+        form: One of :data:`FORMATS`, where the name does not tell.
+    """
+
+    files: tuple[Path, ...]
+    member: str | None = None
+    is_flat: bool = False
+    is_bare: bool = False
+    form: str | None = None
+
+    @property
+    def path(self) -> Path:
+        """The first file."""
+        return self.files[0]
+
+    @property
+    def kind(self) -> str | None:
+        """How it is read: ``"npy"``, ``"table"``, ``"text"`` …; ``None`` if it cannot be."""
+        return _KINDS.get(kind_suffix(self.path)) if self.form is None else FORMATS[self.form]
+
+
+def id_column(
+    table: Table, path: str | Path, where: Callable[[int], str], as_text: bool = False
+) -> IdColumn:
+    """A table of node ids, integers or strings, as one column.
+
+    Raises:
+        InputError: It is not 1-D, or its dtype is neither.
+    """
+    if len(table.shape) != 1:
+        raise InputError(path, "ids", f"shape {list(table.shape)}", "one dimension")
+    if isinstance(table, np.ndarray):
+        if table.dtype.kind == "S":
+            table = np.char.decode(table, "utf-8")
+        try:
+            words = pc.cast(pa.array(table), pa.string())
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise InputError(path, "ids", str(error), "integers or strings") from error
+        return IdColumn(path, where, WordRows([words], [len(words)]))
+    if table.dtype.is_floating_point or table.dtype.is_complex or table.dtype == torch.bool:
+        name = str(table.dtype).removeprefix("torch.")
+        raise InputError(path, "ids", name, "integers or strings")
+    rows = integers(table, path, where)
+    return IdColumn(path, where, PrintedRows(rows) if as_text else rows)
+
+
+def integers(rows: Rows, path: str | Path, where: Callable[[int], str]) -> Rows:
+    """Rows of any integer dtype as ``int64``.
+
+    Raises:
+        InputError: When read, for an id of 2**63 or more.
+    """
+
+    def widen(slab: Tensor, begin: int) -> Tensor:
+        if slab.dtype != torch.uint64:
+            return slab.to(torch.int64)
+        wide = slab.view(torch.int64)
+        if bool((wide < 0).any()):
+            row = int((wide < 0).nonzero()[0])
+            found = f"id {slab.numpy()[row]}"
+            raise InputError(path, where(begin + row), found, "an id below 2**63")
+        return wide
+
+    if rows.dtype == torch.int64:
+        return rows
+    return MappedRows(rows, rows.shape, torch.int64, widen)
+
+
+def as_array(value: Any, name: str, path: Path | None = None) -> Array:
+    """An in-memory source as an array.
+
+    Args:
+        value: The source.
+        name: What messages call it.
+        path: The file that it was loaded from, if any.
+
+    Raises:
+        InputError: It is not one.
+    """
+    if isinstance(value, torch.Tensor):
+        value = value.detach()
+        if value.layout == torch.strided:
+            return value.as_subclass(torch.Tensor).cpu()
+        found = f"a tensor of layout {value.layout}"
+    elif isinstance(value, np.ndarray):
+        return _native(value)
+    elif isinstance(value, list | tuple) or is_series(value):
+        return _native(np.asarray(value))
+    else:
+        found = type(value).__name__
+    if path is not None:
+        raise InputError(path, name, found, "an array or a dense tensor")
+    raise InputError(f"<{name}>", "value", found, "an array, a dense tensor or a path")
+
+
+def as_table(value: Any, name: str, path: Path | None = None) -> Table:
+    """An in-memory source as rows.
+
+    Args:
+        value: An array, a tensor or rows.
+        name: What messages call it.
+        path: The file that it was loaded from and is mapped to, if any.
+
+    Raises:
+        InputError: It is none.
+    """
+    if isinstance(value, Rows):
+        return value
+    if is_sparse(value):
+        return sparse_rows(value, name)
+    array = as_array(value, name, path)
+    if isinstance(array, torch.Tensor):
+        return tensor_rows(array, path) if array.dim() else array.numpy()
+    if array.ndim and array.dtype.kind in "biuf" and array.dtype.itemsize <= 8:
+        return ArrayRows(as_tensor(array), path)
+    return array
+
+
+def load_member(reference: Reference, spool: Spool) -> Table:
+    """The table a reference names; several files follow one another.
+
+    Raises:
+        InputError: A file is damaged or holds objects, the member is missing or ambiguous, or
+            the files differ in dtype or shape.
+    """
+    if len(reference.files) == 1:
+        table = _load_one(reference, reference.path, spool)
+        if reference.is_flat and isinstance(table, Rows) and table.shape[1:] == (1,):
+            return table.columns()[0]
+        return table
+    tables = [only_rows(_load_one(reference, path, spool), path) for path in reference.files]
+    first = tables[0]
+    for path, table in zip(reference.files, tables, strict=True):
+        if (table.dtype, table.shape[1:]) != (first.dtype, first.shape[1:]):
+            expected = f"{describe(first)} as in {reference.path}"
+            raise InputError(path, "dtype", describe(table), expected)
+    return ChainRows(tables)
+
+
+def place_in(files: Sequence[Path], table: Table, form: str) -> Callable[[int], str]:
+    """How messages call a row of a table of one or several files, as ``form`` has it."""
+    if not isinstance(table, ChainRows) or len(files) == 1:
+        return form.format
+
+    def place(row: int) -> str:
+        part, row = table.part_of(row)
+        return f"{files[part].name}: {form.format(row)}"
+
+    return place
+
+
+def only_rows(table: Table, path: Path) -> Rows:
+    """``table`` if it is one of numbers.
+
+    Raises:
+        InputError: It holds strings or a single value.
+    """
+    if not isinstance(table, Rows):
+        raise InputError(path, "array", f"{table.dtype}{list(table.shape)}", "a table of numbers")
+    return table
+
+
+def _load_one(reference: Reference, path: Path, spool: Spool) -> Table:
+    if reference.kind == "bin":
+        return open_raw(path, reference.member)
+    loaded = load_all(path, spool)
+    if not isinstance(loaded, Mapping):
+        if reference.member is not None:
+            raise InputError(path, "member", "a single array", f"a member {reference.member!r}")
+        return loaded
+    there = ", ".join(map(str, loaded)) or "nothing"
+    if reference.member is None and len(loaded) == 1:
+        return loaded[next(iter(loaded))]()
+    if reference.member not in loaded:
+        prefix = "" if reference.member is None else f"{reference.member}_"
+        matrix = sparse_members(loaded, prefix, str(path))
+        if matrix is not None:
+            return matrix
+    if reference.member is None:
+        raise InputError(path, "members", there, "one member", f"Name it: {path.name}:MEMBER.")
+    if reference.member not in loaded:
+        raise InputError(path, "members", there, f"a member {reference.member!r}")
+    return loaded[reference.member]()
+
+
+def load_all(path: Path, spool: Spool) -> Table | Mapping[str, Callable[[], Table]]:
+    """What a file of arrays holds: one table, or several by name, each opened by calling it.
+
+    Raises:
+        InputError: The file is damaged or holds pickled objects.
+    """
+    if path.suffix == ".npy":
+        return open_npy(path)
+    if path.suffix == ".npz":
+        return open_npz(path, spool)
+    if path.suffix == ".safetensors":
+        return open_safetensors(path)
+    if path.suffix == GRAPH:
+        return open_graph(path)
+    if path.suffix == FEATURES:
+        return open_features(path)
+    value = load_torch(path, f"a {path.suffix} file of arrays")
+    if isinstance(value, Mapping):
+        return in_memory(value, str(path), path)
+    return as_table(value, str(path), path)
+
+
+def in_memory(
+    members: Mapping[str, Any], name: str, path: Path | None = None
+) -> dict[str, Callable[[], Table]]:
+    """Arrays by name, as :func:`load_all` returns them."""
+    return {
+        str(member): partial(as_table, value, f"{name}:{member}", path)
+        for member, value in members.items()
+    }
+
+
+def _native(array: np.ndarray) -> np.ndarray:
+    """In this machine's byte order, which is all that torch can hold."""
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))

@@ -1,0 +1,299 @@
+"""Columns of text, Parquet or Arrow files: which are meant, and their ids and attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from pyg_graphzero.conversion import text
+from pyg_graphzero.conversion.arrays import id_column
+from pyg_graphzero.conversion.blocks import Places
+from pyg_graphzero.conversion.dialect import Dialect
+from pyg_graphzero.conversion.faults import Faults
+from pyg_graphzero.conversion.ids import IdColumn
+from pyg_graphzero.conversion.options import Dtypes, Fill
+from pyg_graphzero.conversion.spool import RowSpool, TextSpool
+from pyg_graphzero.conversion.tables import ArrowTable
+from pyg_graphzero.errors import InputError
+from pyg_graphzero.store.rows import Rows, StackedRows
+from pyg_graphzero.util.progress import Progress
+from pyg_graphzero.util.workspace import Workspace
+
+Columns = Dialect | ArrowTable
+# What models multiply: read from text, float32 as PyG expects. Anything else, such as a unix time
+# with a fraction, keeps all its digits.
+_SINGLE_PRECISION = frozenset({"x", "edge_attr", "edge_weight"})
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A table, and how to name one of its rows in a message.
+
+    Attributes:
+        path: The input it comes from.
+        where: From row to place.
+    """
+
+    rows: Rows
+    path: str | Path
+    where: Callable[[int], str]
+
+    def fail(self, row: int, found: str, expected: str) -> InputError:
+        """The error for one row."""
+        return InputError(self.path, self.where(row), found, expected)
+
+
+class ColumnReader:
+    """Reads columns for one conversion.
+
+    Args:
+        dtypes: Dtypes asked for, and what stands for missing values.
+        progress: Where to show slow steps.
+        space: Memory and temporary files.
+        faults: What to do about rows of text that are not as they should be.
+    """
+
+    def __init__(
+        self, dtypes: Dtypes, progress: Progress, space: Workspace, faults: Faults
+    ) -> None:
+        self.dtypes = dtypes
+        self.progress = progress
+        self.space = space
+        self.faults = faults
+
+    def columns(
+        self,
+        columns: Columns,
+        attrs: Mapping[str, list[int]],
+        ids: list[tuple[int, bool]],
+        leave_out: str = "rows",
+    ) -> tuple[list[IdColumn], dict[str, Loaded]]:
+        """Id columns and attributes from the columns of text, Parquet or Arrow files.
+
+        Args:
+            columns: The files.
+            attrs: Column positions of each attribute; several make a matrix.
+            ids: Position of each id column, and whether it is text.
+            leave_out: Where faulty rows may be left out, which ones: ``"rows"`` means all;
+                ``"ids"`` only those without an id, since a row that has one is a node's; and
+                ``"none"`` are where rows belong to those of another table.
+        """
+        if isinstance(columns, Dialect):
+            return self._text_columns(columns, attrs, ids, leave_out)
+        loaded = {}
+        for name, positions in attrs.items():
+            fill = self.dtypes.fill(name)
+            parts = [columns.rows(position, name, fill) for position in positions]
+            for part, position in zip(parts, positions, strict=True):
+                if len(parts) > 1 and len(part.shape) > 1:
+                    where = f"column {columns.label(position)}"
+                    found = f"lists of {part.shape[1]}"
+                    raise InputError(columns.path, where, found, "single values, beside others")
+            rows = StackedRows(parts) if len(parts) > 1 else parts[0]
+            loaded[name] = self.cast(name, Loaded(rows, columns.path, columns.where(positions[0])))
+        return [self._table_ids(columns, *each) for each in ids], loaded
+
+    def cast(self, name: str, loaded: Loaded) -> Loaded:
+        """The rows of an attribute in the dtype that is asked for."""
+        rows = self.dtypes.cast(name, loaded.rows, loaded.fail)
+        return Loaded(rows, loaded.path, loaded.where)
+
+    def _table_ids(self, table: ArrowTable, position: int, is_text: bool) -> IdColumn:
+        if table.is_text(position):
+            spool = TextSpool(self.space, "ids")
+            for words in table.words(position):
+                spool.append(words)
+            return IdColumn(table.path, table.where(position), spool.finish())
+        return id_column(table.rows(position), table.path, table.where(position), is_text)
+
+    def _text_columns(
+        self,
+        dialect: Dialect,
+        attrs: Mapping[str, list[int]],
+        ids: list[tuple[int, bool]],
+        leave_out: str,
+    ) -> tuple[list[IdColumn], dict[str, Loaded]]:
+        """Those of text, from one pass over the files."""
+        columns: dict[int, text.Column] = {}
+        outputs = {name: self._output(name) for name in attrs}
+        for name, positions in attrs.items():
+            for position in positions:
+                others = columns[position].outputs if position in columns else ()
+                kind = _kind(dialect, position, name, outputs[name])
+                columns[position] = text.Column(kind, (*others, outputs[name]), name)
+        for position, is_text in ids:
+            others = columns[position].outputs if position in columns else ()
+            if is_text and others:
+                column = f"column {dialect.label(position)}"
+                raise InputError(dialect.path, column, "text ids", "numbers, for an attribute")
+            kind = text.TEXT if is_text else text.ID
+            columns[position] = text.Column(kind, (text.AS_IT_IS, *others))
+        places = Places(dialect)
+        readers = [
+            _TextIds(self.space) if is_text else _IntegerIds(self.space) for _, is_text in ids
+        ]
+        spools = {name: RowSpool(self.space, "column") for name in attrs}
+        may_drop = {"rows": {*columns}, "ids": {position for position, _ in ids}, "none": set()}
+        drops = frozenset(may_drop[leave_out])
+        for batch in text.read(places, columns, self.faults, self.progress, drops):
+            for reader, (position, _) in zip(readers, ids, strict=True):
+                reader.append(batch[position, text.AS_IT_IS])
+            for name, positions in attrs.items():
+                keys = [(position, outputs[name]) for position in positions]
+                spools[name].append(_side_by_side([batch[key] for key in keys]))
+
+        def where(position: int) -> Callable[[int], str]:
+            return lambda row: text.locate(places, row, position)
+
+        id_columns = [
+            reader.column(dialect.path, where(position))
+            for reader, (position, _) in zip(readers, ids, strict=True)
+        ]
+        loaded = {}
+        for name, positions in attrs.items():
+            empty = _side_by_side([columns[each].empty(outputs[name]) for each in positions])
+            loaded[name] = Loaded(spools[name].finish(empty), dialect.path, where(positions[0]))
+        return id_columns, loaded
+
+    def _output(self, name: str) -> text.Output:
+        single = torch.float32 if name in _SINGLE_PRECISION else None
+        return text.Output(self.dtypes.get(name) or single, self.dtypes.fill(name))
+
+
+class _IntegerIds:
+    """Collects a column of integer ids, in no wider a type than they need."""
+
+    def __init__(self, space: Workspace) -> None:
+        self._spool = RowSpool(space, "ids")
+        self._low, self._high = 0, -1
+
+    def append(self, batch: Tensor) -> None:
+        low, high = (int(bound) for bound in batch.aminmax())
+        if self._high < self._low:
+            self._low, self._high = low, high
+        self._low, self._high = min(low, self._low), max(high, self._high)
+        is_short = low >= -(1 << 31) and high < 1 << 31
+        self._spool.append(batch.to(torch.int32) if is_short else batch)
+
+    def column(self, path: Path, where: Callable[[int], str]) -> IdColumn:
+        rows = self._spool.finish(torch.empty(0, dtype=torch.int64))
+        return IdColumn(path, where, rows, (self._low, self._high))
+
+
+class _TextIds:
+    """Collects a column of text ids."""
+
+    def __init__(self, space: Workspace) -> None:
+        self._spool = TextSpool(space, "ids")
+
+    def append(self, batch: Any) -> None:
+        self._spool.append(batch)
+
+    def column(self, path: Path, where: Callable[[int], str]) -> IdColumn:
+        return IdColumn(path, where, self._spool.finish())
+
+
+def _kind(dialect: Dialect, position: int, name: str, output: text.Output) -> text.Kind:
+    """How a column is parsed that is to become an attribute."""
+    kind = text.guess(dialect, position, output.fill is not None)
+    if output.dtype is not None and kind not in text.TIMES.values():
+        kind = text.FLOAT if output.dtype.is_floating_point else text.INTEGER
+        kind = text.BOOLEAN if output.dtype == torch.bool else kind
+    return _kind_with(kind, name, output.fill)
+
+
+def _kind_with(kind: text.Kind, name: str, fill: Fill | None) -> text.Kind:
+    """A kind that ``fill`` is one of, too."""
+    if fill is None or kind is text.FLOAT:
+        return kind
+    if kind in text.TIMES.values():
+        if fill != int(fill if fill == fill else 0):
+            raise ValueError(f"fill of {name!r}: found {fill}, expected an integer, as times are")
+        return kind
+    if kind is text.BOOLEAN:
+        if fill not in (0, 1):
+            raise ValueError(f"fill of {name!r}: found {fill}, expected true or false as it has")
+        return kind
+    return kind if fill == fill and fill == int(fill) else text.FLOAT
+
+
+def _side_by_side(columns: list[Tensor]) -> Tensor:
+    """Columns as a matrix; a single one stays 1-D."""
+    if len(columns) == 1:
+        return columns[0]
+    dtype = reduce(torch.promote_types, [column.dtype for column in columns])
+    return torch.stack([column.to(dtype) for column in columns], dim=1)
+
+
+def is_text_column(columns: Columns, position: int) -> bool:
+    """Whether ids of a column are text."""
+    if isinstance(columns, Dialect):
+        return text.is_text_id(columns, position)
+    return columns.is_text(position)
+
+
+def is_boolean(columns: Columns, position: int) -> bool:
+    """Whether a column holds truth values."""
+    if isinstance(columns, Dialect):
+        return text.guess(columns, position) is text.BOOLEAN
+    return bool(columns.schema.field(position).type == pa.bool_())
+
+
+def may_be_ids(columns: Columns, position: int, is_text: bool) -> bool:
+    """Whether a column may hold ids, text ones or integers, by its beginning or its type."""
+    if isinstance(columns, Dialect):
+        is_integer = text.guess(columns, position) is text.GUESSED_INTEGER
+        return is_integer or (is_text and text.is_text_id(columns, position))
+    kind = columns.schema.field(position).type
+    return columns.is_text(position) if is_text else bool(pa.types.is_integer(kind))
+
+
+def select(dialect: Columns, columns: Any) -> list[int]:
+    """Positions of columns given as ``"a"``, ``"a,b"``, ``"f*"``, a position, or a list of these.
+
+    Raises:
+        InputError: One of them is not there.
+    """
+    if isinstance(columns, list | tuple):
+        return [position for column in columns for position in select(dialect, column)]
+    if isinstance(columns, str) and columns not in dialect.by_name:
+        if "," in columns:
+            return select(dialect, columns.split(","))
+        if "*" in columns:
+            names = dialect.names or tuple(map(str, range(dialect.num_columns)))
+            found = [i for i, name in enumerate(names) if fnmatchcase(name, columns)]
+            if found:
+                return found
+    return [dialect.position(columns)]
+
+
+def first_column(columns: Columns, option: str = "") -> int:
+    """The column that is meant where none is named; ``option`` would name one.
+
+    Raises:
+        InputError: It has no name while the others have: the row numbers that pandas writes.
+    """
+    if is_unnamed(columns):
+        found = "no name, as the row numbers that pandas writes"
+        names = f"{', '.join(columns.names[1:9])}; or 0 for this one"
+        hint = f"Name the column that is meant{f' ({option})' if option else ''}: {names}."
+        raise InputError(columns.path, "column 0", found, "a name", hint)
+    return 0
+
+
+def is_unnamed(columns: Columns) -> bool:
+    """Whether the first column has no name while others have."""
+    return len(columns.names) > 1 and columns.names[0].lower() in ("", "unnamed: 0")
+
+
+def wanted(member: str | None) -> tuple[str, ...]:
+    """The columns that a member names one by one."""
+    return tuple(part for part in (member or "").split(",") if part and "*" not in part)

@@ -1,0 +1,230 @@
+"""Both ends of all edges from arrays: in memory, in a file, or a sparse matrix.
+
+An array of edges is ``[2, E]`` or ``[E, 2]``. An archive may hold it as ``edge_index``,
+``row``/``col``, ``src``/``dst``, CSR (``indptr``/``indices``, rows are sources) or CSC
+(``colptr``/``row``, columns are destinations), with any prefix such as ``adj_``; what SciPy's
+``save_npz`` writes is understood too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pyg_graphzero.conversion.arrays import (
+    Reference,
+    Table,
+    as_table,
+    in_memory,
+    integers,
+    load_all,
+    only_rows,
+)
+from pyg_graphzero.conversion.compressed import ExpandedRows
+from pyg_graphzero.conversion.sources import Inputs
+from pyg_graphzero.conversion.sparse import coo, shape_of
+from pyg_graphzero.conversion.spec import EdgeSpec
+from pyg_graphzero.conversion.tensors import open_raw
+from pyg_graphzero.errors import InputError
+from pyg_graphzero.store.rows import FileRows, Rows, describe
+
+MATRIX = Path("<matrix>")
+ARRAY = Path("<edge_index>")
+LAYOUTS = ("2xE", "Ex2")
+_WHOLE = ("edge_index", "edges", "edge_list")
+_PAIRS = (("row", "col"), ("src", "dst"), ("source", "target"))
+_COMPRESSED = (("indptr", "indices"), ("rowptr", "col"), ("colptr", "row"), ("crow", "col"))
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Both ends of the edges of one file, as tables of ids.
+
+    Attributes:
+        names: What messages call the two.
+        num_src, num_dst: Number of nodes, where the input says so (CSR, SciPy).
+    """
+
+    src: Table
+    dst: Table
+    names: tuple[str, str] = ("src", "dst")
+    num_src: int | None = None
+    num_dst: int | None = None
+
+
+def places(name: str) -> Callable[[int], str]:
+    """How messages call a value of an array, by its position."""
+    return lambda position: f"{name}[{position}]"
+
+
+def from_sparse(spec: EdgeSpec) -> tuple[Ends, Any]:
+    """Entries of a matrix as edges from their row to their column, and their values."""
+    rows, columns, values = coo(spec.file, str(MATRIX), "matrix")
+    shape = shape_of(spec.file)
+    if spec.type is None:
+        check_square(MATRIX, shape)
+    ends = as_table(rows, "rows"), as_table(columns, "columns")
+    return Ends(*ends, ("row", "column"), *shape), values
+
+
+def check_square(path: Path, shape: tuple[int, int]) -> None:
+    """A matrix whose rows and columns are nodes of one type has as many of both.
+
+    Raises:
+        InputError: It has not.
+    """
+    if shape[0] != shape[1]:
+        hint = 'If they are two kinds of nodes, pass edge_type="user,to,item" (--edge-type).'
+        found = f"{shape[0]} rows and {shape[1]} columns"
+        raise InputError(path, "shape", found, "as many columns as rows", hint)
+
+
+def from_memory(spec: EdgeSpec, inputs: Inputs) -> Ends:
+    """Those of an array, of two, or of a mapping as an archive holds them."""
+    value = spec.file
+    if isinstance(value, tuple) and len(value) == 2:
+        src, dst = (as_table(part, "edge_index") for part in value)
+        return _pair(src, dst, ARRAY)
+    if isinstance(value, Mapping):
+        return _from_members(in_memory(value, str(ARRAY)), None, ARRAY, spec, inputs)
+    return _whole(as_table(value, "edge_index"), ARRAY, spec.edge_layout, inputs)
+
+
+def from_file(reference: Reference, path: Path, spec: EdgeSpec, inputs: Inputs) -> Ends:
+    """Those in one of the files of ``reference``."""
+    if reference.kind == "bin":
+        return _from_raw(open_raw(path, reference.member), path, spec, inputs)
+    content = load_all(path, inputs.space.file)
+    if isinstance(content, Mapping):
+        return _from_members(content, reference.member, path, spec, inputs)
+    if reference.member is not None:
+        raise InputError(path, "member", "a single array", f"a member {reference.member!r}")
+    return _whole(content, path, spec.edge_layout, inputs)
+
+
+def _from_raw(rows: FileRows, path: Path, spec: EdgeSpec, inputs: Inputs) -> Ends:
+    """Raw rows of two ids each; or, being told so, all sources and then all destinations."""
+    if len(rows.shape) == 1 and spec.edge_layout == "2xE":
+        shape = (2, len(rows) // 2)
+        if len(rows) % 2:
+            raise InputError(path, "edges", f"{len(rows)} ids", "an even number, [2, E]")
+        rows = FileRows(path, 0, shape, rows.dtype, rows.swapped)
+    return _whole(rows, path, spec.edge_layout or "Ex2", inputs)
+
+
+def _from_members(
+    members: Mapping[str, Callable[[], Table]],
+    member: str | None,
+    path: Path,
+    spec: EdgeSpec,
+    inputs: Inputs,
+) -> Ends:
+    names = _choose(members, member)
+    missing = [name for name in names if name not in members]
+    if missing or not names:
+        raise InputError(
+            path,
+            "members",
+            ", ".join(members) or "nothing",
+            f"a member {missing[0]!r}" if missing else "edge_index, row/col or indptr/indices",
+            "" if missing else f"Name them: {path.name}:SRC,DST.",
+        )
+    if not isinstance(spec.file, Reference):  # a dataset's own says what it takes
+        inputs.take_members(path, [*names, "format", "shape"], members)
+    tables = [members[name]() for name in names]
+    if len(tables) == 1:
+        return _whole(tables[0], path, spec.edge_layout, inputs)
+    kind = _compression(names, members)
+    if kind is None:
+        result = _pair(tables[0], tables[1], path, (names[0], names[1]))
+    else:
+        result = _compressed(tables[0], tables[1], path, kind)
+    if "format" in members and "shape" in members:  # SciPy's save_npz
+        num_src, num_dst = only_rows(members["shape"](), path).read(0, 2).tolist()
+        result = replace(result, num_src=num_src, num_dst=num_dst)
+    return result
+
+
+def _choose(members: Mapping[str, Any], member: str | None) -> list[str]:
+    if member is not None:
+        return [member] if member in members else member.split(",")
+    for name in _WHOLE:
+        if name in members:
+            return [name]
+    for pair in (*_COMPRESSED, *_PAIRS):
+        found = [
+            [name.removesuffix(pair[0]) + part for part in pair]
+            for name in members
+            if name.endswith(pair[0]) and name.removesuffix(pair[0]) + pair[1] in members
+        ]
+        # Features are often kept as another sparse matrix beside the adjacency.
+        found.sort(key=lambda names: (names[0] != pair[0], not names[0].startswith("adj")))
+        adjacency = [names for names in found if names[0] == pair[0] or names[0][:3] == "adj"]
+        if adjacency or len(found) == 1:
+            return (adjacency or found)[0]
+    return list(members) if len(members) == 1 else []
+
+
+def _compression(names: list[str], members: Mapping[str, Callable[[], Table]]) -> str | None:
+    if names[0].endswith("colptr"):
+        return "csc"
+    if not any(names[0].endswith(pair[0]) for pair in _COMPRESSED):
+        return None
+    if "format" in members:
+        value = members["format"]()
+        word = value.item() if isinstance(value, np.ndarray) else describe(value)
+        return word.decode() if isinstance(word, bytes) else str(word)
+    return "csr"
+
+
+def _whole(table: Table, path: Path, layout: str | None, inputs: Inputs) -> Ends:
+    """``[2, E]`` or ``[E, 2]``."""
+    shape = tuple(table.shape)
+    if len(shape) != 2 or 2 not in shape:
+        raise InputError(path, "edges", f"shape {list(shape)}", "shape [2, E] or [E, 2]")
+    if layout is None and shape == (2, 2):
+        raise InputError(
+            path,
+            "edges",
+            "shape [2, 2], which may be either",
+            "to know whether it is [2, E] or [E, 2]",
+            'Pass edge_layout="2xE" or "Ex2" (--edge-layout).',
+        )
+    if layout not in (None, *LAYOUTS):
+        raise ValueError(f"edge_layout={layout!r}: expected one of {', '.join(LAYOUTS)}")
+    if layout is None:
+        layout = "2xE" if shape[0] == 2 else "Ex2"
+    if shape[LAYOUTS.index(layout)] != 2:
+        raise InputError(path, "edges", f"shape {list(shape)}", f"shape [{layout}]")
+    ends: Sequence[Table]
+    if isinstance(table, np.ndarray):
+        ends = list(table if layout == "2xE" else table.T)
+    else:
+        ends = table.vectors(inputs.space.file) if layout == "2xE" else table.columns()
+    return _pair(ends[0], ends[1], path)
+
+
+def _pair(src: Table, dst: Table, path: Path, names: tuple[str, str] = ("src", "dst")) -> Ends:
+    if len(src) != len(dst):
+        raise InputError(
+            path, names[1], f"{len(dst)} values", f"{len(src)}, as many as {names[0]} has"
+        )
+    return Ends(src, dst, names)
+
+
+def _compressed(indptr: Table, indices: Table, path: Path, kind: str) -> Ends:
+    if kind not in ("csr", "csc"):
+        raise InputError(path, "format", repr(kind), "csr, csc or coo")
+    is_pointers = isinstance(indptr, Rows) and len(indptr.shape) == 1 and len(indptr)
+    if not is_pointers or describe(indptr)[:3] not in ("int", "uin"):
+        found = f"{indptr.dtype}, shape {list(indptr.shape)}"
+        raise InputError(path, "indptr", found, f"0 ascending to {len(indices)}")
+    pointers = integers(only_rows(indptr, path), path, places("indptr"))
+    rows = ExpandedRows(pointers, len(indices), path)
+    if kind == "csr":
+        return replace(_pair(rows, indices, path), num_src=len(pointers) - 1)
+    return replace(_pair(indices, rows, path), num_dst=len(pointers) - 1)

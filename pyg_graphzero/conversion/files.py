@@ -1,0 +1,331 @@
+"""A graph in files, as a spec describes it, to a plan: ids become rows, attributes find them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from pyg_graphzero.conversion.chunks import is_chunks
+from pyg_graphzero.conversion.columns import Columns, Loaded, first_column, is_text_column
+from pyg_graphzero.conversion.edges import EdgeList, read_edges, split_own, untaken
+from pyg_graphzero.conversion.faults import SHOWN
+from pyg_graphzero.conversion.frames import FrameTable, is_frame, is_series
+from pyg_graphzero.conversion.ids import IdColumn, IdSpace
+from pyg_graphzero.conversion.join import OfNodes, in_node_order
+from pyg_graphzero.conversion.options import Selection, edge_options
+from pyg_graphzero.conversion.plan import (
+    EdgeOptions,
+    EdgePlan,
+    EdgeType,
+    GraphPlan,
+    NodePlan,
+    NodeType,
+    stream,
+)
+from pyg_graphzero.conversion.sources import Inputs, Scattered
+from pyg_graphzero.conversion.sparse import is_sparse
+from pyg_graphzero.conversion.spec import EdgeSpec, GraphSpec, NodeSpec
+from pyg_graphzero.errors import InputError
+from pyg_graphzero.store.rows import Rows, ScatterRows
+
+_INDEX_NAME = re.compile(r"(^|_)(idx|index|indices)(_|$)")
+_SLAB_EDGES = 1 << 20
+ID_TYPES = ("auto", "int", "str")
+
+
+def is_index_name(name: str) -> bool:
+    """Whether an attribute is called like a set of nodes (``train_idx``)."""
+    return _INDEX_NAME.search(name) is not None
+
+
+def plan_files(
+    spec: GraphSpec, options: EdgeOptions, selection: Selection, inputs: Inputs
+) -> GraphPlan:
+    """Read everything a spec names.
+
+    Args:
+        spec: What there is.
+        options: For edge types that say nothing of their own.
+        selection: Which attributes to take.
+        inputs: Opens files.
+
+    Raises:
+        InputError: A file is not what it should be; names the place.
+    """
+    plan = GraphPlan(is_hetero=spec.is_hetero, notes=list(spec.notes), what=spec.what)
+    plan.graph_attrs = {k: v for k, v in spec.graph_attrs.items() if selection.wants("", k)}
+    nodes: dict[NodeType, NodeSpec] = dict(spec.nodes)
+    for edge in spec.edges:
+        for node_type in plan.endpoints(edge.type):
+            nodes.setdefault(node_type, NodeSpec())
+    for node_spec in nodes.values():
+        if node_spec.id_type not in ID_TYPES:
+            raise ValueError(f"id_type={node_spec.id_type!r}: expected {', '.join(ID_TYPES)}")
+
+    lists: dict[EdgeType, EdgeList] = {}
+    for edge in spec.edges:
+        ends = plan.endpoints(edge.type)
+        id_types = (nodes[ends[0]].id_type, nodes[ends[1]].id_type)
+        lists[edge.type] = read_edges(edge, id_types, selection, inputs)
+        plan.notes += lists[edge.type].notes
+        plan.two_kinds = plan.two_kinds or lists[edge.type].two_kinds
+    spaces: dict[NodeType, IdSpace] = {}
+    for node_type, node_spec in nodes.items():
+        builder = _NodeBuilder(node_type, node_spec, selection, inputs)
+        for edge_type, edges in lists.items():
+            src_type, dst_type = plan.endpoints(edge_type)
+            if src_type == node_type:
+                builder.refer(edges.src, edges.num_src, edges.names[0])
+                if edges.nodes is not None:
+                    builder.refer(edges.nodes, None, "")
+            if dst_type == node_type:
+                builder.refer(edges.dst, edges.num_dst, edges.names[1])
+        plan.nodes[node_type] = builder.build(str(spec.name))
+        plan.notes += builder.notes
+        spaces[node_type] = builder.space
+    for edge in spec.edges:
+        src_type, dst_type = plan.endpoints(edge.type)
+        plan.edges[edge.type] = _plan_edges(
+            edge, lists[edge.type], (spaces[src_type], spaces[dst_type]), options
+        )
+    plan.notes += inputs.untaken_members()
+    return plan
+
+
+def _plan_edges(
+    spec: EdgeSpec, edges: EdgeList, spaces: tuple[IdSpace, IdSpace], options: EdgeOptions
+) -> EdgePlan:
+    num_edges = len(edges.src)
+    stated = None if spaces[0].faults.skip else spec.num_edges
+    if stated not in (None, num_edges):
+        raise InputError(edges.src.path, "edges", num_edges, f"{stated}, the number stated")
+    columns: dict[str, Rows] = {}
+    for name, loaded in edges.attrs.items():
+        if len(loaded.rows) != num_edges:
+            raise InputError(
+                loaded.path,
+                name,
+                f"{len(loaded.rows)} rows",
+                f"{num_edges}, one per edge in {edges.src.path}",
+            )
+        columns[name] = loaded.rows
+    own = {
+        name: value
+        for name in ("undirected", "coalesce", "self_loops")
+        if (value := getattr(spec, name)) is not None
+    }
+    checked = replace(options, **own)
+    src, dst = (
+        space.rows_of(column) for space, column in zip(spaces, (edges.src, edges.dst), strict=True)
+    )
+    may_miss = spaces[0].may_miss(edges.src) or spaces[1].may_miss(edges.dst)
+    leave_out = may_miss and spaces[0].faults.skip
+    if leave_out:
+        num_edges = _leave_out(edges, spaces, src, dst)
+    return EdgePlan(
+        stream(src, dst, columns, leave_out),
+        num_edges,
+        edge_options(checked.undirected, checked.coalesce, checked.self_loops, checked.edge_ids),
+    )
+
+
+def _leave_out(edges: EdgeList, spaces: tuple[IdSpace, IdSpace], src: Rows, dst: Rows) -> int:
+    """The number of edges between nodes; the others are faults."""
+    columns = (edges.src, edges.dst)
+    kept = begin = 0
+    for ends in zip(src.slabs(_SLAB_EDGES), dst.slabs(_SLAB_EDGES), strict=True):
+        bad = ((ends[0] < 0) | (ends[1] < 0)).nonzero().view(-1)
+        sides = (ends[0][bad] >= 0).int()  # which of the ends is shown
+        faults = [
+            partial(spaces[side].missing, columns[side], begin + int(at))
+            for at, side in zip(bad[:SHOWN], sides[:SHOWN].tolist(), strict=True)
+        ]
+        spaces[0].faults.add(*faults, count=len(bad))
+        begin += len(ends[0])
+        kept += len(ends[0]) - len(bad)
+    return kept
+
+
+class _NodeBuilder:
+    """Gathers what is known of one node type, then settles its rows."""
+
+    def __init__(
+        self, node_type: NodeType, spec: NodeSpec, selection: Selection, inputs: Inputs
+    ) -> None:
+        self._spec = spec
+        self._inputs = inputs
+        self._label = node_type or ""
+        self.notes: list[str] = []
+        self.space = IdSpace(
+            inputs.space, inputs.faults, self._label, policy=spec.ids, num_nodes=spec.num_nodes
+        )
+        wanted = {k: v for k, v in spec.attrs.items() if selection.wants(self._label, k)}
+        self._attrs: dict[str, OfNodes] = {}
+        self._id_names: set[str] = set()
+        if spec.file is not None:
+            wanted = self._read_table(wanted)
+        elif spec.id is not None:
+            is_text = {"auto": None, "int": False, "str": True}[spec.id_type]
+            ids = inputs.load_ids(spec.id, is_text, "ids")
+            if not isinstance(ids, IdColumn):
+                raise InputError(ids.path, "ids", "booleans", "integers or strings")
+            self.space.table = ids
+        self._sets = {
+            k: v for k, v in wanted.items() if is_index_name(k) or isinstance(v, Scattered)
+        }
+        self._others = {k: v for k, v in wanted.items() if k not in self._sets}
+
+    def _read_table(self, wanted: dict[str, Any]) -> dict[str, Any]:
+        """Read the node table; returns the attributes that are not in it."""
+        spec = self._spec
+        named = () if spec.id is None else (spec.id,)
+        dialect: Columns
+        if is_frame(spec.file):
+            dialect = FrameTable(spec.file)
+        else:
+            reference = self._inputs.reference(spec.file)
+            if reference.kind not in ("text", "table"):
+                raise InputError(
+                    reference.path, "node table", reference.path.suffix, "text, Parquet or Arrow"
+                )
+            layout = {key: getattr(spec, key) for key in ("delimiter", "header", "comment")}
+            dialect = self._inputs.open_columns(reference, named, **layout)
+        position = (
+            first_column(dialect, "id, --node-id") if spec.id is None else dialect.position(spec.id)
+        )
+        is_text = spec.id_type == "str" or (
+            spec.id_type == "auto" and is_text_column(dialect, position)
+        )
+        own, external = split_own(dialect, wanted)
+        ids, loaded = self._inputs.columns(dialect, own, [(position, is_text)], "ids")
+        self._attrs = {name: OfNodes(each) for name, each in loaded.items()}
+        self._id_names |= set(dialect.names[position : position + 1])
+        self.space.table = ids[0]
+        self.notes += untaken(dialect, {position}.union(*own.values()))
+        return external
+
+    def refer(self, column: IdColumn, num_nodes: int | None, name: str) -> None:
+        """Note a column of ids of this type, its name, and the number of nodes its input states."""
+        self.space.columns.append(column)
+        self._id_names |= {name} - {""}
+        if num_nodes is not None and self.space.known_rows is None:
+            self.space.known_rows = (num_nodes, str(column.path))
+
+    def build(self, spec_name: str) -> NodePlan:
+        """Settle the rows."""
+        space = self.space
+        self._read_attrs()
+        if not (space.columns or space.table or space.num_nodes or space.known_rows):
+            raise InputError(
+                spec_name, f"nodes.{self._label}", "no table, edges, num_nodes or attributes", "one"
+            )
+        num_nodes = space.resolve()
+        if num_nodes == 0 and not self._label:
+            path = space.columns[0].path if space.columns else spec_name
+            raise InputError(path, "file", "no edges and no nodes", "at least one node")
+        node = NodePlan(num_nodes, ids=space.ids, note=space.note)
+        for name, found in self._attrs.items():
+            fill = self._inputs.dtypes.fill(name)
+            loaded = in_node_order(found, name, space, fill, self.notes)
+            node.attrs[name] = self._checked(name, loaded, num_nodes)
+        self._note_order()
+        for name, source in self._sets.items():
+            self._add_set(node, name, source)
+        node.attrs = {name: node.attrs[name] for name in self._spec.attrs if name in node.attrs}
+        return node
+
+    def _read_attrs(self) -> None:
+        """Open the attributes that are not columns of the node table."""
+        for name, source in self._others.items():
+            self._attrs[name] = self._of_nodes(name, source)
+        known = None  # by the first that says it
+        for name in self._others:
+            found = self._attrs[name]
+            if found.ids is not None:
+                self.space.columns.append(found.ids)
+            else:
+                rows = found.loaded.rows
+                known = known or (len(rows), f"{found.loaded.path} ({name})")
+        self.space.known_rows = known or self.space.known_rows
+
+    def _of_nodes(self, name: str, source: Any) -> OfNodes:
+        columns = (self.space.table, *self.space.columns)
+        kinds = [column.is_text for column in columns if column is not None and len(column)]
+        is_text = kinds[0] if kinds else None
+        return self._inputs.load_of_nodes(name, source, self._id_names, is_text)
+
+    def _note_order(self) -> None:
+        """Say which attributes have their rows in the order of ids that are not rows."""
+        if self.space.ids is None or self.space.table is not None:
+            return
+        names = ", ".join(name for name, found in self._attrs.items() if found.ids is None)
+        if names:
+            self.notes.append(f"{names}: rows are taken in ascending order of the ids")
+
+    def _checked(self, name: str, loaded: Loaded, num_nodes: int) -> Rows:
+        if len(loaded.rows) != num_nodes:
+            called = f"{self._label!r} nodes" if self._label else "nodes"
+            raise InputError(
+                loaded.path,
+                name,
+                f"{len(loaded.rows)} rows",
+                f"{num_nodes}, the number of {called} ({self.space.note})",
+            )
+        return loaded.rows
+
+    def _add_set(self, node: NodePlan, name: str, source: Any) -> None:
+        if isinstance(source, Scattered):
+            node.attrs[name] = self._scattered(node, name, source)
+            return
+        found = self._find(node, name, source)
+        if isinstance(found, Loaded):
+            node.attrs[name] = self._checked(name, found, node.num_nodes)
+        else:
+            node.index_sets[name] = found
+
+    def _find(self, node: NodePlan, name: str, source: Any) -> torch.Tensor | Loaded:
+        """Rows of the nodes in a set; a mask comes as it is.
+
+        A set holds ids as the user knows them, so it goes through the same map as the edges.
+        """
+        is_text = node.ids is not None and not isinstance(node.ids, Rows)
+        found = self._inputs.load_ids(source, is_text, name)
+        if isinstance(found, IdColumn):
+            return self.space.set_of(found)
+        return in_node_order(self._of_nodes(name, source), name, self.space, None, self.notes)
+
+    def _scattered(self, node: NodePlan, name: str, source: Scattered) -> Rows:
+        places, values = [], []
+        for ids, value in source.parts:
+            found = self._find(node, name, ids)
+            if isinstance(found, Loaded):
+                raise InputError(found.path, name, "booleans", "ids of nodes")
+            places.append(found)
+            if isinstance(value, bool):
+                values.append(torch.full((len(found),), value))
+                continue
+            loaded = self._inputs.load(name, value)
+            if loaded.rows.shape != (len(found),):
+                expected = f"{len(found)} values, one per node of the set"
+                raise InputError(loaded.path, name, f"shape {list(loaded.rows.shape)}", expected)
+            values.append(loaded.rows.read(0, len(found)))
+        return ScatterRows(node.num_nodes, torch.cat(places), torch.cat(values), source.fill)
+
+
+def has_edges(value: Any) -> bool:
+    """Whether a source in memory is edges: arrays, chunks of them, a table or a sparse matrix."""
+
+    def is_array(part: Any) -> bool:
+        return isinstance(part, np.ndarray | torch.Tensor) or is_series(part)
+
+    if isinstance(value, tuple):
+        return len(value) == 2 and all(map(is_array, value))
+    if is_chunks(value) or is_frame(value) or is_sparse(value):
+        return True
+    return is_array(value) or (isinstance(value, Mapping) and any(map(is_array, value.values())))

@@ -1,0 +1,469 @@
+"""From the user's ids to rows 0…n-1, for one node type at a time.
+
+Ids are integers or text. Rows follow the node table if there is one; else integers that start at
+0 and fill 0…max well enough *are* the rows, and anything else is sorted ascending (text by code
+point) and numbered.
+
+Columns of ids are read slab by slab and never rewritten: their rows are looked up whenever they
+are read. What is in memory is sized by the number of nodes (by the ids' range, a bit each, where
+that is less), never by the number of edges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+from torch.utils.dlpack import from_dlpack
+
+from pyg_graphzero import _core
+from pyg_graphzero.conversion.distinct import distinct_integers, distinct_text
+from pyg_graphzero.conversion.faults import SHOWN, Faults
+from pyg_graphzero.conversion.spool import TextRows
+from pyg_graphzero.errors import InputError, MemoryBudgetError
+from pyg_graphzero.store.rows import ArrayRows, Rows
+from pyg_graphzero.util.workspace import Workspace
+
+POLICIES = ("auto", "dense", "map")
+_SPARSE_ENOUGH = 2  # auto: dense while rows are at most twice the ids
+_DENSE_LIMIT = 16  # dense without num_nodes: refused beyond 16 rows per id …
+_DENSE_FREE = 1 << 24  # … where the rows are more than a few megabytes
+_BITS_PER_ID = 64  # a bit for every id of a range that takes no more room than the ids
+_BITS_SHARE = 0.25  # of the room
+_SLAB_ROWS = 1 << 19
+_NO_ROWS = torch.empty(0, dtype=torch.int64)
+_ASK_FOR_TEXT = (
+    'If all ids are text, pass id_type="str" (--id-type str); if the ends of edges are two kinds '
+    'of nodes, edge_type="user,to,item" (--edge-type user,to,item).'
+)
+_ASK_FOR_TABLE = (
+    "If ids are not rows, tell which id has which row: by a column 'id' beside the attribute's in "
+    "one table, or by a node table (--nodes)."
+)
+_ASK_FOR_MAP = "If it is meant, pass ids='map' (--ids map)."
+
+
+@dataclass(eq=False)
+class IdColumn:
+    """Ids as one input column gives them.
+
+    Attributes:
+        path: The input, for messages.
+        where: Position of the n-th value in the input, for messages.
+        rows: The ids: of any integer dtype below 2**63, ``[n]``, or strings.
+        bounds: The least and the greatest integer, where they are known already.
+    """
+
+    path: str | Path
+    where: Callable[[int], str]
+    rows: Rows | TextRows
+    bounds: tuple[int, int] | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def is_text(self) -> bool:
+        """Whether ids are strings."""
+        return isinstance(self.rows, TextRows)
+
+    @cached_property
+    def range(self) -> tuple[int, int]:
+        """The least and the greatest integer; ``(0, -1)`` if there are none."""
+        if self.bounds is None:
+            pairs = [slab.aminmax() for _, slab in self.slabs() if len(slab)]
+            low = min((int(pair.min) for pair in pairs), default=0)
+            self.bounds = low, max((int(pair.max) for pair in pairs), default=-1)
+        return self.bounds
+
+    def slabs(self) -> Iterator[tuple[int, Any]]:
+        """The ids, with the position of the first one of each slab."""
+        for begin in range(0, len(self), _SLAB_ROWS):
+            yield begin, self.rows.read(begin, min(begin + _SLAB_ROWS, len(self)))
+
+    def value(self, position: int) -> str:
+        """The id at ``position``, as messages show it."""
+        value: Any = self.rows.read(position, position + 1)[0]
+        return repr(value.as_py() if self.is_text else int(value))
+
+    def fail(self, position: int, expected: str, hint: str = "") -> InputError:
+        """The error for one value."""
+        return InputError(
+            self.path, self.where(position), f"id {self.value(position)}", expected, hint
+        )
+
+    def first(self, test: Callable[[Any], Tensor]) -> int | None:
+        """Position of the first value for which ``test`` (slab to mask) holds."""
+        for begin, slab in self.slabs():
+            mask = test(slab)
+            if mask.any():
+                return begin + int(mask.int().argmax())
+        return None
+
+
+@dataclass
+class IdSpace:
+    """The ids of one node type, gathered from every column that mentions them.
+
+    Attributes:
+        workspace: What may be kept in memory.
+        faults: What to do about ids that are none of a node.
+        label: The node type, for messages; empty when homogeneous.
+        policy: ``"auto"``, ``"dense"`` or ``"map"``.
+        num_nodes: Number of rows if the user or the input says so.
+        known_rows: Rows of the attribute arrays, and where that is known from.
+        table: The node table's id column: one id per row, in row order.
+        columns: Columns that refer to nodes of this type.
+        ids: Once resolved, the id of every row: ``int64`` rows, or an Arrow array of strings;
+            ``None`` when it is the row.
+        note: Once resolved, how the ids were understood.
+    """
+
+    workspace: Workspace
+    faults: Faults
+    label: str = ""
+    policy: str = "auto"
+    num_nodes: int | None = None
+    known_rows: tuple[int, str] | None = None
+    table: IdColumn | None = None
+    columns: list[IdColumn] = field(default_factory=list)
+
+    ids: Any = None
+    note: str = ""
+    _num_rows: int = 0
+    _find: Callable[[Any], Tensor] | None = None
+
+    def resolve(self) -> int:
+        """Decide on the rows, and return their number.
+
+        Raises:
+            InputError: An id is negative, out of range, twice in the node table, or text among
+                integers; the first such one is named.
+            MemoryBudgetError: The map from ids to rows takes more memory than there is.
+        """
+        if self.policy not in POLICIES:
+            raise ValueError(f"ids={self.policy!r}: expected one of {', '.join(POLICIES)}")
+        if self.num_nodes is not None and self.num_nodes < 0:
+            raise ValueError(f"num_nodes={self.num_nodes}: expected 0 or more")
+        self._check_alike()
+        if self.table is not None:
+            self._num_rows = self._resolve_table(self.table)
+        elif any(column.is_text for column in self.columns):
+            if self.policy == "dense":
+                column = next(column for column in self.columns if column.is_text)
+                raise column.fail(0, "an integer id, as ids='dense' says")
+            self._num_rows = self._resolve_map()
+        else:
+            self._num_rows = self._resolve_integers()
+        self._check_rows(self._num_rows)
+        return self._num_rows
+
+    @property
+    def num_rows(self) -> int:
+        """Once resolved, the number of nodes."""
+        return self._num_rows
+
+    def id_of(self, row: int) -> str:
+        """The id of a row, as messages show it."""
+        if self.ids is None:
+            return str(row)
+        ids: Any = self.ids.read(row, row + 1) if isinstance(self.ids, Rows) else self.ids[row:]
+        return repr(ids[0].as_py()) if not isinstance(self.ids, Rows) else str(int(ids[0]))
+
+    def may_miss(self, column: IdColumn) -> bool:
+        """Whether some ids of ``column`` may be none of this type's, by what is known of them."""
+        if not len(column):
+            return False
+        if self._find is None:
+            low, high = column.range
+            return low < 0 or high >= self._num_rows
+        is_negative = not column.is_text and column.range[0] < self._least
+        return self.table is not None or is_negative or column not in self.columns
+
+    def rows_of(self, column: IdColumn) -> Rows:
+        """The row of every id in ``column``, looked up when read; -1 where there is none.
+
+        An id without a row is an error when it is read, unless faulty rows are left out.
+        """
+        if not len(column):  # has no kind: it may be text among integers
+            return ArrayRows(_NO_ROWS)
+        if self._find is None and not self.may_miss(column):
+            assert isinstance(column.rows, Rows)
+            return column.rows
+        return _FoundRows(self, column)
+
+    def find(self, ids: Any) -> Tensor:
+        """Rows of a slab of ids, ``int64``; -1 where there is none."""
+        if self._find is not None:
+            return self._find(ids)
+        return torch.where((ids < 0) | (ids >= self._num_rows), -1, ids)
+
+    def set_of(self, column: IdColumn) -> Tensor:
+        """The rows of ids that are a set of nodes, ``int64``."""
+        rows = torch.cat([_NO_ROWS, *self.rows_of(column).slabs()])
+        bad = (rows < 0).nonzero().view(-1)
+        errors = [partial(self.missing, column, int(at)) for at in bad[:SHOWN]]
+        self.faults.add(*errors, count=len(bad))
+        return rows[rows >= 0] if len(bad) else rows
+
+    def missing(self, column: IdColumn, position: int) -> InputError:
+        """The error for an id that has no row."""
+        if self._find is None:
+            return column.fail(position, *self._in_range(column, position))
+        table = f"an id in the node table {self.table.path}" if self.table else "an id in an edge"
+        return column.fail(position, table)
+
+    def _in_range(self, column: IdColumn, position: int) -> tuple[str, str]:
+        if column not in self.columns:
+            return f"an id of 0…{self._num_rows - 1}", ""
+        if int(column.rows.read(position, position + 1)[0]) < 0:
+            return "an id of 0 or more", _ASK_FOR_MAP
+        source = "num_nodes"
+        if self.num_nodes is None:
+            source = "the edges" if self.known_rows is None else self.known_rows[1]
+        expected = f"an id below {self._num_rows}, the number of nodes by {source}"
+        if self.num_nodes is not None or source in {str(each.path) for each in self.columns}:
+            return expected, "If ids are not rows, pass ids='map' (--ids map)."
+        alone = f"With ids='map' (--ids map) alone, rows of {source} go by ascending id."
+        return expected, f"{_ASK_FOR_TABLE} {alone}"
+
+    def _check_alike(self) -> None:
+        everything = [self.table, *self.columns] if self.table else self.columns
+        filled = [column for column in everything if column and len(column)]
+        for column in filled[1:]:
+            if column.is_text != filled[0].is_text:
+                kinds = ("text ids", "integer ids")
+                raise InputError(
+                    column.path,
+                    column.where(0),
+                    f"id {column.value(0)}",
+                    f"{kinds[not filled[0].is_text]} as in {filled[0].path}, {filled[0].where(0)}"
+                    f" ({filled[0].value(0)})",
+                    _ASK_FOR_TEXT,
+                )
+
+    def _resolve_table(self, table: IdColumn) -> int:
+        if isinstance(table.rows, Rows):
+            if self.policy != "map" and table.range[0] < 0:
+                position = table.first(lambda slab: slab < 0)
+                assert position is not None
+                raise table.fail(position, "an id of 0 or more", _ASK_FOR_MAP)
+            if all(_counts_on(slab, begin) for begin, slab in table.slabs()):
+                self.note = "ids are the rows of the node table"
+                return len(table)
+        second = self._index(table.rows)
+        if second >= 0:
+            raise table.fail(second, "every id once")
+        self.note = "ids mapped to the rows of the node table"
+        return len(table)
+
+    @property
+    def _least(self) -> int:
+        """The least integer that may be an id."""
+        return -(1 << 63) if self.policy == "map" or self.table is not None else 0
+
+    def _resolve_map(self) -> int:
+        texts = [column.rows for column in self.columns if isinstance(column.rows, TextRows)]
+        if texts:
+            self._index(distinct_text(texts, self.workspace))
+            self.note = "text ids mapped, ascending"
+            return len(self.ids)
+        filled = [column for column in self.columns if len(column)]
+        low = max(min((column.range[0] for column in filled), default=0), self._least)
+        span = max((column.range[1] for column in filled), default=-1) - low + 1
+        is_narrow = span <= _BITS_PER_ID * sum(map(len, filled))
+        if is_narrow and _core.IdBits.num_bytes(span) <= _BITS_SHARE * self.workspace.room:
+            bits = self._bits(low, span)
+            self._rank(bits, bits.rank())
+        else:
+            numbers = [column.rows for column in filled if isinstance(column.rows, Rows)]
+            self._index(distinct_integers(numbers, self._least, self.workspace))
+        self.note = "integer ids mapped, ascending"
+        return len(self.ids)
+
+    def _bits(self, low: int, span: int) -> _core.IdBits:
+        """Which integers of a range occur in any column."""
+        self.take(_core.IdBits.num_bytes(span), span)
+        bits = _core.IdBits(low, span)
+        for column in self.columns:
+            for _, slab in column.slabs():
+                bits.add(slab.to(torch.int64))
+        return bits
+
+    def _rank(self, bits: _core.IdBits, count: int) -> None:
+        """Number the ids of a bit set from now on."""
+        self.ids, self._find = _RankedIds(bits, count), _on_integers(bits.find)
+
+    def _index(self, ids: Rows | TextRows) -> int:
+        """Look ids up in ``ids`` from now on; the first row whose id occurs before it, or -1."""
+        if isinstance(ids, Rows):
+            self.take(_core.IntegerIndex.num_bytes(len(ids)) + 8 * len(ids), len(ids))
+            whole = torch.empty(len(ids), dtype=torch.int64)
+            for begin in range(0, len(ids), _SLAB_ROWS):
+                end = min(begin + _SLAB_ROWS, len(ids))
+                whole[begin:end] = ids.read(begin, end)
+            numbers = _core.IntegerIndex(whole)
+            self.ids, self._find = ArrayRows(whole), _on_integers(numbers.find)
+            return numbers.second
+        size = sum(int(text_bytes(slab)[0][[0, -1]].diff()) for slab in ids.slabs())
+        self.take(_core.TextIndex.num_bytes(len(ids)) + size + 8 * len(ids), len(ids))
+        offsets, text = (
+            torch.zeros(len(ids) + 1, dtype=torch.int64),
+            torch.empty(size, dtype=torch.uint8),
+        )
+        row = 0
+        for slab in ids.slabs():
+            bounds, part = text_bytes(slab)
+            bounds = bounds + (offsets[row] - bounds[0])
+            offsets[row : row + len(bounds)] = bounds
+            text[bounds[0] : bounds[-1]] = part
+            row += len(slab)
+        words = _core.TextIndex(offsets, text)
+        buffers = [None, pa.py_buffer(offsets.numpy()), pa.py_buffer(text.numpy())]
+        self.ids = pa.Array.from_buffers(pa.large_string(), len(ids), buffers)
+        self._find = lambda slab: words.find(*text_bytes(slab))
+        return words.second
+
+    def take(self, num_bytes: int, num_ids: int) -> None:
+        """Memory for as long as rows are looked up."""
+        room = self.workspace.room
+        if num_bytes > room:
+            least = -(-(self.workspace.memory - room + num_bytes) // 10**6)
+            raise MemoryBudgetError(
+                f"memory: mapping the ids of {num_ids} {self._called()} takes {num_bytes >> 20} "
+                f"MiB, but of {self.workspace.memory >> 20} MiB {room >> 20} MiB are left; pass "
+                f"memory='{least}MB' or more"
+            )
+        self.workspace.room -= num_bytes
+
+    def _resolve_integers(self) -> int:
+        if self.policy == "map":
+            return self._resolve_map()
+        filled = [column for column in self.columns if len(column)]
+        if not self.faults.skip:
+            self._refuse(filled, lambda slab: slab < 0, lambda column: column.range[0] < 0)
+        num_rows = max([0, *(column.range[1] + 1 for column in filled)])  # all may be negative
+        num_refs = sum(map(len, filled))
+        given = self.num_nodes
+        if given is None and self.known_rows is not None:
+            given = self.known_rows[0]
+        if given is not None:
+            limit = self._num_rows = given
+            if not self.faults.skip:
+                self._refuse(
+                    filled, lambda slab: slab >= limit, lambda column: column.range[1] >= limit
+                )
+            self.note = "ids are rows"
+            return given
+        if self.policy == "dense":
+            if num_rows > _DENSE_FREE and num_rows > _DENSE_LIMIT * num_refs:
+                column = next(column for column in filled if column.range[1] == num_rows - 1)
+                position = column.first(lambda slab: slab == num_rows - 1)
+                assert position is not None
+                raise column.fail(
+                    position,
+                    f"ids that fill 0…max, as ids='dense' says, not {num_refs} ids",
+                    "Pass ids='map' (--ids map), or num_nodes if that many rows are meant.",
+                )
+            self.note = "ids are rows"
+            return num_rows
+        # There are at most num_refs distinct ids: beyond that no need to count them.
+        if num_rows <= _SPARSE_ENOUGH * num_refs:
+            bits = self._bits(0, num_rows)
+            distinct = bits.rank()
+            # Ids from 1 on are names: as rows they would bring a node 0 that nobody has.
+            has_zero = distinct > 0 and int(bits.read(0, 1)[0]) == 0
+            if has_zero and num_rows <= _SPARSE_ENOUGH * distinct:
+                self.note = "ids are rows"
+                if distinct < num_rows:
+                    self.note += f" ({num_rows - distinct} of 0…{num_rows - 1} not in any edge)"
+                self.workspace.room += _core.IdBits.num_bytes(num_rows)
+                return num_rows
+            self.note = "integer ids mapped, ascending"
+            self._rank(bits, distinct)
+            return distinct
+        return self._resolve_map()
+
+    def _refuse(
+        self,
+        columns: list[IdColumn],
+        test: Callable[[Tensor], Tensor],
+        occurs: Callable[[IdColumn], bool],
+    ) -> None:
+        """Raise for the first id that fails ``test``, looking only where one ``occurs``."""
+        for column in filter(occurs, columns):
+            position = column.first(test)
+            assert position is not None
+            raise column.fail(position, *self._in_range(column, position))
+
+    def _check_rows(self, rows: int) -> None:
+        """A number of rows said elsewhere must be the one found."""
+        if self.num_nodes is not None and self.num_nodes != rows:
+            raise ValueError(
+                f"num_nodes={self.num_nodes} for {self._called()}, but there are {rows} ids"
+            )
+        if self.known_rows is not None and self.known_rows[0] != rows:
+            raise InputError(
+                self.known_rows[1],
+                "rows",
+                str(self.known_rows[0]),
+                f"{rows}, the number of {self._called()} by their ids",
+            )
+
+    def _called(self) -> str:
+        return f"{self.label!r} nodes" if self.label else "nodes"
+
+
+class _FoundRows(Rows):
+    """A column's rows, looked up as they are read."""
+
+    def __init__(self, space: IdSpace, column: IdColumn) -> None:
+        super().__init__((len(column),), torch.int64)
+        self._space = space
+        self._column = column
+
+    def read(self, begin: int, end: int) -> Tensor:
+        """See :meth:`Rows.read`."""
+        rows = self._space.find(self._column.rows.read(begin, end))
+        if not self._space.faults.skip and bool((rows < 0).any()):
+            position = begin + int((rows < 0).int().argmax())
+            raise self._space.missing(self._column, position)
+        return rows
+
+
+class _RankedIds(Rows):
+    """The ids of a bit set, ascending."""
+
+    def __init__(self, bits: _core.IdBits, count: int) -> None:
+        super().__init__((count,), torch.int64)
+        self._bits = bits
+
+    def read(self, begin: int, end: int) -> Tensor:
+        """See :meth:`Rows.read`."""
+        return self._bits.read(begin, end)
+
+
+def _on_integers(find: Callable[[Tensor], Tensor]) -> Callable[[Any], Tensor]:
+    return lambda slab: find(slab.to(torch.int64))
+
+
+def _counts_on(slab: Tensor, begin: int) -> bool:
+    return torch.equal(slab, torch.arange(begin, begin + len(slab), dtype=slab.dtype))
+
+
+def text_bytes(words: Any) -> tuple[Tensor, Tensor]:
+    """Offsets ``int64 [n + 1]``, from 0 on, and bytes of an Arrow array of strings."""
+    _, offsets, text = words.buffers()
+    bounds = np.frombuffer(offsets, np.int32)[words.offset : words.offset + len(words) + 1]
+    begin, end = int(bounds[0]), int(bounds[-1])
+    part = torch.empty(0, dtype=torch.uint8)
+    if end > begin:
+        part = from_dlpack(pa.Array.from_buffers(pa.uint8(), end, [None, text]))[begin:]
+    return torch.from_numpy(bounds.astype(np.int64) - begin), part

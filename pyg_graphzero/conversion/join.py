@@ -1,0 +1,285 @@
+"""Tables of nodes that say whose each row is: joined by their id column, whatever their order.
+
+Rows of other tables are the nodes' in the order of the store. That is said in a note where ids are
+not rows, and refused where a column tells that the order is another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pyg_graphzero.conversion.columns import (
+    ColumnReader,
+    Columns,
+    Loaded,
+    is_text_column,
+    may_be_ids,
+    select,
+)
+from pyg_graphzero.conversion.faults import SHOWN, Faults
+from pyg_graphzero.conversion.ids import IdColumn, IdSpace
+from pyg_graphzero.conversion.options import Fill, fill_hint, filled_dtype
+from pyg_graphzero.conversion.spool import RowSpool
+from pyg_graphzero.errors import InputError
+from pyg_graphzero.store import rows as store_rows
+from pyg_graphzero.store.rows import Rows
+
+# What a column of node ids is called, besides as the columns of the edges and of the node table.
+ID_NAMES = frozenset(
+    f"{word}{end}" for word in ("node", "vertex") for end in ("", "_id", "id", "s", "_ids")
+) | {"id", "ids", "nid", "n_id"}
+# Rows of a file that are nearer than that are read together.
+_NEAR_BYTES = 64 << 10
+# Columns that nobody asked for and that are looked into, whether they hold ids.
+_MOST_LOOKED_AT = 3
+
+
+@dataclass(frozen=True)
+class OfNodes:
+    """An attribute of nodes.
+
+    Attributes:
+        loaded: Its rows.
+        ids: The node of each row; None if they are in the order of the nodes.
+        others: Columns of its table that may be ids by their values: label, and how to read one.
+        member: What was asked for of the table; None if it is none, or has no other columns.
+    """
+
+    loaded: Loaded
+    ids: IdColumn | None = None
+    others: tuple[tuple[str, Callable[[], IdColumn]], ...] = ()
+    member: str | None = None
+
+
+def load_of_nodes(
+    reader: ColumnReader,
+    columns: Columns,
+    name: str,
+    member: str | None,
+    id_names: Collection[str],
+    is_text: bool | None,
+    index: Collection[str] = (),
+) -> OfNodes:
+    """An attribute from the columns of a table, with the table's id column if it has one.
+
+    Args:
+        reader: Reads columns.
+        columns: The table.
+        name: The attribute.
+        member: Its columns; None for all but the id column.
+        id_names: What the nodes' ids are called elsewhere.
+        is_text: Whether ids are text; None to go by the table.
+        index: Columns that are the ids where none is called so, and no part of the attribute.
+
+    Raises:
+        InputError: The table has several columns that are called so, or no other.
+    """
+    asked = [] if member is None else select(columns, member)
+    position = _id_position(columns, (id_names, ID_NAMES, index), asked)
+    no_data = {each for each, own in enumerate(columns.names) if own in index} | {position}
+    taken = asked or [each for each in range(columns.num_columns) if each not in no_data]
+    if not taken:
+        raise InputError(columns.path, "columns", "ids and nothing else", f"a column for {name!r}")
+    if position is not None:
+        is_text = is_text_column(columns, position) if is_text is None else is_text
+        ids, loaded = reader.columns(columns, {name: taken}, [(position, is_text)], "ids")
+        return OfNodes(loaded[name], ids[0])
+    loaded = reader.columns(columns, {name: taken}, [], "none")[1]
+    rest = sorted({*range(columns.num_columns)} - {*taken})
+    strict = ColumnReader(reader.dtypes, reader.progress, reader.space, Faults())
+
+    def read(position: int) -> IdColumn:
+        return strict.columns(columns, {}, [(position, bool(is_text))])[0][0]
+
+    looked_at = [each for each in rest if may_be_ids(columns, each, bool(is_text))]
+    others = tuple((columns.label(each), partial(read, each)) for each in looked_at)
+    return OfNodes(loaded[name], None, others[:_MOST_LOOKED_AT], member if rest else None)
+
+
+def _id_position(
+    columns: Columns, id_names: Iterable[Collection[str]], asked: list[int]
+) -> int | None:
+    lower = [name.lower() for name in columns.names]
+    for names in id_names:
+        known = {name.lower() for name in names}
+        found = [each for each, name in enumerate(lower) if name in known and each not in asked]
+        if len(found) > 1:
+            shown = ", ".join(map(columns.label, found))
+            hint = "Keep one of them in the table, under that name."
+            raise InputError(columns.path, "columns", shown, "one column of node ids", hint)
+        if found:
+            return found[0]
+    return None
+
+
+def in_node_order(
+    found: OfNodes, name: str, space: IdSpace, fill: Fill | None, notes: list[str]
+) -> Loaded:
+    """The rows of an attribute, one for each node in the order of the store.
+
+    Args:
+        found: The attribute.
+        name: What it is called.
+        space: The nodes.
+        fill: What nodes get that the table does not have.
+        notes: Told how many these are.
+
+    Raises:
+        InputError: A node is not in the table and ``fill`` is None, an id is there twice or is
+            none of a node, or the table's rows are in another order and it does not say which.
+    """
+    if found.ids is None:
+        _check_order(found, name, space)
+        return found.loaded
+    order = _order(found.ids, space)
+    if order is None:
+        return found.loaded
+    missing = order < 0
+    if fill is None and bool(missing.any()):
+        others = int(missing.sum()) - 1
+        node = f"no row for node {space.id_of(int(missing.int().argmax()))}"
+        hint = fill_hint(name, found.loaded.rows.dtype.is_floating_point)
+        found_ = f"{node} and {others} others" if others else node
+        raise InputError(found.loaded.path, name, found_, "a row for every node", hint)
+    if bool(missing.any()):
+        told = f"{int(missing.sum())} of {space.num_rows} nodes have no row in"
+        notes.append(f"{name}: {told} {found.loaded.path}, and get {fill}")
+    rows = found.loaded.rows
+    spool = RowSpool(space.workspace, "joined")
+    for slab in rows.slabs():
+        spool.append(slab)
+    base = spool.finish(torch.empty((0, *rows.shape[1:]), dtype=rows.dtype))
+    dtype = rows.dtype if not bool(missing.any()) else filled_dtype(rows.dtype, fill, name)
+    where = found.loaded.where
+
+    def place(row: int) -> str:
+        return where(int(order[row])) if order[row] >= 0 else f"row {row}"
+
+    return Loaded(_OrderedRows(base, order, dtype, fill), found.loaded.path, place)
+
+
+def _order(ids: IdColumn, space: IdSpace) -> Tensor | None:
+    """The position of each node's id in a column, -1 where it is not there.
+
+    None if the column is the nodes in their order.
+    """
+    space.take(8 * space.num_rows, space.num_rows)
+    order = torch.full((space.num_rows,), -1, dtype=torch.int64)
+    is_same, begin = len(ids) == space.num_rows, 0
+    for slab in space.rows_of(ids).slabs(_slab_rows()):
+        at = torch.arange(begin, begin + len(slab))
+        is_same = is_same and bool((slab == at).all())
+        bad = (slab < 0).nonzero().view(-1)
+        errors = [partial(space.missing, ids, begin + int(each)) for each in bad[:SHOWN]]
+        space.faults.add(*errors, count=len(bad))
+        nodes, at = slab[slab >= 0].long(), at[slab >= 0]
+        again = order[nodes] >= 0
+        order[nodes] = at
+        again |= order[nodes] != at
+        if bool(again.any()):
+            first, second = int(at[again][0]), int(order[nodes][again][0])
+            raise ids.fail(max(first, second), "every id once")
+        begin += len(slab)
+    return None if is_same else order
+
+
+def _slab_rows() -> int:
+    return max(1, store_rows.SLAB_BYTES // 8)
+
+
+def _check_order(found: OfNodes, name: str, space: IdSpace) -> None:
+    """Refuse a table of several columns whose rows are, or may be, in another order."""
+    if found.member is None:
+        return
+    path = found.loaded.path
+    for label, read in found.others:
+        is_same = _is_order(read, space)
+        if is_same:
+            return
+        if is_same is False:
+            raise InputError(
+                path,
+                f"column {label}",
+                "the ids of all nodes, in another order than theirs",
+                f"rows of {name!r} in the order of the nodes, or an id column that is called so",
+                _as_node_table(path, label, name, found.member),
+            )
+    if space.ids is not None and space.table is None:
+        raise InputError(
+            path,
+            name,
+            "rows whose order nothing tells, since ids are not rows",
+            "a column with the ids of the nodes, called 'id'",
+            _as_node_table(path, "ID", name, found.member),
+        )
+
+
+def _as_node_table(path: Any, label: str, name: str, member: str) -> str:
+    column = label.strip("'")
+    given = f"--nodes {path} --node-id {column} --node-attr {name}={member}"
+    return f"Call it 'id' in the header, or pass the table as that of the nodes ({given})."
+
+
+def _is_order(read: Callable[[], IdColumn], space: IdSpace) -> bool | None:
+    """Whether a column is the nodes in their order; None if it is not every node once."""
+    try:
+        ids = read()
+        if len(ids) != space.num_rows or (space.ids is None and ids.is_text):
+            return None
+        seen = torch.zeros(space.num_rows, dtype=torch.bool)
+        is_same = True
+        for begin, slab in ids.slabs():
+            nodes = space.find(slab).long()
+            if bool((nodes < 0).any()):
+                return None
+            is_same = is_same and bool((nodes == torch.arange(begin, begin + len(nodes))).all())
+            seen[nodes] = True
+    except InputError:  # whatever it is, it is no ids; and nobody has asked for it
+        return None
+    return is_same if bool(seen.all()) else None
+
+
+class _OrderedRows(Rows):
+    """Rows of another table in an order of their own.
+
+    Args:
+        base: What is read, anywhere.
+        order: For each row the one that it is in ``base``; -1 if it is not there.
+        dtype: Of the result.
+        fill: What rows are that are not there.
+    """
+
+    def __init__(self, base: Rows, order: Tensor, dtype: torch.dtype, fill: Fill | None) -> None:
+        super().__init__((len(order), *base.shape[1:]), dtype)
+        self._base, self._order, self._fill = base, order, fill
+
+    def read(self, begin: int, end: int) -> Tensor:
+        """See :meth:`Rows.read`."""
+        order = self._order[begin:end]
+        shape = (end - begin, *self.shape[1:])
+        out = torch.full(shape, 0 if self._fill is None else self._fill, dtype=self.dtype)
+        places = (order >= 0).nonzero().view(-1)
+        rows, at = order[places].sort()
+        places = places[at]
+        for first, last in self._windows(rows):
+            start = int(rows[first])
+            part = self._base.read(start, int(rows[last - 1]) + 1)
+            out[places[first:last]] = part[rows[first:last] - start].to(self.dtype)
+        return out
+
+    def _windows(self, rows: Tensor) -> Iterator[tuple[int, int]]:
+        """Parts of ascending rows that are read at once."""
+        if not len(rows):
+            return
+        width = max(1, self._base.row_bytes)
+        window = rows // max(1, store_rows.SLAB_BYTES // width)
+        cut = (rows.diff() > max(1, _NEAR_BYTES // width)) | (window.diff() != 0)
+        edges = [0, *(cut.nonzero().view(-1) + 1).tolist(), len(rows)]
+        yield from pairwise(edges)

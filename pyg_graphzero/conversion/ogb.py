@@ -1,0 +1,323 @@
+"""A dataset directory of the Open Graph Benchmark to a specification: ``ogbn_arxiv`` and its like.
+
+``raw/`` holds the graph, as gzipped CSV (one matrix per file, no header) or as `.npz`, and
+``split/NAME/`` the ids of the training, validation and test nodes, or pairs of nodes whose links
+are to be predicted. A graph of several types has a folder per node type and per relation,
+``raw/relations/HEAD___RELATION___TAIL``, or archives with a member for each. ``docs/convert.md``
+says where the layout is described.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from pyg_graphzero.conversion.arrays import Reference
+from pyg_graphzero.conversion.npz import open_npz
+from pyg_graphzero.conversion.plan import EdgeType, NodeType
+from pyg_graphzero.conversion.pyg import load_safely
+from pyg_graphzero.conversion.sources import Labels, mask
+from pyg_graphzero.conversion.spec import EdgeSpec, GraphSpec, NodeSpec
+from pyg_graphzero.errors import InputError
+from pyg_graphzero.store.rows import no_spool
+from pyg_graphzero.util.reading import reading
+
+# What the directory does not say, but the package: number of classes, whether one direction of
+# each edge stands for both.
+_CLASSES = {"arxiv": 40, "products": 47, "proteins": 2, "mag": 349, "papers100m": 172}
+_ONE_WAY = ("products", "proteins", "ogbl_ppa", "ogbl_collab", "ogbl_ddi")
+_SIGNS = (
+    "edge.csv.gz",
+    "data.npz",
+    "triplet-type-list.csv.gz",
+    "num-node-dict.csv.gz",
+    "edge_index_dict.npz",
+)
+LOOKED_FOR = "raw/ with one of " + ", ".join(_SIGNS)
+SPLITS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
+_PAIRS = {"edge": "edge_index", "edge_neg": "edge_neg_index"}  # transposed, as PyG has pairs
+_NAMES = {"node_feat": "x", "edge_feat": "edge_attr", "species": "node_species"}
+
+
+def is_ogb(path: Path) -> bool:
+    """Whether a directory has this layout."""
+    return any((path / "raw" / sign).exists() for sign in _SIGNS)
+
+
+def ogb_spec(path: Path) -> GraphSpec:
+    """The graph in such a directory.
+
+    Raises:
+        InputError: A file that belongs to the layout is missing or damaged, or there are several
+            graphs or splits.
+    """
+    raw = path / "raw"
+    name = _dataset_name(path)
+    is_hetero = not ((raw / "edge.csv.gz").exists() or (raw / "data.npz").exists())
+    is_binary = any((raw / each).exists() for each in ("data.npz", "edge_index_dict.npz"))
+    read = {
+        (False, False): _read_csv,
+        (False, True): _read_npz,
+        (True, False): _read_hetero_csv,
+        (True, True): _read_hetero_npz,
+    }[is_hetero, is_binary]
+    nodes, edges = read(raw)
+    for node in nodes.values():
+        if "y" in node.attrs:
+            node.attrs["y"] = Labels(node.attrs["y"], _CLASSES.get(name))
+    spec = GraphSpec(nodes, edges, path)
+    split = read_split(path)
+    if split is not None:
+        for part, found in split.parts.items():
+            _add_part(spec, part, found, split)
+    told = "no split" if split is None or not split.parts else f"split {split.folder.name!r}"
+    spec.what = f"OGB directory, {'binary' if is_binary else 'CSV'} files, {told}"
+    if split is not None and not split.parts:
+        spec.notes.append(f"{split.folder}: no split that is known; found {split.shown}")
+    if name in _ONE_WAY:
+        for edge in edges:
+            edge.undirected = True
+        full = name.replace("_", "-") if name.startswith("ogbl") else f"ogbn-{name}"
+        spec.notes.append(f"{full} has one direction of each edge; the other is added")
+    return spec
+
+
+def num_classes(path: Path) -> int | None:
+    """The number of classes of the dataset in a directory, if it is one of OGB's."""
+    return _CLASSES.get(_dataset_name(path))
+
+
+def _dataset_name(path: Path) -> str:
+    name = path.absolute().name.lower().replace("-", "_").removeprefix("ogbn_")
+    for suffix in ("_pyg", "_dgl", "_bin"):
+        name = name.removesuffix(suffix)
+    name = "ogbl_ppa" if name.startswith("ppassoc") else name
+    return "proteins" if name.startswith("proteinfunc") else name
+
+
+def _read_csv(raw: Path) -> tuple[dict[NodeType, NodeSpec], list[EdgeSpec]]:
+    num_nodes = _one(raw / "num-node-list.csv.gz")
+    return {None: _node(num_nodes, _matrices(raw, ("node", "species")))}, [_csv_edges(None, raw)]
+
+
+def _read_npz(raw: Path) -> tuple[dict[NodeType, NodeSpec], list[EdgeSpec]]:
+    path = raw / "data.npz"
+    members = open_npz(path, no_spool)
+    counts = {key: _only(path, members, key) for key in ("num_nodes_list", "num_edges_list")}
+    sources = {name: _member(path, name, name) for name in members}
+    attrs = {name: source for name, source in sources.items() if name.startswith("node_")}
+    if (raw / "node-label.npz").exists():
+        attrs["node_label"] = Reference((raw / "node-label.npz",), "node_label")
+    edge = EdgeSpec(
+        file=sources["edge_index"],
+        edge_layout="2xE",
+        num_edges=counts["num_edges_list"],
+        attrs={
+            _attr(name): source
+            for name, source in sources.items()
+            if name.startswith("edge_") and name != "edge_index"
+        },
+    )
+    return {None: _node(counts["num_nodes_list"], attrs)}, [edge]
+
+
+def _read_hetero_csv(raw: Path) -> tuple[dict[NodeType, NodeSpec], list[EdgeSpec]]:
+    lines = _lines(raw / "num-node-dict.csv.gz")
+    nodes: dict[NodeType, NodeSpec] = {}
+    for node_type, count in zip(lines[0], lines[1] if len(lines) == 2 else [], strict=True):
+        attrs = _matrices(raw / "node-feat" / node_type, ("node",))
+        attrs |= _matrices(raw / "node-label" / node_type, ("node",))
+        nodes[node_type] = _node(int(count), attrs)
+    listed = raw / "triplet-type-list.csv.gz"
+    if listed.exists():
+        triplets = [tuple(line) for line in _lines(listed)]
+    else:
+        triplets = [tuple(each.name.split("___")) for each in sorted((raw / "relations").iterdir())]
+    edges = []
+    for triplet in triplets:
+        folder = raw / "relations" / "___".join(triplet)
+        if len(triplet) != 3:
+            raise InputError(folder, "relation", "___".join(triplet), "HEAD___RELATION___TAIL")
+        edges.append(_csv_edges((triplet[0], triplet[1], triplet[2]), folder))
+    return nodes, edges
+
+
+def _read_hetero_npz(raw: Path) -> tuple[dict[NodeType, NodeSpec], list[EdgeSpec]]:
+    counts = {}
+    for key in ("num_nodes_dict", "num_edges_dict"):
+        path = raw / f"{key}.npz"
+        members = open_npz(path, no_spool)
+        counts[key] = {name: _only(path, members, name) for name in members}
+    attrs: dict[str, dict[str, Any]] = {}  # by node type or relation
+    for path in sorted(raw.glob("*.npz")):
+        attr = path.stem.replace("-", "_").removesuffix("_dict")
+        if attr.startswith(("node_", "edge_")) and attr != "edge_index":
+            for owner in open_npz(path, no_spool):
+                attrs.setdefault(owner, {})[attr] = _member(path, owner, attr)
+    nodes: dict[NodeType, NodeSpec] = {
+        name: _node(count, attrs.get(name, {})) for name, count in counts["num_nodes_dict"].items()
+    }
+    edges = []
+    for name, count in counts["num_edges_dict"].items():
+        head, relation, tail = name.split("___")
+        source = Reference((raw / "edge_index_dict.npz",), name)
+        own = {_attr(attr): each for attr, each in attrs.get(name, {}).items()}
+        edges.append(EdgeSpec((head, relation, tail), source, attrs=own, num_edges=count))
+        edges[-1].edge_layout = "2xE"
+    return nodes, edges
+
+
+def _node(num_nodes: int, attrs: Mapping[str, Any]) -> NodeSpec:
+    named = {_attr(name): source for name, source in attrs.items()}
+    if "node_label" in named:
+        named["y"] = named.pop("node_label")
+    return NodeSpec(num_nodes=num_nodes, ids="dense", attrs=named)
+
+
+def _csv_edges(edge_type: EdgeType, folder: Path) -> EdgeSpec:
+    attrs = _matrices(folder, ("edge",))
+    attrs.pop("edge", None)
+    counted = folder / "num-edge-list.csv.gz"
+    return EdgeSpec(
+        type=edge_type,
+        file=folder / "edge.csv.gz",
+        delimiter=",",
+        header=False,
+        attrs={_attr(name): source for name, source in attrs.items()},
+        num_edges=_one(counted) if counted.exists() else None,
+    )
+
+
+def _matrices(folder: Path, prefixes: tuple[str, ...]) -> dict[str, Reference]:
+    """Files of one matrix each: ``node-feat.csv.gz`` as ``node_feat``."""
+    found = {each.name.removesuffix(".csv.gz"): each for each in sorted(folder.glob("*.csv.gz"))}
+    return {
+        name.replace("-", "_"): Reference((each,), is_bare=True)
+        for name, each in found.items()
+        if name.startswith(prefixes)
+    }
+
+
+def _member(path: Path, member: str, name: str) -> Reference:
+    return Reference((path,), member, is_flat=name not in ("node_feat", "edge_feat"))
+
+
+def _attr(name: str) -> str:
+    return _NAMES.get(name, name)
+
+
+@dataclass(frozen=True)
+class Split:
+    """What is in ``split/NAME/``.
+
+    Attributes:
+        folder: That directory.
+        parts: By ``"train"``, ``"valid"`` and ``"test"``: ids of nodes (an array, or a file of
+            them), these by node type, or the arrays of pairs of nodes by name.
+    """
+
+    folder: Path
+    parts: dict[str, Any]
+
+    @property
+    def shown(self) -> str:
+        """The files, for messages."""
+        return ", ".join(sorted(each.name for each in self.folder.iterdir())[:8]) or "nothing"
+
+
+def read_split(path: Path) -> Split | None:
+    """The split of a dataset in a directory; ``None`` if there is no folder of one.
+
+    Raises:
+        InputError: There are several, or a file is damaged.
+    """
+    roots = [root for root in (path / "split", path / "raw" / "split") if root.is_dir()]
+    folders = sorted(each for each in roots[0].iterdir() if each.is_dir()) if roots else []
+    if not folders:
+        return None
+    if len(folders) > 1:
+        found = ", ".join(each.name for each in folders)
+        raise InputError(roots[0], "splits", found, "one split", "Move the others elsewhere.")
+    folder = folders[0]
+    if (folder / "split_dict.pt").exists():
+        value = load_safely(folder / "split_dict.pt")
+        if not isinstance(value, Mapping) or not value.keys() & SPLITS.keys():
+            found = ", ".join(map(str, value)) if isinstance(value, Mapping) else "no mapping"
+            raise InputError(folder / "split_dict.pt", "members", found, "train, valid and test")
+        return Split(folder, {part: value[part] for part in SPLITS if part in value})
+    parts: dict[str, Any] = {}
+    for part in SPLITS:
+        if (folder / f"{part}.pt").exists():
+            parts[part] = load_safely(folder / f"{part}.pt")
+        elif (folder / f"{part}.csv.gz").exists():
+            parts[part] = folder / f"{part}.csv.gz"
+        else:
+            files = sorted(folder.glob(f"*/{part}.csv.gz"))
+            parts |= {part: {file.parent.name: file for file in files}} if files else {}
+    return Split(folder, parts)
+
+
+def split_pairs(part: str, found: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """What a part of a split for link prediction becomes, as attributes of the graph.
+
+    Pairs ``[n, 2]`` become ``train_edge_index`` and ``train_edge_neg_index``, ``[2, n]``; other
+    arrays, such as ``train_weight`` or ``train_source_node``, stay as they are. Also returns the
+    names of what no array can be made of.
+    """
+    attrs, left = {}, []
+    for key, value in found.items():
+        name = f"{SPLITS[part].removesuffix('_mask')}_{_PAIRS.get(key, key)}"
+        if not isinstance(value, np.ndarray | torch.Tensor) or value.dtype == np.dtype(object):
+            left.append(name)
+            continue
+        tensor = torch.as_tensor(value)
+        attrs[name] = tensor.t().contiguous() if key in _PAIRS and tensor.dim() == 2 else tensor
+    return attrs, left
+
+
+def _add_part(spec: GraphSpec, part: str, found: Any, split: Split) -> None:
+    """Training, validation or test nodes as masks, or such pairs of nodes as they are."""
+    by_type = found if isinstance(found, Mapping) else {None: found}
+    if by_type.keys() <= spec.nodes.keys():
+        for node_type, ids in by_type.items():
+            source = Reference((ids,), is_bare=True) if isinstance(ids, Path) else ids
+            spec.nodes[node_type].attrs[SPLITS[part]] = mask(source)
+        return
+    if not isinstance(found, Mapping):
+        there = ", ".join(map(str, spec.nodes))
+        raise InputError(split.folder, part, "ids", f"ids by node type: {there}")
+    attrs, left = split_pairs(part, found)
+    spec.graph_attrs |= attrs
+    if left:
+        spec.notes.append(f"{split.folder}: not taken, being no arrays: {', '.join(left)}")
+
+
+def _lines(path: Path) -> list[list[str]]:
+    """A small CSV file."""
+    with reading(path, "file", "a gzipped CSV file"):
+        text = gzip.decompress(path.read_bytes()).decode()
+    return [line.split(",") for line in text.split()]
+
+
+def _one(path: Path) -> int:
+    """The only number in a file of numbers per graph."""
+    lines = _lines(path)
+    if len(lines) != 1 or not lines[0][0].isdecimal():
+        raise InputError(path, "graphs", f"{len(lines)}", "one number, of one graph")
+    return int(lines[0][0])
+
+
+def _only(path: Path, members: Mapping[str, Any], name: str) -> int:
+    if name not in members:
+        raise InputError(path, "members", ", ".join(members), f"a member {name!r}")
+    value = members[name]()
+    counts = value.reshape(-1) if isinstance(value, np.ndarray) else value.read(0, len(value))
+    if len(counts) != 1:
+        raise InputError(path, f"member {name!r}", f"{len(counts)} graphs", "one graph")
+    return int(counts[0])

@@ -1,0 +1,263 @@
+"""Choices that hold for every kind of input: which attributes to take, and in which dtype."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from pyg_graphzero.conversion.plan import Array, EdgeOptions
+from pyg_graphzero.errors import InputError
+from pyg_graphzero.store.rows import MappedRows, Rows
+
+COALESCE = ("first", "sum", "mean", "min", "max")
+SELF_LOOPS = ("keep", "remove", "add")
+
+_DTYPES = {
+    str(value).removeprefix("torch."): value
+    for value in vars(torch).values()
+    if isinstance(value, torch.dtype) and not value.is_complex
+}
+
+
+def parse_dtype(value: Any) -> torch.dtype:
+    """A torch dtype from itself, a NumPy dtype or a name such as ``"float16"``.
+
+    Raises:
+        ValueError: There is no such dtype, or it is complex.
+    """
+    if isinstance(value, torch.dtype) and not value.is_complex:
+        return value
+    name = value
+    if not isinstance(value, str):
+        try:
+            name = np.dtype(value).name
+        except TypeError:
+            name = str(value)
+    found = _DTYPES.get(name)
+    if found is None:
+        raise ValueError(f"{value!r} is not a dtype of torch, such as 'float32' or 'int64'")
+    return found
+
+
+def edge_options(
+    undirected: bool, coalesce: str | None, self_loops: str, edge_ids: bool = True
+) -> EdgeOptions:
+    """Checked :class:`EdgeOptions`.
+
+    Raises:
+        ValueError: An option is not one of its choices.
+    """
+    if not isinstance(undirected, bool):
+        raise ValueError(f"undirected={undirected!r}: expected True or False")
+    if coalesce is not None and coalesce not in COALESCE:
+        raise ValueError(f"coalesce={coalesce!r}: expected one of {', '.join(COALESCE)} or None")
+    if self_loops not in SELF_LOOPS:
+        raise ValueError(f"self_loops={self_loops!r}: expected one of {', '.join(SELF_LOOPS)}")
+    if not isinstance(edge_ids, bool):
+        raise ValueError(f"edge_ids={edge_ids!r}: expected True or False")
+    return EdgeOptions(undirected, coalesce, self_loops, edge_ids)
+
+
+class Selection:
+    """Which attributes to store: all but ``skip``, or only ``take``.
+
+    An entry is an attribute name (``"x"``), or one type's attribute (``"paper.x"``,
+    ``"user,rates,movie.time"``).
+    """
+
+    def __init__(self, take: Collection[str] | None, skip: Collection[str]) -> None:
+        for option, value in (("take", take), ("skip", skip)):
+            if isinstance(value, str):
+                raise ValueError(f"{option}={value!r}: expected a list of names")
+        self.take = None if take is None else frozenset(take)
+        self.skip = frozenset(skip)
+        self._seen: set[str] = set()
+
+    def wants(self, owner: str, attr: str) -> bool:
+        """Whether to store ``attr`` of the node or edge type labelled ``owner``."""
+        names = {attr, f"{owner}.{attr}"}
+        self._seen |= names
+        if self.take is not None and not names & self.take:
+            return False
+        return not names & self.skip
+
+    def check_used(self) -> None:
+        """Refuse entries that matched nothing: most likely misspelt.
+
+        Raises:
+            ValueError: Names the entry and what there is.
+        """
+        for option, names in (("take", self.take or frozenset()), ("skip", self.skip)):
+            for name in sorted(names - self._seen):
+                there = ", ".join(sorted(n for n in self._seen if not n.startswith(".")))
+                raise ValueError(
+                    f"{option} names {name!r}, which the input does not have. "
+                    f"It has: {there or 'no attributes'}"
+                )
+
+
+Fill = bool | int | float
+
+
+def parse_fill(name: str, value: Any) -> Fill:
+    """What stands for a missing value: a number or a truth value, or the text of one.
+
+    Raises:
+        ValueError: It is none.
+    """
+    if isinstance(value, bool | int | float):
+        return value
+    word = str(value).strip().lower()
+    if word in ("true", "false"):
+        return word == "true"
+    for kind in (int, float):
+        try:
+            return kind(word)
+        except ValueError:
+            continue
+    raise ValueError(f"fill of {name!r}: found {value!r}, expected a number, nan, true or false")
+
+
+def fill_hint(attr: str, is_float: bool) -> str:
+    """How to have the missing values of an attribute filled, for messages."""
+    value, word = ("float('nan')", "nan") if is_float else ("-1", "-1")
+    return f"To fill it, pass fill={{{attr!r}: {value}}} (--fill {attr}={word})."
+
+
+def filled_dtype(dtype: torch.dtype, fill: Fill | None, name: str) -> torch.dtype:
+    """A dtype that holds the values of ``dtype``, and ``fill``.
+
+    Raises:
+        ValueError: There is none, of truth values and numbers.
+    """
+    if fill is None or dtype.is_floating_point or torch.tensor(fill).to(dtype).item() == fill:
+        return dtype
+    if dtype == torch.bool:
+        raise ValueError(f"fill of {name!r}: found {fill}, expected true or false as it has")
+    return torch.int64 if fill == fill and fill == int(fill) else torch.float64
+
+
+class Dtypes:
+    """What attributes become, without changing a value: the dtype asked for each, and its fill."""
+
+    def __init__(
+        self,
+        feature_dtype: Any,
+        dtypes: Mapping[str, Any] | None,
+        fill: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._by_attr = {name: parse_dtype(value) for name, value in (dtypes or {}).items()}
+        if feature_dtype is not None:
+            self._by_attr["x"] = parse_dtype(feature_dtype)
+        self._fills = {name: parse_fill(name, value) for name, value in (fill or {}).items()}
+        self._attrs: set[str] = set()
+
+    def fill(self, attr: str) -> Fill | None:
+        """What stands for a missing value of ``attr``; ``None`` means that none may be missing."""
+        self._attrs.add(attr)
+        return self._fills.get(attr)
+
+    def check_used(self) -> None:
+        """Refuse fills of what is no attribute: most likely misspelt.
+
+        Raises:
+            ValueError: Names it and what there is.
+        """
+        for name in sorted(self._fills.keys() - self._attrs):
+            there = ", ".join(sorted(self._attrs)) or "none"
+            raise ValueError(f"fill names {name!r}, which is no attribute. There are: {there}")
+
+    def get(self, attr: str) -> torch.dtype | None:
+        """The dtype asked for ``attr``; ``None`` means the one it comes in."""
+        return self._by_attr.get(attr)
+
+    def cast(self, attr: str, rows: Rows, fail: Fail) -> Rows:
+        """``rows`` in the dtype asked for ``attr``, NaN filled if there is a fill for it.
+
+        The same object when nothing is to do.
+        """
+        dtype, fill = self.get(attr), self.fill(attr)
+        if fill is not None and fill == fill and rows.dtype.is_floating_point:
+            rows = MappedRows(
+                rows, rows.shape, rows.dtype, lambda slab, _: slab.masked_fill(slab.isnan(), fill)
+            )
+        return rows if dtype is None else cast_rows(rows, dtype, fail)
+
+
+# torch stores these but hardly computes with them.
+_UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
+# Makes the error for one bad value: (row, found, expected) -> InputError.
+Fail = Callable[[int, str, str], InputError]
+
+
+def dtype_of(kind: pa.DataType) -> torch.dtype:
+    """The dtype of an Arrow column of numbers or booleans."""
+    # Not by to_pandas_dtype(), which is there only beside pandas before Arrow 26.
+    names = {"halffloat": "float16", "float": "float32", "double": "float64"}
+    found: torch.dtype = getattr(torch, names.get(str(kind), str(kind)))
+    return found
+
+
+def as_tensor(value: Array) -> torch.Tensor:
+    """``value`` as a tensor over the same memory, for reading only."""
+    if isinstance(value, torch.Tensor):
+        return value
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*not writable.*")
+        return torch.from_numpy(np.ascontiguousarray(value))
+
+
+def cast_rows(rows: Rows, dtype: torch.dtype, fail: Fail) -> Rows:
+    """``rows`` in another dtype, each slab by :func:`cast` when it is read."""
+    if rows.dtype == dtype:
+        return rows
+    return MappedRows(
+        rows, rows.shape, dtype, lambda slab, begin: as_tensor(cast(slab, dtype, fail, begin))
+    )
+
+
+def cast(value: Array, dtype: torch.dtype, fail: Fail, begin: int = 0) -> Array:
+    """Convert to ``dtype``, refusing what would change a value beyond rounding.
+
+    Rounding to a shorter float is what such a request means. Losing a fraction, wrapping round
+    and overflowing to infinity are not.
+
+    Args:
+        value: Some rows.
+        dtype: What they should become.
+        fail: Makes the error for one row.
+        begin: Number of the first of them.
+
+    Raises:
+        InputError: From ``fail``, for the first row that does not fit.
+    """
+    source = as_tensor(value)
+    if source.dtype == dtype:
+        return value
+    if source.dtype in _UNSIGNED:
+        source = source.to(torch.int64)
+    result = source.to(dtype)
+    if dtype.is_floating_point:
+        wide = source if source.dtype.is_floating_point else source.double()
+        bad = torch.isinf(result) & ~torch.isinf(wide)
+        if dtype.itemsize == 1:  # the float8 kinds without infinity overflow to NaN
+            bad |= torch.isnan(result) & ~torch.isnan(wide)
+    elif dtype == torch.bool:
+        bad = (source != 0) & (source != 1)
+    else:
+        # 2**63 as a float converts to int64 and back without a difference.
+        limit = 2.0**63 if dtype == torch.int64 else float("inf")
+        bad = result.to(source.dtype) != source
+        if source.dtype.is_floating_point:
+            bad |= source >= limit
+    if bool(bad.any()):
+        row = int(bad.reshape(len(bad), -1).any(dim=1).nonzero()[0])
+        cell = source[row].reshape(-1)[bad[row].reshape(-1)][0].item()
+        name = str(dtype).removeprefix("torch.")
+        raise fail(begin + row, f"{cell!r}", f"a value that {name} can hold")
+    return result

@@ -1,0 +1,392 @@
+"""Tables from wherever the user keeps them: files of arrays, columns of text or Parquet, memory.
+
+A *source* is an array or tensor, or a path with an optional member: ``feat.npy``,
+``graph.npz:label``, ``split.pt:train``, ``nodes.csv:year``, ``nodes.parquet:f0,f1``,
+``feat.bin:float32[128]``. Files are read in pieces when they are needed; nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import re
+import shutil
+import sys
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeGuard
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pyg_graphzero.conversion.arrays import (
+    FORMATS,
+    SUFFIXES,
+    Reference,
+    Table,
+    as_table,
+    id_column,
+    load_member,
+    place_in,
+)
+from pyg_graphzero.conversion.columns import (
+    ColumnReader,
+    Columns,
+    Loaded,
+    first_column,
+    is_boolean,
+    is_text_column,
+    select,
+    wanted,
+)
+from pyg_graphzero.conversion.dialect import sniff
+from pyg_graphzero.conversion.faults import Faults
+from pyg_graphzero.conversion.frames import FrameTable, is_frame, is_series
+from pyg_graphzero.conversion.ids import IdColumn
+from pyg_graphzero.conversion.join import OfNodes, load_of_nodes
+from pyg_graphzero.conversion.options import Dtypes, as_tensor, cast
+from pyg_graphzero.conversion.paths import (
+    COMPRESSIONS,
+    TEXT_SUFFIXES,
+    AnyPath,
+    expand,
+    is_paths,
+    kind_suffix,
+)
+from pyg_graphzero.conversion.sparse import PARTS as SPARSE_PARTS
+from pyg_graphzero.conversion.tables import ArrowTable
+from pyg_graphzero.errors import InputError
+from pyg_graphzero.store.rows import MappedRows, Rows, origin
+from pyg_graphzero.util.progress import Progress
+from pyg_graphzero.util.workspace import Workspace
+
+_COMPRESSED = "|".join(map(re.escape, COMPRESSIONS))
+_TEXT = "|".join(map(re.escape, TEXT_SUFFIXES))
+_OTHERS = "|".join(re.escape(suffix) for suffix in SUFFIXES if suffix not in TEXT_SUFFIXES)
+_REFERENCE = re.compile(
+    rf"(?P<path>.*?(?:{_OTHERS}|(?:{_TEXT})(?:{_COMPRESSED})?))(?::(?P<member>.+))?", re.DOTALL
+)
+_listed = ", ".join(suffix for suffix in SUFFIXES if suffix not in TEXT_SUFFIXES)
+
+
+@dataclass(frozen=True)
+class Labels:
+    """A source of classes: whole numbers, in whatever dtype, with NaN or -1 where there is none.
+
+    Attributes:
+        source: Where they are, ``[num_rows]`` or ``[num_rows, k]``; one column becomes 1-D.
+        num_classes: How many there are, if that is known.
+    """
+
+    source: Any
+    num_classes: int | None = None
+
+
+@dataclass(frozen=True)
+class Scattered:
+    """An attribute that only some nodes have.
+
+    Attributes:
+        parts: Sources of ids, and for each the source of as many values, or one value for all.
+        fill: What the other nodes get.
+    """
+
+    parts: tuple[tuple[Any, Any], ...]
+    fill: float
+
+
+def mask(source: Any) -> Scattered:
+    """The nodes of ``source`` as a boolean per node."""
+    return Scattered(((source, True),), False)
+
+
+class Inputs(ColumnReader):
+    """Opens sources for one conversion.
+
+    Args:
+        base: Directory that relative paths start from.
+        out: The store to be written, which no input may be part of.
+        dtypes: Dtypes asked for, and what stands for missing values.
+        progress: Where to show slow steps.
+        space: Memory and temporary files.
+        faults: What to do about rows of text that are not as they should be.
+    """
+
+    def __init__(
+        self,
+        base: Path,
+        out: Path,
+        dtypes: Dtypes,
+        progress: Progress,
+        space: Workspace,
+        faults: Faults,
+    ) -> None:
+        super().__init__(dtypes, progress, space, faults)
+        self.base = base
+        self._out = out.resolve()
+        self._named_in = ""
+        self._members: dict[Path, list[str]] = {}  # of archives with edges
+        self._taken: set[tuple[Path, str]] = set()
+
+    def beside(self, base: Path, named_in: str | Path) -> Inputs:
+        """The same for paths that ``named_in`` names, relative to another directory."""
+        other = copy.copy(self)
+        other.base = base
+        other._named_in = f"{named_in}: "
+        return other
+
+    def take_members(self, path: Path, taken: Iterable[str], there: Iterable[str] = ()) -> None:
+        """Note what is read of an archive, and, of one that has edges, what there is."""
+        self._taken |= {(path, name) for name in taken}
+        if there:
+            self._members[path] = [*there]
+
+    def untaken_members(self) -> list[str]:
+        """A note on every archive with edges that holds what nobody asked for."""
+        notes = []
+        for path, names in self._members.items():
+            rest = [name for name in names if (path, name) not in self._taken]
+            if rest:
+                notes.append(f"{path.name}: members not taken: {', '.join(rest[:8])}")
+        return notes
+
+    def file(self, path: str | os.PathLike[str]) -> Path:
+        """An existing input file.
+
+        Raises:
+            FileNotFoundError: There is none.
+            InputError: It is a directory, or lies in the output.
+        """
+        found = self.base / path
+        if found.is_dir():
+            raise InputError(found, "input", "a directory", "a file")
+        return self.files(path)[0]
+
+    def stdin(self) -> Path:
+        """What comes in on standard input, in a temporary file."""
+        path = self.space.folder / "stdin"
+        with open(path, "wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        return path
+
+    def directory(self, path: AnyPath) -> Path:
+        """An existing directory that is not the output, and not in it.
+
+        Raises:
+            InputError: It is.
+        """
+        found = self.base / path
+        self._refuse_output(found)
+        return found
+
+    def files(
+        self, paths: AnyPath | Sequence[AnyPath], is_any_kind: bool = False
+    ) -> tuple[Path, ...]:
+        """The files that a path, a pattern, a directory or a list of these means.
+
+        Raises:
+            FileNotFoundError: There are none.
+            InputError: They are of several kinds, or one lies in the output.
+        """
+        found = expand(paths, self.base, is_any_kind)
+        for file in found:
+            self._refuse_output(file)
+        return tuple(found)
+
+    def _refuse_output(self, path: Path) -> None:
+        resolved = path.resolve()
+        if resolved == self._out or self._out in resolved.parents:
+            raise InputError(
+                path,
+                "input",
+                f"a file in the output {self._out}",
+                "one outside it",
+                "Writing the store would destroy its own input.",
+            )
+
+    def reference(
+        self, source: AnyPath | Sequence[AnyPath] | Reference, form: str | None = None
+    ) -> Reference:
+        """Files with an optional member, by the suffix of the path.
+
+        Args:
+            source: What is meant.
+            form: One of :data:`.arrays.FORMATS`, whatever the suffix.
+
+        Raises:
+            InputError: The suffix is of no kind that can be read.
+        """
+        match = None
+        if form is not None:
+            if form not in FORMATS:
+                raise ValueError(f"format={form!r}: expected one of {', '.join(FORMATS)}")
+            source = source.files if isinstance(source, Reference) else source
+            return Reference(self.files(source, True), form=form)
+        if isinstance(source, Reference):
+            return replace(source, files=self.files(source.files))
+        if isinstance(source, str | os.PathLike):
+            match = _REFERENCE.fullmatch(os.fspath(source))
+        if match is None:
+            reference = Reference(self.files(source))
+        else:
+            reference = Reference(self.files(match["path"]), match["member"])
+        if reference.kind is None:
+            raise InputError(
+                reference.path,
+                "file name",
+                kind_suffix(reference.path) or "no suffix",
+                f"{', '.join(TEXT_SUFFIXES)} (or these with .gz, .zst), {_listed}",
+                f"Or say what it is: format='text' (--format text), or {', '.join(FORMATS)}.",
+            )
+        return reference
+
+    def load(self, name: str, source: Any) -> Loaded:
+        """The attribute ``name`` from any source, in the dtype asked for.
+
+        Args:
+            name: What the attribute is going to be called.
+            source: Array, tensor, or path with an optional member.
+        """
+        if isinstance(source, Labels):
+            return self.cast(name, self._classes(name, source))
+        if is_frame(source):
+            frame = FrameTable(source)
+            taken = [at for at, each in enumerate(frame.names) if each not in frame.index]
+            return self.columns(frame, {name: taken}, [], "none")[1][name]
+        if not in_files(source):
+            table = as_table(source, name)
+            path = origin(table, name)
+            loaded = Loaded(_numbers(table, path, name), path, "row {}".format)
+            return self.cast(name, loaded)
+        reference = self._reference_of(name, source)
+        if reference.kind in ("text", "table"):
+            columns = self.open_columns(reference, wanted(reference.member))
+            positions = select(columns, reference.member or "*")
+            return self.columns(columns, {name: positions}, [], "none")[1][name]
+        table = self._member(reference)
+        files = reference.files
+        path = files[0] if len(files) == 1 else files[0].parent
+        where = place_in(files, table, "row {}")
+        return self.cast(name, Loaded(_numbers(table, path, name), path, where))
+
+    def load_of_nodes(
+        self, name: str, source: Any, id_names: Collection[str], is_text: bool | None
+    ) -> OfNodes:
+        """As :meth:`load`, with the ids that say whose each row is, where a table has some.
+
+        Args:
+            name: What the attribute is going to be called.
+            source: Array, tensor, or path with an optional member.
+            id_names: What the column of ids is called in the tables that are known already.
+            is_text: Whether ids are text; ``None`` to go by the file.
+        """
+        if is_frame(source) or is_series(source):
+            frame = FrameTable(source)
+            return load_of_nodes(self, frame, name, None, id_names, is_text, frame.index)
+        if in_files(source):
+            reference = self._reference_of(name, source)
+            if reference.kind in ("text", "table") and not reference.is_bare:
+                columns = self.open_columns(reference, wanted(reference.member))
+                return load_of_nodes(self, columns, name, reference.member, id_names, is_text)
+        return OfNodes(self.load(name, source))
+
+    def _member(self, reference: Reference) -> Table:
+        if reference.kind in ("mtx", "adjlist"):
+            raise InputError(reference.path, "file", f"edges ({reference.kind})", "an attribute")
+        if reference.member is not None:
+            for path in reference.files:
+                parts = [f"{reference.member}_{part}" for part in SPARSE_PARTS]
+                self.take_members(path, [reference.member, *parts])
+        return load_member(reference, self.space.file)
+
+    def _reference_of(
+        self, name: str, source: AnyPath | Sequence[AnyPath] | Reference
+    ) -> Reference:
+        if isinstance(source, str | os.PathLike) and not self._is_path(source):
+            expected = "a path such as feat.npy, or a column of the table at hand"
+            found = repr(os.fspath(source))
+            raise InputError(f"{self._named_in}<{name}>", "source", found, expected)
+        return self.reference(source)
+
+    def _is_path(self, source: AnyPath) -> bool:
+        name = os.fspath(source)
+        return _REFERENCE.fullmatch(name) is not None or (self.base / source).exists()
+
+    def open_columns(self, reference: Reference, wanted: Sequence[Any], **layout: Any) -> Columns:
+        """The files of a reference to columns.
+
+        Args:
+            reference: To text, or to Parquet or Arrow files.
+            wanted: Columns that must be there.
+            layout: What is known of text; see :func:`.dialect.sniff`.
+        """
+        if reference.is_bare:
+            layout |= {"delimiter": ",", "header": False}
+        if reference.kind == "text":
+            return sniff(reference.files, wanted=tuple(wanted), **layout)
+        return ArrowTable(reference.files, reference.form)
+
+    def _classes(self, name: str, labels: Labels) -> Loaded:
+        loaded = self.load(name, labels.source)
+        rows, count = loaded.rows, labels.num_classes
+        if len(rows.shape) == 2 and rows.shape[1] == 1:
+            rows = rows.columns()[0]
+
+        def check(slab: Tensor, begin: int) -> Tensor:
+            if slab.is_floating_point():
+                slab = slab.nan_to_num(nan=-1.0)
+            classes = as_tensor(cast(slab, torch.int64, loaded.fail, begin))
+            bad = (classes < -1) | ((classes >= count) if count is not None else False)
+            if bool(bad.any()):
+                row, *cell = bad.nonzero()[0].tolist()
+                expected = "a class of 0 or more" if count is None else f"a class of 0…{count - 1}"
+                found = f"class {classes[(row, *cell)].item()}"
+                raise loaded.fail(begin + row, found, f"{expected}, or -1 or NaN for none")
+            return classes
+
+        checked = MappedRows(rows, rows.shape, torch.int64, check)
+        return Loaded(checked, loaded.path, loaded.where)
+
+    def load_ids(self, source: Any, is_text: bool | None, name: str) -> IdColumn | Loaded:
+        """Node ids from any source; booleans come back as they are, being a mask.
+
+        Args:
+            source: Array, tensor, or path with an optional member.
+            is_text: Whether they must be text; ``None`` to go by the file.
+            name: What messages call them.
+        """
+        if in_files(source):
+            reference = self.reference(source)
+            if reference.kind in ("text", "table"):
+                columns = self.open_columns(reference, wanted(reference.member))
+                named = reference.member
+                position = first_column(columns) if named is None else columns.position(named)
+                if is_boolean(columns, position):
+                    return self.load(name, source)
+                if is_text is None:
+                    is_text = is_text_column(columns, position)
+                return self.columns(columns, {}, [(position, is_text)])[0][0]
+            table, path = self._member(reference), reference.path
+        else:
+            table = as_table(source, name)
+            path = origin(table, name)
+        if isinstance(table, Rows) and table.dtype == torch.bool:
+            return Loaded(table, path, "row {}".format)
+        return id_column(table, path, f"{name}[{{}}]".format, bool(is_text))
+
+
+def in_files(value: Any) -> TypeGuard[AnyPath | Sequence[AnyPath] | Reference]:
+    """Whether a source is in files: a path, a list of them, or a reference."""
+    return is_paths(value) or isinstance(value, Reference)
+
+
+def _numbers(table: Table, path: Path, name: str) -> Rows:
+    """``table`` if it can be an attribute."""
+    if isinstance(table, Rows) and not table.dtype.is_complex:
+        return table
+    if isinstance(table, np.ndarray) and table.ndim == 0 and table.dtype.kind in "biuf":
+        raise InputError(path, name, "a single value", "one value or row per node or edge")
+    found = str(table.dtype).removeprefix("torch.")
+    raise InputError(path, name, found, "numbers or booleans")

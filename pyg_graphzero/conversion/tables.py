@@ -1,0 +1,365 @@
+"""Parquet and Arrow (Feather) files as one table, each column read by itself and in pieces.
+
+Several files follow one another; directories named ``key=value`` are columns too, as Hive has it.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+import torch
+from torch import Tensor
+
+from pyg_graphzero.conversion.dialect import positions_of
+from pyg_graphzero.conversion.options import Fill, as_tensor, dtype_of, fill_hint, filled_dtype
+from pyg_graphzero.errors import InputError
+from pyg_graphzero.store.rows import SLAB_BYTES, Rows
+from pyg_graphzero.util.reading import reading
+
+PARQUET_SUFFIXES = (".parquet", ".pq")
+TABLE_SUFFIXES = (*PARQUET_SUFFIXES, ".arrow", ".feather", ".ipc")
+_BATCH_ROWS = 1 << 17
+_BUFFER_BYTES = 1 << 20  # of a column chunk, instead of all of it
+
+
+class ArrowTable:
+    """The files of one table: the names of its columns, and how to read each.
+
+    Args:
+        files: One or more, all Parquet or all Arrow.
+        form: ``"parquet"`` or ``"arrow"``; None to go by the name.
+
+    Attributes:
+        path: The file, or the directory that all of them are in.
+        names: Of the columns.
+
+    Raises:
+        InputError: A file is damaged or cut short.
+    """
+
+    def __init__(self, files: Sequence[Path], form: str | None = None) -> None:
+        self.files = files
+        self.path = files[0] if len(files) == 1 else Path(os.path.commonpath(files))
+        self.is_parquet = form == "parquet" or (
+            form is None and files[0].suffix in PARQUET_SUFFIXES
+        )
+        parts = [_open_file(path, self.is_parquet) for path in files]
+        self.schemas = [schema for schema, _ in parts]
+        kind = "parquet" if self.is_parquet else "ipc"
+        with _reading(self.path):
+            dataset = pads.dataset([*map(str, files)], format=kind, partitioning="hive")
+            found = _fragments(dataset)
+            self.keys = [pads.get_partition_keys(each.partition_expression) for each in found]
+            self.schema = dataset.schema
+        self.names: tuple[str, ...] = tuple(self.schema.names)
+        # (file, row group; None where a file has none, rows)
+        self.parts = [
+            (file, group, num_rows)
+            for file, (_, groups) in enumerate(parts)
+            for group, num_rows in groups
+        ]
+        self.starts = np.cumsum([0, *(num_rows for *_, num_rows in self.parts)]).tolist()
+        self.num_rows: int = self.starts[-1]
+        self._first_of_file: dict[int, int] = {}
+        for part, (file, *_) in enumerate(self.parts):
+            self._first_of_file.setdefault(file, self.starts[part])
+
+    @property
+    def num_columns(self) -> int:
+        """Number of columns."""
+        return len(self.names)
+
+    @cached_property
+    def by_name(self) -> dict[str, list[int]]:
+        """Positions of the columns of each name."""
+        return positions_of(self.names)
+
+    def position(self, column: str | int) -> int:
+        """Position of a column given by name or position.
+
+        Raises:
+            InputError: There is none.
+        """
+        found = self.by_name.get(column, []) if isinstance(column, str) else []
+        if len(found) == 1:
+            return found[0]
+        if str(column).isdecimal() and int(column) < self.num_columns:
+            return int(column)
+        raise InputError(self.path, "columns", ", ".join(self.names), f"a column {column!r}")
+
+    def label(self, position: int) -> str:
+        """How messages call a column."""
+        return repr(self.names[position])
+
+    def place(self, row: int) -> tuple[Path, str]:
+        """The file that holds a row of the table, and where in it the row is, for messages."""
+        part = bisect_right(self.starts, row, hi=len(self.parts)) - 1
+        file, group, _ = self.parts[part]
+        row -= self._first_of_file[file]
+        return self.files[file], f"row {row}" if group is None else f"row group {group}, row {row}"
+
+    def where(self, position: int) -> Callable[[int], str]:
+        """Where the value of a row is, seen from :attr:`path`, for messages."""
+
+        def name(row: int) -> str:
+            path, place = self.place(row)
+            within = "" if len(self.files) == 1 else f"{path.relative_to(self.path)}: "
+            return f"{within}{place}, column {self.label(position)}"
+
+        return name
+
+    def fail(
+        self, row: int, position: int, found: str, expected: str, hint: str = ""
+    ) -> InputError:
+        """The error for one value."""
+        path, place = self.place(row)
+        return InputError(path, f"{place}, column {self.label(position)}", found, expected, hint)
+
+    def reading(self, position: int) -> AbstractContextManager[None]:
+        """A block that only turns values of a column into others."""
+        return _reading(self.path, f"column {self.label(position)}")
+
+    def is_text(self, position: int) -> bool:
+        """Whether a column holds text."""
+        kind = self.schema.field(position).type
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+    def rows(self, position: int, attr: str = "", fill: Fill | None = None) -> Rows:
+        """A column of numbers, booleans, times or lists of one length.
+
+        Args:
+            position: Which one.
+            attr: The attribute that it becomes; none if it is of ids.
+            fill: What stands for a null; None if there may be none.
+
+        Raises:
+            InputError: It holds something else, or files disagree about its type.
+        """
+        return ColumnRows(self, position, attr, fill)
+
+    def words(self, position: int) -> Iterator[Any]:
+        """A column of text, as Arrow arrays."""
+        self.check(position)
+        for start, batch in self.batches(position, 0, _BATCH_ROWS):
+            self.refuse_null(batch, start, position)
+            with self.reading(position):
+                words = pc.cast(batch, pa.string())
+            yield words
+
+    def check(self, position: int) -> None:
+        """Refuse a column that is missing from a file, or of another type there."""
+        name = self.names[position]
+        first = None
+        for path, schema, keys in zip(self.files, self.schemas, self.keys, strict=True):
+            if name in keys:
+                continue
+            if schema.get_field_index(name) < 0:
+                raise InputError(path, "columns", ", ".join(schema.names), f"a column {name!r}")
+            kind = schema.field(name).type
+            first = first or (kind, path)
+            if kind != first[0]:
+                raise InputError(path, f"column {name!r}", kind, f"{first[0]} as in {first[1]}")
+
+    def refuse_null(self, batch: Any, start: int, position: int, hint: str = "") -> None:
+        """Raise for the first value of a batch that is missing."""
+        if batch.null_count:
+            row = int(np.argmax(batch.is_null().to_numpy(zero_copy_only=False)))
+            raise self.fail(start + row, position, "null", "a value", hint)
+
+    def batches(self, position: int, row: int, num_rows: int) -> Iterator[tuple[int, Any]]:
+        """A column from the part that holds ``row`` on: number of the first row, Arrow array."""
+        first = max(bisect_right(self.starts, row, hi=len(self.parts)) - 1, 0)
+        for start, (file, group, count) in zip(
+            self.starts[first:], self.parts[first:], strict=False
+        ):
+            name = self.names[position]
+            if name in self.keys[file]:
+                kind = self.schema.field(position).type
+                for begin in range(0, count, num_rows):
+                    value = pa.scalar(self.keys[file][name], kind)
+                    yield start + begin, pa.repeat(value, min(num_rows, count - begin))
+                continue
+            at = start
+            for batch in self._file_batches(file, group, name, num_rows):
+                yield at, batch
+                at += len(batch)
+            if at != start + count:
+                path = self.files[file]
+                raise InputError(path, "file", f"an end after {at - start} rows", f"{count} rows")
+
+    def _file_batches(
+        self, file: int, group: int | None, name: str, num_rows: int
+    ) -> Iterator[Any]:
+        path = self.files[file]
+        with _reading(path), ExitStack() as stack:
+            if self.is_parquet:
+                source = pq.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER_BYTES)
+                stack.enter_context(source)
+                batches = source.iter_batches(num_rows, [] if group is None else [group], [name])
+            else:
+                raw = stack.enter_context(pa.OSFile(str(path)))
+                index = self.schemas[file].get_field_index(name)
+                options = pa.ipc.IpcReadOptions(included_fields=[index])
+                reader = stack.enter_context(pa.ipc.open_file(raw, options=options))
+                batches = map(reader.get_batch, range(reader.num_record_batches))
+            for number, batch in enumerate(batches):
+                # Arrow takes lengths and offsets as they are in the file; what is not checked here
+                # reads, and writes, outside of its buffers.
+                with _reading(path, f"{_place(group, number)}, column {name!r}"):
+                    batch.validate(full=True)
+                yield batch.column(0)
+
+
+def _fragments(dataset: Any) -> list[Any]:
+    found = {fragment.path: fragment for fragment in dataset.get_fragments()}
+    return [found[path] for path in dataset.files]
+
+
+def _open_file(path: Path, is_parquet: bool) -> tuple[Any, list[tuple[int | None, int]]]:
+    """Schema of one file, and the rows of each of its row groups."""
+    with _reading(path):
+        if is_parquet:
+            with pq.ParquetFile(path) as source:
+                groups = range(source.metadata.num_row_groups)
+                counts = [(group, source.metadata.row_group(group).num_rows) for group in groups]
+                return _with_names(source.schema_arrow), [*counts]
+        with pa.OSFile(str(path)) as raw, pa.ipc.open_file(raw) as reader:
+            schema = _with_names(reader.schema)
+        return schema, [(None, pads.dataset(str(path), format="ipc").count_rows())]
+
+
+def _with_names(schema: Any) -> Any:
+    """``schema``, whose names are text: Arrow looks when they are first asked for."""
+    assert len(schema.names) == len(schema)
+    return schema
+
+
+def _reading(path: Path, where: str = "file") -> AbstractContextManager[None]:
+    kind = "Parquet" if path.suffix in PARQUET_SUFFIXES else "Arrow"
+    return reading(path, where, f"a whole {kind} file")
+
+
+def _place(group: int | None, batch: int) -> str:
+    return f"batch {batch}" if group is None else f"row group {group}"
+
+
+class ColumnRows(Rows):
+    """One column of a table; reading onwards goes on in the same row group.
+
+    Args:
+        table: The table.
+        position: Which column.
+        attr: The attribute that it becomes; none if it is of ids.
+        fill: What stands for a null; None if there may be none.
+    """
+
+    def __init__(
+        self, table: ArrowTable, position: int, attr: str = "", fill: Fill | None = None
+    ) -> None:
+        table.check(position)
+        self.table, self.position = table, position
+        self._attr, self._fill = attr, fill
+        kind = table.schema.field(position).type
+        self._length: int | None = None  # of the lists, if it holds lists
+        if pa.types.is_fixed_size_list(kind):
+            self._length = kind.list_size
+        elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+            first = next((batch for _, batch in table.batches(position, 0, 1) if len(batch)), None)
+            self._length = 0 if first is None else pc.list_value_length(first)[0].as_py() or 0
+        if self._length is not None:
+            kind = kind.value_type
+        shape = (table.num_rows,) if self._length is None else (table.num_rows, self._length)
+        super().__init__(shape, filled_dtype(self._dtype(kind), fill, attr))
+        self._batches: Iterator[Tensor] | None = None
+        self._at = 0  # the row that comes next
+        self._rest = torch.empty(0)
+
+    def _dtype(self, kind: Any) -> torch.dtype:
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        if pa.types.is_temporal(kind):
+            return torch.int64
+        known = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+        if not known:
+            raise InputError(
+                self.table.path,
+                f"column {self.table.label(self.position)}",
+                str(kind),
+                "numbers, booleans, times or lists of numbers",
+            )
+        return dtype_of(kind)
+
+    def read(self, begin: int, end: int) -> Tensor:
+        """See :meth:`Rows.read`."""
+        if begin == end:
+            return torch.empty((0, *self.shape[1:]), dtype=self.dtype)
+        if self._batches is None or begin != self._at:
+            self._batches, self._rest = self._tensors(begin), torch.empty(0)
+        pieces, missing = [], end - begin
+        while missing:
+            piece = self._rest if len(self._rest) else next(self._batches)
+            pieces.append(piece[:missing])
+            self._rest = piece[missing:]
+            missing -= len(pieces[-1])
+        self._at = end
+        if end == len(self):
+            self._batches = None
+        return pieces[0].contiguous() if len(pieces) == 1 else torch.cat(pieces)
+
+    def _tensors(self, row: int) -> Iterator[Tensor]:
+        num_rows = min(_BATCH_ROWS, max(1, SLAB_BYTES // max(1, self.row_bytes)))
+        for start, batch in self.table.batches(self.position, row, num_rows):
+            if start + len(batch) > row:
+                skip = max(row - start, 0)
+                with self.table.reading(self.position):
+                    tensor = self._tensor(batch.slice(skip), start + skip)
+                yield tensor
+
+    def _tensor(self, batch: Any, start: int) -> Tensor:
+        table = self.table
+        if self._fill is None or self._length is not None:
+            table.refuse_null(batch, start, self.position, self._hint())
+        if self._length is not None:
+            lengths = pc.list_value_length(batch).to_numpy(zero_copy_only=False)
+            other = lengths != self._length
+            if other.any():
+                row = int(np.argmax(other))
+                raise table.fail(
+                    start + row,
+                    self.position,
+                    f"a list of {lengths[row]}",
+                    f"{self._length} values, as in the first row",
+                )
+            batch = batch.flatten()
+            if batch.null_count:
+                at = int(np.argmax(batch.is_null().to_numpy(zero_copy_only=False)))
+                row = start + at // max(self._length, 1)
+                raise table.fail(row, self.position, "null in a list", "a value")
+        if pa.types.is_dictionary(batch.type):
+            batch = batch.dictionary_decode()
+        if pa.types.is_temporal(batch.type):
+            width = pa.int32() if batch.type.bit_width == 32 else pa.int64()
+            batch = pc.cast(batch.view(width), pa.int64())
+        missing = batch.is_null().to_numpy(zero_copy_only=False) if batch.null_count else None
+        if missing is not None:
+            batch = batch.fill_null(False if pa.types.is_boolean(batch.type) else 0)
+        tensor = as_tensor(batch.to_numpy(zero_copy_only=False)).to(self.dtype)
+        if missing is not None and self._fill is not None:
+            tensor = tensor.masked_fill(torch.from_numpy(missing), self._fill)
+        return tensor if self._length is None else tensor.view(-1, self._length)
+
+    def _hint(self) -> str:
+        if not self._attr or self._length is not None:
+            return ""
+        return fill_hint(self._attr, self.dtype.is_floating_point)

@@ -1,0 +1,458 @@
+"""Delimited text as a stream of typed columns.
+
+pyarrow parses blocks of whole rows, several at once. What it refuses is looked at again here, in
+order and in ever smaller pieces, until the faulty rows are known: they end the conversion with
+line and column, or are left out.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+import torch
+from torch import Tensor
+from torch.utils.dlpack import from_dlpack
+
+from pyg_graphzero.conversion.blocks import (
+    Block,
+    Places,
+    clean,
+    line_label,
+    needs_cleaning,
+    read_blocks,
+    rows_of,
+)
+from pyg_graphzero.conversion.dialect import BLANKS, NUMBER, Dialect
+from pyg_graphzero.conversion.faults import Faults, MakeError
+from pyg_graphzero.conversion.options import Fill, as_tensor, cast, dtype_of, fill_hint
+from pyg_graphzero.errors import InputError
+from pyg_graphzero.util.progress import Progress
+from pyg_graphzero.util.system import usable_cores
+
+# Each has a block in memory, as bytes and as columns.
+_MAX_THREADS = 4
+# Of a block with a fault, pieces of this size are parsed again; only those that fail, row by row.
+_PIECE_BYTES = 32 << 10
+_INTEGER = re.compile(r"-?[0-9]+")
+# What a cell may say instead of nothing; NaN is a number, unless integers are wanted.
+_NULLS = ("", "NA", "N/A", "NULL", "null", "None", "\\N")
+_NANS = frozenset(("nan", "NaN", "NAN"))
+_MISSING = frozenset(_NULLS) | _NANS
+_TIME = re.compile(
+    r"\d{4}-\d\d-\d\d([T ]\d\d(:?\d\d(:?\d\d(?P<fraction>\.\d+)?)?)?"
+    r"(?P<zone>Z|[+-]\d\d(:?\d\d)?)?)?"
+)
+_PYTHON: dict[Any, Any] = {pa.int64(): int, pa.float64(): float, pa.bool_(): bool}
+_BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What the cells of a column must be.
+
+    Attributes:
+        arrow: The type pyarrow parses into.
+        expected: How messages call it.
+    """
+
+    arrow: Any
+    expected: str
+
+
+ID = Kind(pa.int64(), "an integer id below 2**63")
+INTEGER = Kind(pa.int64(), "an integer")
+FLOAT = Kind(pa.float64(), "a number")
+BOOLEAN = Kind(pa.bool_(), "true or false")
+TEXT = Kind(pa.string(), "UTF-8 text")
+# Of whole seconds, or with fractions of them; without and with an offset from UTC.
+TIMES = {
+    (is_fine, is_zoned): Kind(
+        pa.timestamp("us" if is_fine else "s", "UTC" if is_zoned else None),
+        f"a date or time of ISO 8601, {'with' if is_zoned else 'without'} an offset from UTC"
+        + (", in whole seconds" if not is_fine else ""),
+    )
+    for is_fine in (False, True)
+    for is_zoned in (False, True)
+}
+# An integer column that nobody asked for as such: becomes FLOAT at the first fraction.
+GUESSED_INTEGER = Kind(pa.int64(), "a number that int64 can hold")
+
+
+@dataclass(frozen=True)
+class Output:
+    """What the values of a column become.
+
+    Attributes:
+        dtype: ``None`` for what the kind is parsed into.
+        fill: What stands for an empty cell; ``None`` if there may be none.
+    """
+
+    dtype: torch.dtype | None = None
+    fill: Fill | None = None
+
+
+AS_IT_IS = Output()
+
+
+@dataclass(frozen=True)
+class Column:
+    """What is wanted of a column.
+
+    Attributes:
+        outputs: One for each attribute that is made of it.
+        attr: One of these, for messages; none if the column is of ids.
+    """
+
+    kind: Kind
+    outputs: tuple[Output, ...] = (AS_IT_IS,)
+    attr: str = ""
+
+    @property
+    def is_filled(self) -> bool:
+        """Whether cells may be empty."""
+        return all(output.fill is not None for output in self.outputs)
+
+    def empty(self, output: Output) -> Tensor:
+        """No values, in the dtype that they would have."""
+        is_time = pa.types.is_timestamp(self.kind.arrow)
+        own = torch.int64 if is_time else dtype_of(self.kind.arrow)
+        return torch.empty(0, dtype=output.dtype or own)
+
+
+Columns = Mapping[int, Column]  # by position
+Batch = dict[tuple[int, Output], Any]  # Tensor, or pa.StringArray for TEXT
+
+
+def guess(dialect: Dialect, position: int, is_filled: bool = False) -> Kind:
+    """The kind of a column by its first cells, but those that are to be filled."""
+    rows = [row for row in dialect.sample if len(row) == dialect.num_columns]
+    nothing = _MISSING if is_filled else ("",)
+    cells = [row[position] for row in rows if row[position] not in nothing]
+    numbers = [cell for cell in cells if NUMBER.fullmatch(cell)]
+    if numbers and all(_INTEGER.fullmatch(cell) for cell in numbers):
+        return GUESSED_INTEGER  # also among what is none: that is a fault, and no reason to round
+    if cells and all(cell.lower() in ("true", "false") for cell in cells):
+        return BOOLEAN
+    times = [_TIME.fullmatch(cell) for cell in cells]
+    if any(times):  # other cells are faults
+        is_fine = any(time is not None and time["fraction"] for time in times)
+        is_zoned = any(time is not None and time["zone"] for time in times)
+        return TIMES[is_fine, is_zoned]
+    return FLOAT
+
+
+def is_text_id(dialect: Dialect, position: int) -> bool:
+    """Whether a column of ids holds text: its first cell decides."""
+    cells = [row[position] for row in dialect.sample[:1] if len(row) > position]
+    return bool(cells) and bool(cells[0]) and not NUMBER.fullmatch(cells[0])
+
+
+class _Refused(Exception):
+    """Some cell is missing, or is not what its column says."""
+
+    def __init__(self, found: str, expected: str) -> None:
+        super().__init__(found, expected)
+        self.found = found
+        self.expected = expected
+
+
+def read(
+    places: Places,
+    columns: Columns,
+    faults: Faults,
+    progress: Progress,
+    drops: frozenset[int] | None = None,
+) -> Iterator[Batch]:
+    """All rows of the wanted columns, batch by batch.
+
+    Args:
+        places: Of the table to be read; learns where the rows of every batch stand.
+        columns: The wanted ones. One that was guessed to hold integers may come as ``int64`` in
+            some batches and as ``float64`` in others.
+        faults: Told of every row that has another number of cells, misses a cell or holds one
+            that is not what ``columns`` says.
+        progress: Where to show how far it is.
+        drops: Where faulty rows are left out, the columns that are reason enough; None for all.
+            A faulty cell of another column is filled, or ends it; so does, if there are no such
+            columns, a row with another number of cells.
+
+    Raises:
+        InputError: Such a row, unless they are left out; damaged compressed data.
+    """
+    drops = frozenset(columns) if drops is None else drops
+    reader = _Reader(places, dict(columns), faults, drops)
+    threads = min(_MAX_THREADS, usable_cores())
+    waiting: deque[tuple[Block, Future[Batch | None]]] = deque()
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            for block in read_blocks(places.dialect, progress):
+                waiting.append((block, pool.submit(reader.parse, block)))
+                if len(waiting) > threads:
+                    yield from reader.settle(*waiting.popleft())
+            while waiting:
+                yield from reader.settle(*waiting.popleft())
+        finally:
+            for _, future in waiting:
+                future.cancel()
+
+
+class _Reader:
+    def __init__(
+        self, places: Places, columns: dict[int, Column], faults: Faults, drops: frozenset[int]
+    ) -> None:
+        self._drops = drops
+        self._places = places
+        self._dialect = places.dialect
+        self._columns = columns
+        self._faults = faults
+
+    def settle(self, block: Block, parsed: Future[Batch | None]) -> Iterator[Batch]:
+        """The batches of the next block: one, unless it has a fault."""
+        batch = parsed.result()
+        if batch is not None:
+            return self._noted(block, batch)
+        return self._salvage(block)
+
+    def parse(self, block: Block) -> Batch | None:
+        """The whole block at once, or None if a cell of it is refused."""
+        data = block.data
+        if not needs_cleaning(data, self._dialect):
+            try:
+                return _parse(data, self._dialect.separator, self._names(), self._columns)
+            except _Refused:  # perhaps because of a blank line
+                pass
+        try:
+            cleaned = clean(block, self._dialect)
+            return _parse(cleaned, self._dialect.separator, self._names(), self._columns)
+        except (_Refused, InputError):
+            return None
+
+    def _names(self) -> list[int]:
+        return list(range(self._dialect.num_columns))
+
+    def _noted(self, block: Block, batch: Batch, dropped: Sequence[int] = ()) -> Iterator[Batch]:
+        num_rows = len(next(iter(batch.values()))) if batch else 0
+        if num_rows:
+            self._places.add(block, num_rows, dropped)
+            yield batch
+
+    def _salvage(self, block: Block) -> Iterator[Batch]:
+        """The rows of a block with a fault, in small pieces."""
+        for piece in block.split(self._dialect, _PIECE_BYTES):
+            batch = self.parse(piece)
+            if batch is not None:
+                yield from self._noted(piece, batch)
+            else:
+                yield from self._row_by_row(piece)
+
+    def _row_by_row(self, block: Block) -> Iterator[Batch]:
+        clean(block, self._dialect)  # refuses a comment in quotes, which no row can show
+        kept, dropped = io.StringIO(), []
+        writer = csv.writer(kept, quoting=csv.QUOTE_ALL, lineterminator="\n")
+        for number, (line, cells) in enumerate(rows_of(block, self._dialect)):
+            error = self._fault(block, line, cells)
+            if error is None:
+                writer.writerow([cells[position] for position in self._columns])
+            else:
+                self._faults.add(error)
+                dropped.append(number)
+        data = kept.getvalue().encode()
+        try:
+            yield from self._noted(
+                block, _parse(data, ",", list(self._columns), self._columns), dropped
+            )
+        except _Refused as error:
+            where = f"rows from {line_label(self._dialect, block, 0)}"
+            path = self._dialect.path
+            raise InputError(path, where, error.found, error.expected) from error
+
+    def _fault(self, block: Block, line: int, cells: list[str]) -> MakeError | None:
+        """What is wrong with a row, if anything is."""
+        dialect = self._dialect
+
+        def fail(where: str, found: str, expected: str, hint: str = "") -> MakeError:
+            def make() -> InputError:
+                place = line_label(dialect, block, line) + where
+                return InputError(dialect.path, place, found, expected, hint)
+
+            return make
+
+        if len(cells) != dialect.num_columns:
+            shown = dialect.delimiter.join(cells)[:60]
+            error = fail(
+                "",
+                f"{len(cells)} cell{'s' * (len(cells) != 1)} ({shown!r})",
+                f"{dialect.num_columns} cells separated by {dialect.delimiter!r}",
+            )
+            if not self._drops:
+                raise error()
+            return error
+        for position, column in list(self._columns.items()):
+            cell, kind = cells[position], column.kind
+            where = f", column {dialect.label(position)}"
+            wrong = None
+            if column.is_filled and cell in _MISSING and not (kind is FLOAT and cell in _NANS):
+                cells[position] = ""
+            # An integer too long for int64 is no reason to lose its last digits.
+            elif kind is GUESSED_INTEGER and _fits(cell, FLOAT) and not _INTEGER.fullmatch(cell):
+                self._columns[position] = replace(column, kind=FLOAT)
+            elif not _fits(cell, kind):
+                found = f"{cell[:60]!r}" if cell else "an empty cell"
+                wrong = fail(where, found, kind.expected, _hint(cell, column))
+            elif kind is not TEXT:
+                try:
+                    for output in column.outputs:
+                        _as_dtype(torch.from_numpy(np.array([_value(cell, kind)])), output)
+                except _Refused as error:
+                    wrong = fail(where, error.found, error.expected)
+            if wrong is None:
+                continue
+            if position in self._drops:
+                return wrong
+            if not column.is_filled:
+                raise wrong()  # the row is that of a node, or of an edge, which would be lost
+            self._faults.add(wrong)
+            cells[position] = ""
+        return None
+
+
+def _hint(cell: str, column: Column) -> str:
+    if column.kind is ID:
+        return 'If ids are text, pass id_type="str" (--id-type str).'
+    is_missing = cell in _MISSING and column.attr
+    return fill_hint(column.attr, column.kind is FLOAT) if is_missing else ""
+
+
+def _value(cell: str, kind: Kind) -> int | float:
+    """The number in a cell that :func:`_fits`."""
+    if kind is FLOAT:
+        return float(cell)
+    if pa.types.is_timestamp(kind.arrow):
+        return int(pc.cast(pc.cast(pa.scalar(cell), kind.arrow), pa.int64()).as_py())
+    return int(_BOOLEANS.get(cell.lower(), cell))
+
+
+def _fits(cell: str, kind: Kind) -> bool:
+    if kind is TEXT:
+        return bool(cell) and "\ufffd" not in cell
+    if kind is BOOLEAN:
+        return cell.lower() in _BOOLEANS
+    if kind is FLOAT:
+        return NUMBER.fullmatch(cell) is not None
+    if pa.types.is_timestamp(kind.arrow):
+        try:
+            pc.cast(pa.scalar(cell), kind.arrow)
+        except pa.ArrowInvalid:
+            return False
+        return True
+    # int() refuses thousands of digits, and has no use for zeros in front.
+    digits = cell.removeprefix("-").lstrip("0")
+    is_short = _INTEGER.fullmatch(cell) is not None and len(digits) <= 19
+    return is_short and -(1 << 63) <= int(cell[: cell.startswith("-")] + (digits or "0")) < 1 << 63
+
+
+def _parse(data: bytes, delimiter: str, names: list[int], columns: Columns) -> Batch:
+    """The wanted columns of clean rows.
+
+    Args:
+        data: The rows.
+        delimiter: What separates their cells.
+        names: The position that each cell of a row has in the table.
+        columns: The wanted ones.
+
+    Raises:
+        _Refused: A row or a cell is not as it should be.
+    """
+    if not data or data.isspace():
+        return {}
+    nulls = _NULLS if any(column.is_filled for column in columns.values()) else ("",)
+    types = {position: column.kind.arrow for position, column in columns.items()}
+    table = _table(data, delimiter, names, types, nulls)
+    integers = [position for position, arrow in types.items() if arrow == pa.int64()]
+    if integers and (b"0x" in data or b"0X" in data):  # Arrow takes them for an integer's digits
+        texts = _table(data, delimiter, names, dict.fromkeys(integers, pa.string()), nulls)
+        for cells in texts.columns:
+            if pc.any(pc.match_substring_regex(cells, "^-?0[xX]")).as_py():
+                raise _Refused("hexadecimal digits", INTEGER.expected)
+    batch: Batch = {}
+    for position, column in columns.items():
+        chunks = table.column(str(position))
+        values = chunks.chunk(0) if chunks.num_chunks == 1 else chunks.combine_chunks()
+        for output in column.outputs:
+            if column.kind is TEXT:
+                batch[position, output] = _words(values, b" " in data or b"\t" in data)
+            else:
+                batch[position, output] = _as_dtype(_numbers(values, column.kind, output), output)
+    return batch
+
+
+def _table(
+    data: bytes, delimiter: str, names: list[int], types: dict[int, Any], nulls: Sequence[str]
+) -> Any:
+    """Columns of clean rows by position, as Arrow types."""
+    try:
+        return pacsv.read_csv(
+            pa.BufferReader(data),
+            read_options=pacsv.ReadOptions(
+                column_names=list(map(str, names)), block_size=len(data) + 1, use_threads=False
+            ),
+            parse_options=pacsv.ParseOptions(delimiter=delimiter, newlines_in_values=b'"' in data),
+            convert_options=pacsv.ConvertOptions(
+                include_columns=list(map(str, types)),
+                column_types={str(position): arrow for position, arrow in types.items()},
+                null_values=list(nulls),
+                true_values=["true", "True", "TRUE", "1"],
+                false_values=["false", "False", "FALSE", "0"],
+            ),
+        )
+    except pa.ArrowException as error:
+        raise _Refused(str(error), "delimited text") from error
+
+
+def _words(values: Any, trim: bool) -> Any:
+    if not values.null_count:
+        values = pc.utf8_trim(values, BLANKS) if trim else values
+    if values.null_count or pc.any(pc.equal(values, "")).as_py():
+        raise _Refused("an empty cell", TEXT.expected)
+    return values
+
+
+def _numbers(values: Any, kind: Kind, output: Output) -> Tensor:
+    fill = output.fill
+    if pa.types.is_timestamp(values.type):
+        values = values.cast(pa.int64())
+    if values.null_count:
+        if fill is None:
+            raise _Refused("an empty cell", kind.expected)
+        values = values.fill_null(pa.scalar(_PYTHON[values.type](fill), values.type))
+    if kind is BOOLEAN:  # bits, which no tensor shares
+        return torch.from_numpy(values.to_numpy(zero_copy_only=False))
+    numbers = from_dlpack(values)
+    if kind is FLOAT and fill is not None and fill == fill:
+        numbers = numbers.masked_fill(numbers.isnan(), fill)
+    return numbers
+
+
+def _as_dtype(values: Tensor, output: Output) -> Tensor:
+    dtype = output.dtype
+    return values if dtype is None else as_tensor(cast(values, dtype, _refuse))
+
+
+def _refuse(row: int, found: str, expected: str) -> InputError:
+    raise _Refused(found, expected)
+
+
+def locate(places: Places, row: int, position: int) -> str:
+    """Where a value of data row ``row`` stands, for messages."""
+    return f"{places.line(row)}, column {places.dialect.label(position)}"

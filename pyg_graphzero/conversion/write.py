@@ -1,0 +1,231 @@
+"""The one way from a plan to a store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyg_graphzero import _core
+from pyg_graphzero.conversion.plan import EdgeType, GraphPlan, NodeType
+from pyg_graphzero.conversion.storage import Storage
+from pyg_graphzero.conversion.summary import ConvertSummary, EdgeSummary, NodeSummary
+from pyg_graphzero.store.csc import BuildRoom, CscOptions, EdgeChunk
+from pyg_graphzero.store.edge_order import comparable_times
+from pyg_graphzero.store.encoding import work_bytes
+from pyg_graphzero.store.rows import Rows, describe
+from pyg_graphzero.store.writer import StoreWriter
+from pyg_graphzero.util.progress import Progress
+from pyg_graphzero.util.system import peak_rss
+from pyg_graphzero.util.workspace import Workspace
+
+_DEGREES = ("min", "25%", "median", "75%", "99%", "max")
+
+
+def write_plan(
+    plan: GraphPlan,
+    out: Path,
+    *,
+    storage: Storage,
+    force: bool,
+    progress: Progress,
+    workspace: Workspace,
+    time_attr: str | None = None,
+    both_directions: bool = False,
+) -> ConvertSummary:
+    """Write the store that ``plan`` describes.
+
+    Args:
+        plan: The graph.
+        out: Directory of the new store.
+        storage: How node attributes are kept.
+        force: Replace a store that is there already.
+        progress: Where to show slow steps.
+        workspace: Memory and temporary files.
+        time_attr: Sort neighbourhoods by this attribute of the edges, or of their sources.
+        both_directions: Write edges sorted by source, too.
+
+    Raises:
+        FileExistsError: ``out`` exists and ``force`` is not given.
+        OSError: Writing failed; nothing is left behind.
+        ValueError: There is no such time attribute, or too little memory.
+    """
+    check_time_attr(plan, time_attr)
+    check_edge_ids(plan)
+    summary = ConvertSummary(
+        out,
+        what=plan.what,
+        notes=list(plan.notes),
+        graph_attrs=list(plan.graph_attrs),
+        two_kinds=plan.two_kinds,
+    )
+    with StoreWriter(out, is_hetero=plan.is_hetero, force=force) as writer:
+        marks: dict[NodeType, _core.NodeMarks] = {}
+        for node_type, node in plan.nodes.items():
+            writer.add_node_type(node_type, node.num_nodes)
+            for name, index in node.index_sets.items():
+                writer.add_index_set(node_type, name, index)
+            if node.ids is not None:
+                writer.add_node_ids(node_type, node.ids)
+            summary.nodes[node_type] = NodeSummary(
+                node.num_nodes,
+                {attr: describe(rows) for attr, rows in node.attrs.items()},
+                {name: len(index) for name, index in node.index_sets.items()},
+                ids=node.note,
+                others=list(node.others),
+            )
+            for attr, rows in node.attrs.items():
+                kept = summary.nodes[node_type]
+                _write_attr(writer, node_type, attr, rows, storage, progress, kept)
+            for attr, value in node.others.items():
+                writer.add_graph_attr(attr, value, node_type)
+        reserved = marks_bytes(plan)
+        workspace.left(reserved)
+        for node_type, node in plan.nodes.items():
+            marks[node_type] = _core.NodeMarks(node.num_nodes)
+        for edge_type in list(plan.edges):
+            summary.edges[edge_type] = _write_edges(
+                plan, edge_type, writer, marks, progress, workspace, time_attr, both_directions
+            )
+        for attr, value in plan.graph_attrs.items():
+            writer.add_graph_attr(attr, value)
+        writer.finish()
+    for node_type, linked in marks.items():
+        summary.nodes[node_type].isolated = plan.nodes[node_type].num_nodes - linked.count()
+    summary.num_bytes = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
+    summary.peak_memory = peak_rss()
+    return summary
+
+
+def marks_bytes(plan: GraphPlan) -> int:
+    """Memory for one bit per node, which says whether it has edges."""
+    return sum(node.num_nodes // 8 + 8 for node in plan.nodes.values())
+
+
+def first_chunk(plan: GraphPlan, edge_type: EdgeType) -> EdgeChunk:
+    """The first edges of a type: they tell which columns there are."""
+    return next(iter(plan.edges[edge_type].chunks()))
+
+
+def check_time_attr(plan: GraphPlan, time_attr: str | None) -> None:
+    """Refuse a time attribute that no edge type could be sorted by.
+
+    Raises:
+        ValueError: Names it.
+    """
+    if time_attr is None or not plan.edges:
+        return
+    for edge_type in plan.edges:
+        source = plan.nodes[plan.endpoints(edge_type)[0]]
+        if time_attr in source.attrs or time_attr in first_chunk(plan, edge_type).columns:
+            return
+    raise ValueError(
+        f"time_attr={time_attr!r}: found in no edge type and no source of one, expected an "
+        "attribute of either"
+    )
+
+
+def check_edge_ids(plan: GraphPlan) -> None:
+    """Refuse edge attributes where edges are to have no ids.
+
+    Raises:
+        ValueError: Names them.
+    """
+    for edge_type, edge in plan.edges.items():
+        columns = {} if edge.options.edge_ids else first_chunk(plan, edge_type).columns
+        if columns:
+            names = ", ".join(columns)
+            owner = "edges" if edge_type is None else f"edges {edge_type}"
+            raise ValueError(
+                f"edge_ids=False: found {owner} with the attributes {names}, whose rows are by "
+                "edge id, expected none; leave them out (skip, --skip), or keep ids"
+            )
+
+
+def csc_options(plan: GraphPlan, edge_type: EdgeType, time_attr: str | None) -> CscOptions:
+    """What becomes of the edges of one type."""
+    edge = plan.edges[edge_type]
+    src_type, dst_type = plan.endpoints(edge_type)
+    options = CscOptions(
+        bipartite=src_type != dst_type,
+        undirected=edge.options.undirected,
+        coalesce=edge.options.coalesce,
+        self_loops=edge.options.self_loops,
+        edge_ids=edge.options.edge_ids,
+        time_attr=time_attr,
+    )
+    times = plan.nodes[src_type].attrs.get(time_attr or "")
+    if time_attr is not None and times is not None:
+        value = times.read(0, len(times))
+        floating = value.dtype.is_floating_point
+        options.source_times = comparable_times(value, f"{time_attr!r} of {src_type}", floating)
+    return options
+
+
+def _write_attr(
+    writer: StoreWriter,
+    node_type: NodeType,
+    attr: str,
+    rows: Rows,
+    storage: Storage,
+    progress: Progress,
+    summary: NodeSummary,
+) -> None:
+    adopted = storage.adopted(node_type or "", attr, rows)
+    if adopted is not None:
+        writer.adopt_node_attr(node_type, attr, adopted)
+        summary.adopted[attr] = str(adopted.path)
+        return
+    encoding = storage.encoding(node_type or "", attr)
+    with progress.step(f"writing {attr}", work_bytes(rows, encoding)) as bar:
+        loss = writer.add_node_attr(node_type, attr, rows, bar.update, encoding)
+    if loss is not None:
+        summary.losses[attr] = loss
+
+
+def _write_edges(
+    plan: GraphPlan,
+    edge_type: EdgeType,
+    writer: StoreWriter,
+    marks: dict[NodeType, _core.NodeMarks],
+    progress: Progress,
+    workspace: Workspace,
+    time_attr: str | None,
+    both_directions: bool,
+) -> EdgeSummary:
+    options = csc_options(plan, edge_type, time_attr)
+    edge = plan.edges.pop(edge_type)  # let go of the input as soon as it is written
+    src_type, dst_type = plan.endpoints(edge_type)
+    label = "edges" if edge_type is None else " → ".join(edge_type)
+    with (
+        progress.step(f"reading {label}", edge.num_edges, "edges") as reading,
+        progress.step(f"sorting {label}", None, "edges") as sorting,
+    ):
+
+        def show(done: int, total: int) -> None:
+            sorting.total = total
+            sorting.update(max(done - sorting.n, 0))
+
+        room = BuildRoom(
+            workspace.left(),
+            workspace.folder,
+            (marks[src_type], marks[dst_type]),
+            reading.update,
+            show,
+        )
+        csc = writer.add_edge_type(
+            edge_type, edge.chunks(), edge.num_edges, options, room, both_directions
+        )
+    for attr, value in edge.others.items():
+        writer.add_graph_attr(attr, value, edge_type)
+    stats = csc.stats
+    return EdgeSummary(
+        num_input=stats.pop("num_input"),
+        num_edges=stats.pop("num_edges"),
+        attrs={attr: describe(rows) for attr, rows in csc.dtypes.items()},
+        duplicates=stats.pop("duplicates"),
+        self_loops=stats.pop("self_loops"),
+        degrees=dict(zip(_DEGREES, stats.pop("degree_quantiles"), strict=True)),
+        time_order=csc.time_order,
+        edge_ids=options.edge_ids,
+        others=list(edge.others),
+        stats=stats,
+    )

@@ -1,0 +1,374 @@
+"""Reads a model: its forward pass as steps that can be computed for some nodes at a time.
+
+The model runs once, on a small graph of no store, and is recorded as accelerated models are
+(:mod:`pyg_graphzero.nn.program`). Steps that look at more than a node's own row are refused here,
+convolutions aside.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.modules.module import register_module_forward_pre_hook
+from torch_geometric.nn import MessagePassing
+from torch_geometric.nn.models.basic_gnn import BasicGNN
+
+from pyg_graphzero.errors import UnsupportedError
+from pyg_graphzero.nn.accelerate import Forward, check_model, make_steps
+from pyg_graphzero.nn.convs import Options, Plan
+from pyg_graphzero.nn.kinds import (
+    NORMALISING,
+    hops_of,
+    looks_at_all_nodes,
+    weighs_by_degrees,
+)
+from pyg_graphzero.nn.program import Recorder, Step, tensors_of
+from pyg_graphzero.nn.rules import Space, Use, Value, is_free
+from pyg_graphzero.nn.small import SmallGraph
+from pyg_graphzero.nn.state import Before, fingerprint
+from pyg_graphzero.sampling.hops import KEEPING, Hops, SampledEdgeIndex
+from pyg_graphzero.store.schema import EdgeType
+
+Row = tuple[torch.Size, torch.dtype]
+
+# Every convolution is read, PyG's or not: its module says what it needs.
+_OPTIONS = Options(may_cut_norms=False, local=(MessagePassing,), has_degrees=True)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The store's attributes that go into a model.
+
+    Attributes:
+        attr: Node attribute: rows of nodes.
+        edge_weight: Edge attribute that is passed as ``edge_weight``; None: not passed.
+        edge_attr: Edge attribute that is passed as ``edge_attr``; None: not passed.
+        nodes: Shape and dtype of a row, by node type.
+        edges: Edge types, by option: those with its attribute, shape and dtype of a row.
+        edge_types: Edge types between the node types; ``[None]`` in a homogeneous store.
+    """
+
+    attr: str
+    edge_weight: str | None
+    edge_attr: str | None
+    nodes: dict[str | None, Row]
+    edges: dict[str, dict[EdgeType | None, Row]]
+    edge_types: list[EdgeType | None]
+
+    @property
+    def is_hetero(self) -> bool:
+        """Whether the model gets dictionaries by type."""
+        return None not in self.nodes
+
+    def attr_of(self, option: str) -> str | None:
+        """Name of the attribute that is passed as ``option``."""
+        return self.edge_weight if option == "edge_weight" else self.edge_attr
+
+
+@dataclass
+class Reading:
+    """A model that was read.
+
+    Attributes:
+        name: Name of its class.
+        modules: Its modules, by the numbers that steps have.
+        steps: Its forward pass.
+        attrs: Attributes of the store, by the value that they are.
+        outputs: Values that it returns, by node type.
+        normalised: Numbers of convolutions that weight edges by degrees.
+    """
+
+    name: str
+    modules: list[torch.nn.Module]
+    steps: list[Step]
+    attrs: dict[Value, str]
+    outputs: dict[str | None, Value]
+    normalised: frozenset[int]
+
+    def fingerprint(self, about: dict[str, Any]) -> str:
+        """Tells one computation from another: steps, settings of modules, weights, ``about``."""
+        digest = hashlib.sha256(repr(sorted(about.items())).encode())
+        places: dict[Any, str] = {}
+        for module in self.modules:
+            settings = {
+                k: v
+                for k, v in vars(module).items()
+                if isinstance(v, bool | int | float | str) and k not in ("training", "cached")
+            }
+            digest.update(repr((type(module).__qualname__, sorted(settings.items()))).encode())
+            for key, tensor in [*module._parameters.items(), *module._buffers.items()]:
+                if tensor is not None and id(tensor) not in places:
+                    places[id(tensor)] = f"weight {len(places)}"
+                    digest.update(f"{key} {_said(tensor, {})}".encode())
+        for value in self.attrs:
+            places[id(value)] = f"value {len(places)}"
+        for step in self.steps:
+            digest.update(f"{step.name} {_said(step.call, places)}".encode())
+            for value in step.outputs:
+                places[id(value)] = f"value {len(places)}"
+        for name, value in self.outputs.items():
+            digest.update(f"{name} {_said(value, places)}".encode())
+        return digest.hexdigest()[:12]
+
+
+def _said(obj: Any, places: dict[Any, str]) -> str:
+    """Recorded arguments in words: the same in every process."""
+    if id(obj) in places:
+        return places[id(obj)]
+    if isinstance(obj, SampledEdgeIndex):
+        return f"edges {obj.edge_type}"
+    if isinstance(obj, Tensor):
+        flat = obj.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+        return f"{obj.dtype} {list(obj.shape)} {hashlib.sha256(flat.tobytes()).hexdigest()}"
+    if isinstance(obj, dict):
+        return str([(key, _said(item, places)) for key, item in obj.items()])
+    if isinstance(obj, list | tuple):
+        return str([_said(item, places) for item in obj])
+    return f"a {type(obj).__name__}" if isinstance(obj, Value) else repr(obj)
+
+
+@contextmanager
+def reading(
+    model: Any,
+    inputs: Inputs,
+    head: Callable[[Tensor], Tensor] | None,
+    device: torch.device,
+) -> Iterator[Reading]:
+    """Reads a model. Until the end of the context it is in the state that it is to run in.
+
+    REQUIRES: gradients are off, and ``torch.inference_mode`` is.
+
+    Dropout is off and running statistics are used; edges that a convolution has cached of the graph
+    it was trained on are not.
+
+    Args:
+        model: The model.
+        inputs: The attributes that go in.
+        head: Applied to each of its results.
+        device: Device of its parameters.
+
+    Raises:
+        TypeError: It is no module.
+        ValueError: It cannot be run, or returns something else than rows of nodes.
+        UnsupportedError: It cannot be computed layer by layer; names the reason.
+    """
+    check_model(model)
+    if inputs.is_hetero and isinstance(model, BasicGNN):
+        raise UnsupportedError(
+            f"model: found {type(model).__name__} over a heterogeneous store, expected a model of "
+            "(x_dict, edge_index_dict): of HeteroConv layers, or made by to_hetero"
+        )
+    reader = _Reader(model, inputs, device)
+    if any(map(torch.nn.parameter.is_lazy, model.parameters())):
+        reader.try_model(None)  # makes the parameters, which stay
+    before = Before(list(model.modules()), device.type == "cuda")
+    try:
+        found = reader.read(head)
+        for number in found.normalised:
+            vars(found.modules[number])["normalize"] = False
+        yield found
+    finally:
+        before.restore()
+
+
+class _Reader:
+    """Records a model on a small graph.
+
+    Args:
+        model: The model.
+        inputs: The attributes that go in.
+        device: Device of its parameters.
+    """
+
+    def __init__(self, model: torch.nn.Module, inputs: Inputs, device: torch.device) -> None:
+        self._model = model
+        self._inputs = inputs
+        self._name = type(model).__name__
+        self._names = {module: name for name, module in model.named_modules()}
+        rows: list[dict[Any, Row]] = [inputs.nodes, *inputs.edges.values()]
+        taken = {size for each in rows for shape, _ in each.values() for size in shape}
+        hops = Hops(dict.fromkeys(inputs.nodes, (1, 1)), dict.fromkeys(inputs.edge_types, (0, 1)))
+        for tensor in (*model.parameters(), *model.buffers()):
+            if not torch.nn.parameter.is_lazy(tensor):
+                taken.update(tensor.shape)
+        self._small = SmallGraph(hops, taken, device)
+        count = self._small.num_rows
+        # Zeros: rows may be numbers of categories, of which there is one at least.
+        self._x = {
+            name: torch.zeros((count[Space(False, name)], *shape), dtype=dtype, device=device)
+            for name, (shape, dtype) in inputs.nodes.items()
+        }
+        self._edges = {
+            name: SampledEdgeIndex.of(self._small.edge_index[name], self._small.hops, name)
+            for name in inputs.edge_types
+        }
+        self._of_edges = {
+            option: {
+                name: torch.ones((count[Space(True, name)], *shape), dtype=dtype, device=device)
+                for name, (shape, dtype) in of_type.items()
+                if name in self._edges
+            }
+            for option, of_type in inputs.edges.items()
+        }
+
+    def try_model(self, head: Callable[[Tensor], Tensor] | None) -> Any:
+        """Runs the model.
+
+        Raises:
+            UnsupportedError: A module that is called needs more than a hop has.
+            ValueError: The model cannot be run.
+        """
+        args: tuple[Any, ...] = dict(self._x), dict(self._edges)
+        kwargs: dict[str, Any] = {f"{k}_dict": dict(rows) for k, rows in self._of_edges.items()}
+        if not self._inputs.is_hetero:
+            args = self._x[None], self._edges[None]
+            kwargs = {option: rows[None] for option, rows in self._of_edges.items()}
+        handle = register_module_forward_pre_hook(self._look)
+        try:
+            out = self._model(*args, **kwargs)
+            if head is None:
+                return out
+            return {k: head(v) for k, v in out.items()} if isinstance(out, dict) else head(out)
+        except UnsupportedError:
+            raise
+        except Exception as error:
+            rows = {name: [*x.shape] for name, x in self._x.items()}
+            given = rows if self._inputs.is_hetero else rows[None]
+            raise ValueError(
+                f"{self._name}: tried on zeros {given} with edges among them, found "
+                f"{type(error).__name__}: {error}; expected rows of all nodes"
+            ) from error
+        finally:
+            handle.remove()
+
+    def _look(self, module: torch.nn.Module, args: Any) -> None:
+        name = self._names.get(module)
+        if name is None and isinstance(module, MessagePassing):
+            raise UnsupportedError(
+                f"{self._name}: found {type(module).__name__} that is none of its modules, "
+                "expected layers to be attributes, or in a torch.nn.ModuleList, not in a plain list"
+            )
+        check_module(module, f"{self._name}.{name}" if name else self._name)
+
+    def read(self, head: Callable[[Tensor], Tensor] | None) -> Reading:
+        """Records the model, which is changed; the caller puts it back."""
+        model = self._model
+        for module in model.modules():
+            module.training = False
+            if getattr(module, "cached", False):
+                vars(module).update(cached=False, _cached_edge_index=None, _cached_adj_t=None)
+        modules = fingerprint(model)[1]
+        recorder = Recorder(modules, self._small.num_rows, False, keeps_calls=True)
+        attrs: dict[Value, str] = {}
+        for name, x in self._x.items():
+            attrs[recorder.track(x, Space(False, name), False, 0)] = self._inputs.attr
+        for option, rows in self._of_edges.items():
+            for edge_type, each in rows.items():
+                attr = self._inputs.attr_of(option)
+                assert attr is not None
+                attrs[recorder.track(each, Space(True, edge_type), False, 0)] = attr
+        make_steps(model)
+        forward = model.forward = Forward(model, _OPTIONS)
+        with forward.watched_by(recorder):
+            out = self.try_model(head)
+        found = Reading(
+            self._name, modules, recorder.steps, attrs, {},
+            frozenset(
+                number
+                for number, module in enumerate(modules)
+                if isinstance(module, NORMALISING) and module.normalize
+            ),
+        )  # fmt: skip
+        for step in found.steps:
+            self._check(step, found)
+        found.outputs.update(self._outputs(out, recorder))
+        return found
+
+    def _check(self, step: Step, found: Reading) -> None:
+        """Raises where a step looks at more than a node's own row and its in-edges."""
+        if isinstance(step.func, int):
+            module = found.modules[step.func]
+            name = self._names[module]
+            what = f"{self._name}.{name}" if name else self._name
+            what += f": found {type(module).__name__}"
+            if step.use == Use.ALL:
+                reason = step.about.what if isinstance(step.about, Plan) else "it takes other rows"
+                reason = reason.removeprefix("whole batch: ")
+                raise UnsupportedError(
+                    f"{what} that needs all nodes at once ({reason}), expected convolutions of the "
+                    "given edges, over rows of nodes"
+                )
+            weight = step.call.get("edge_weight")
+            if step.func in found.normalised and weight is not None and weight not in found.attrs:
+                raise UnsupportedError(
+                    f"{what} and weights that the model made itself, expected those of the store: "
+                    "degrees are counted there. Normalise them beforehand and build the layer with "
+                    "normalize=False"
+                )
+            return
+        looks = step.use in (Use.ALL, Use.PICK) and bool(step.inputs)
+        if any(isinstance(t, SampledEdgeIndex) for _, t in tensors_of(*step.call)):
+            looks = step.func not in KEEPING and not is_free(step.func)
+        if looks:
+            raise UnsupportedError(
+                f"{self._name}: found {step.name}() of all rows, or of edges, expected functions "
+                "that treat each node's row by itself, and convolutions (MessagePassing), which "
+                "alone look at neighbours and edges"
+            )
+
+    def _outputs(self, out: Any, recorder: Recorder) -> dict[str | None, Value]:
+        tensors = out.values() if isinstance(out, dict) else [out]
+        found: dict[str | None, Value] = {}
+        for tensor in tensors:
+            value = recorder.value_of(tensor)
+            if value is None or value.space.of_edges or value.dim or value.space.name in found:
+                said = type(tensor).__name__
+                said = f"a tensor {list(tensor.shape)}" if isinstance(tensor, Tensor) else said
+                nodes = {space.name: n for space, n in self._small.num_rows.items() if not space[0]}
+                raise ValueError(
+                    f"{self._name}: found {said} as a result, expected one tensor [num_nodes, ...] "
+                    f"for a node type; tried on {nodes if self._inputs.is_hetero else nodes[None]} "
+                    "nodes"
+                )
+            found[value.space.name] = value
+        if not found:
+            raise ValueError(f"{self._name}: found no result, expected rows of nodes")
+        return found
+
+
+def check_module(module: torch.nn.Module, where: str) -> None:
+    """Refuses modules that cannot be computed from a node's row and its neighbours' alone.
+
+    Raises:
+        UnsupportedError: Names the module, and why.
+    """
+    what = f"{where}: found {type(module).__name__}"
+    hops = hops_of(module)
+    if hops > 1:
+        raise UnsupportedError(
+            f"{what}, which looks {hops} hops far, expected one hop a layer; write it as a layer "
+            "for each hop"
+        )
+    if weighs_by_degrees(module):
+        raise UnsupportedError(
+            f"{what}, which normalises by degrees of neighbours, and those of a batch are not the "
+            "graph's; expected GCNConv, LGConv, GCN2Conv or FAConv, which are given the graph's, "
+            "or weights that are normalised already (edge_weight=)"
+        )
+    if getattr(module, "flow", "source_to_target") != "source_to_target":
+        raise UnsupportedError(
+            f"{what} with flow={module.flow!r}, expected 'source_to_target': batches hold "
+            "in-edges; convert the graph with its edges reversed"
+        )
+    if looks_at_all_nodes(module):
+        raise UnsupportedError(
+            f"{what}, which depends on all nodes at once, expected modules that depend on a node "
+            "and its neighbours, such as BatchNorm with running statistics, or "
+            "LayerNorm(mode='node')"
+        )
