@@ -29,7 +29,7 @@ from pyg_graphzero.util.workspace import Workspace
 
 # Exponent of the in-degrees' power law; the mean is edges_per_node.
 _ALPHA = 2.5
-# Nobody has more neighbours than this share of the nodes.
+# The most neighbours that a node has, as a share of the nodes.
 _LARGEST = 0.001
 # Shares of edges that stay in the community, and that lead to one nearby; the others lead anywhere.
 _INSIDE, _NEARBY = 0.4, 0.2
@@ -132,7 +132,7 @@ class CommunityGraph:
 
     @property
     def num_edges(self) -> int | None:
-        """How many edges there are; None where nobody knows before they are made."""
+        """How many edges there are; None where that is not known before they are made."""
         return None
 
     @property

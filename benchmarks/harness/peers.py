@@ -190,7 +190,7 @@ class Ours(Contestant):
             input_nodes=self.seeds,
             shuffle=True,
             num_workers=task.workers,
-            edge_ids=False,  # nobody here looks at them
+            edge_ids=False,  # not looked at here
             ahead=task.options.get("ahead"),
         )
 

@@ -164,7 +164,7 @@ def follow(
                 event = json.loads(line)
                 last = event.pop("event")
                 note(last, event, result, timeline)
-    finally:  # interrupted too: nobody is left behind, and the limit can be removed
+    finally:  # interrupted too: no process is left behind, and the limit can be removed
         end(process)
         process.communicate()
     if last not in ("done", "error"):

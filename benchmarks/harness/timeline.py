@@ -19,7 +19,7 @@ _KINDS = {"RssAnon": "anon", "RssFile": "file", "RssShmem": "shmem"}
 class Timeline:
     """Looks at a process tree at even intervals while the ``with`` block runs.
 
-    Only ``/proc/PID/status`` is read, which disturbs nobody. A shared page counts once for every
+    Only ``/proc/PID/status`` is read, which disturbs no process. A shared page counts once for each
     process of the tree that has it.
 
     Args:

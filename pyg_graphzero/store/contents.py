@@ -99,8 +99,10 @@ class StoreContents(OpenedFiles):
         self._given_memory = memory
         self._given_row_cache = row_cache
         self.row_cache_limit: int | None = None
-        if row_cache != "auto":
-            self.row_cache_limit = 0 if row_cache is False else parse_size(row_cache, "row_cache")
+        if row_cache is False:
+            self.row_cache_limit = 0
+        elif row_cache != "auto":
+            self.row_cache_limit = parse_size(row_cache, "row_cache", "'auto', False or ")
         self.keeper: Any = None
         self._prints: dict[EdgeType | None, tuple[int, int]] = {}
         self._told: set[str] = set()

@@ -12,8 +12,10 @@ _TOO_LARGE = 1 << 63
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
 
 
-def parse_size(value: float | str, option: str) -> int:
+def parse_size(value: float | str, option: str, others: str = "") -> int:
     """Bytes of ``8_000_000_000``, ``8e9``, ``"8GB"`` (10⁹) or ``"8GiB"`` (2³⁰).
+
+    Errors say that the option takes ``others``, too.
 
     Raises:
         ValueError: It is no size.
@@ -25,9 +27,11 @@ def parse_size(value: float | str, option: str) -> int:
         size = None if match is None or factor is None else float(match[1]) * factor
     is_number = isinstance(size, Real) and not isinstance(size, bool)
     if not is_number or not abs(size) < _TOO_LARGE:  # NaN is neither more nor less
-        raise ValueError(f"{option}={value!r}: expected a size such as 4GB, 512MiB or bytes")
+        raise ValueError(
+            f"{option}={value!r}: expected {others}a size such as 4GB, 512MiB or bytes"
+        )
     if size < 1:
-        raise ValueError(f"{option}={value!r}: expected a positive size")
+        raise ValueError(f"{option}={value!r}: expected {others}a positive size")
     return int(size)
 
 

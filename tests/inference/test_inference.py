@@ -237,7 +237,7 @@ class StoppedError(Exception):
 
 @contextmanager
 def stopping(after):
-    """Writing fails once there were so many writes."""
+    """After a number of writes each one fails."""
     write, left = Column.write, [after]
 
     def written(column, *rows):

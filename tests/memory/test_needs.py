@@ -9,7 +9,7 @@ import pyg_graphzero as gz
 from graphs import heterogeneous, homogeneous, write_store
 from pyg_graphzero.loader import HGTLoader, LinkNeighborLoader, NeighborLoader
 from pyg_graphzero.memory import costs
-from pyg_graphzero.memory.needs import bytes_of_batches, needs_of
+from pyg_graphzero.memory.needs import Kind, Need, bytes_of_batches, needs_of
 
 
 @pytest.fixture(scope="module")
@@ -58,3 +58,10 @@ def test_files_are_those_that_are_read(paths):
     rows, _, has_slots = bytes_of_batches(NeighborLoader(data, [2], edge_ids=False))
     assert rows[None] == 8 + 8 * 4 + 1  # id, x and train_mask
     assert has_slots  # of edge_attr
+
+
+def test_the_share_of_uses_that_the_first_rows_serve():
+    file = Need("x", 100, 4, Kind.ROWS, uses=((3.0, 10), (1.0, 20)))
+    shares = [file.served(4 * rows) for rows in (0, 5, 10, 20, 30, 99)]
+    assert shares == pytest.approx([0, 0.3, 0.6, 0.8, 1, 1])
+    assert Need("y", 100, 4, Kind.ROWS).served(400) == 0

@@ -21,7 +21,7 @@ import pyg_graphzero as gz
 import spawned
 from graphs import write_store
 from pyg_graphzero.bench.synthetic import power_law
-from pyg_graphzero.memory import making
+from pyg_graphzero.memory import making, used_copy
 from pyg_graphzero.memory.ranking import GROUP_BITS
 from pyg_graphzero.memory.used_copy import WITH_SLAB, CopyOf, Rows, UsedCopy, write_copy
 from pyg_graphzero.store.columns import view_column, view_topology, write_column
@@ -487,6 +487,27 @@ def test_a_copier_is_killed_while_another_one_copies(store, monkeypatch):
     iter(training(store))
     assert copy_of(store).exists()
     assert not partials(store)
+
+
+def test_a_copy_that_goes_while_it_is_opened_is_no_damaged_one(copied, warnings, monkeypatch):
+    def gone(path, contents):
+        shutil.rmtree(path)
+        raise FileNotFoundError(path)
+
+    key = copy_of(copied).name
+    monkeypatch.setattr(UsedCopy, "open", gone)
+    assert making.find_copy(StoreContents(copied), key) is None
+    assert warnings.text == ""
+
+
+def test_a_copy_that_goes_as_soon_as_it_is_there_was_written(small, tmp_path, monkeypatch):
+    def publish(scratch, target, replace):
+        os.rename(scratch, target)
+        shutil.rmtree(target)
+
+    monkeypatch.setattr(used_copy._core, "publish_directory", publish)
+    small_copy(small, tmp_path / "copy")
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_store_has_four_copies_at_most(copied):

@@ -15,7 +15,7 @@ ENGINE, PACKAGE = ROOT / "csrc", ROOT / "pyg_graphzero"
 WORDS = "posix|linux|macos|plain|windows"
 OF_ONE_SYSTEM = re.compile(rf"io/(\w+_({WORDS})\.cpp|posix\.h|windows\.h)$|team_openmp\.cpp$")
 CONDITION = re.compile(r"^[ \t]*#[ \t]*(?:if|ifdef|ifndef|elif|else|endif)\b.*", re.MULTILINE)
-# What other systems lack: headers that are not of C++, functions of no class.
+# Headers that are not of C++ and functions of no class: other systems lack them.
 SYSTEMS = re.compile(
     r"#[ \t]*include[ \t]*<(?!(?:nanobind/[\w/]+|Python|cpuid|immintrin|arm_neon)\.h>)[\w/]+\.h>|"
     r"#[ \t]*include[ \t]*<csignal>|(?<![\w>)])::[a-z]\w*\("

@@ -7,6 +7,7 @@ import importlib
 import json
 import os
 import random
+import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -128,6 +129,19 @@ def test_neighbours_are_read_by_the_copy(tmp_path: Path, monkeypatch: pytest.Mon
     assert digest_of(loader) == expected
     assert residence_of(loader).copy.columns.keys() == {"node/x.gd", "edge/topology.gl"}
     assert loader.stats().topology_rows > 0
+
+
+def test_a_copy_that_a_loader_removes_meanwhile(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def remove(folder: Any, key: str) -> int:
+        shutil.rmtree(folder.path / key)
+        raise FileNotFoundError(folder.path / key)
+
+    first = gz.optimize(store, **OPTIMIZE)
+    monkeypatch.setattr("pyg_graphzero.store.copies.CopyFolder.remove", remove)
+    assert gz.optimize(store, **OPTIMIZE).path == first.path
+    assert copies(store) == [first.path.name]
 
 
 def test_in_a_budget_that_does_not_fit(tmp_path: Path) -> None:
