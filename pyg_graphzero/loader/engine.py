@@ -32,7 +32,7 @@ from pyg_graphzero.memory.keeper import Keeper, keeper_of
 from pyg_graphzero.memory.lease import Lease
 from pyg_graphzero.memory.residence import Residence
 from pyg_graphzero.memory.usage import Watch
-from pyg_graphzero.sampling.base import GraphSampler, Prepared, Seeds
+from pyg_graphzero.sampling.base import GraphSampler, Prepared
 from pyg_graphzero.util.keys import random_key
 from pyg_graphzero.util.system import free_memory
 
@@ -80,15 +80,15 @@ class Request:
 
     Attributes:
         recipe: How the engine samples and gathers.
-        seeds: The nodes or edges that the batch is sampled around.
+        prepared: What the batch is sampled around.
         key: The key of its randomness.
-        context: The loader's own notes, with which it finishes the batch.
+        plan: How its attributes are put together; None: they are not gathered by the engine.
     """
 
     recipe: _core.Recipe
-    seeds: Seeds
+    prepared: Prepared
     key: int
-    context: Any
+    plan: BatchPlan | None
 
 
 class Epoch:
@@ -151,7 +151,8 @@ class Epoch:
         with self._waiting:
             batch = (
                 request.recipe.make(
-                    request.seeds, request.key, loader.graph_sampler.num_threads, number
+                    request.prepared.seeds, request.key, loader.graph_sampler.num_threads, number,
+                    request.prepared.excluded,
                 )
                 if engine is None
                 else engine.get(number, loader.timeout)
@@ -162,7 +163,7 @@ class Epoch:
             is_last = not self._fill(number + 1)
             self._requests.pop(number, None)
         with self._finishing:
-            finished = self._finish(batch, request.context)
+            finished = self._finish(batch, request)
         if is_last:  # a consumer that counts batches does not ask for one more
             self._close()
         self.stats.add(batch)
@@ -258,16 +259,17 @@ class Epoch:
                 if number == wanted:
                     raise
                 break
-            engine.add(number, request.recipe, request.seeds, request.key)
+            prepared = request.prepared
+            engine.add(number, request.recipe, prepared.seeds, request.key, prepared.excluded)
         if self._lease is not None:
             self._lease.pending = engine.end - first
         return has_first
 
-    def _finish(self, batch: _core.Batch, context: Any) -> Any:
+    def _finish(self, batch: _core.Batch, request: Request) -> Any:
         """Turns the engine's batch into the consumer's, and notes its rows where use is watched."""
         if self._watch is not None:
             self._watch.add(batch)
-        finished = self._loader._finish(batch, context)
+        finished = self._loader._finish(batch, request)
         if self._torchs._pin_memory:
             finished = pin_memory(finished, self._torchs._pin_memory_device)
         return finished
@@ -410,13 +412,13 @@ class EngineLoader(KeyedLoader[Graph_co]):
         )
         plan = plan if gathers else None
         recipe = self.graph_sampler.recipe(None if plan is None else plan.columns, reading)
-        return Request(recipe, prepared.seeds, int(key), (plan, prepared))
+        return Request(recipe, prepared, int(key), plan)
 
-    def _finish(self, batch: _core.Batch, context: tuple[BatchPlan | None, Prepared]) -> Any:
+    def _finish(self, batch: _core.Batch, request: Request) -> Any:
         """Turns the engine's batch into the consumer's."""
-        plan, prepared = context
+        plan = request.plan
         sampled = self.graph_sampler.sample_of(batch)
-        metadata = prepared.finish(sampled)
+        metadata = request.prepared.finish(sampled)
         if plan is None:
             return self.filter_fn(self.graph_sampler.output(sampled, metadata))
         return self._labelled(plan.assemble(sampled, batch.gathered), metadata)

@@ -11,6 +11,7 @@ from torch_geometric.loader.utils import get_edge_label_index
 from torch_geometric.sampler.base import SubgraphType
 
 from pyg_graphzero.errors import UnsupportedError
+from pyg_graphzero.pyg.lazy import OnDemand, raw_items
 from pyg_graphzero.sampling.ahead import REDUCTIONS
 from pyg_graphzero.sampling.both_ways import BidirectionalNeighborSampler
 from pyg_graphzero.sampling.graph import plain
@@ -112,13 +113,16 @@ def check_input_time(times: Tensor | None, num_seeds: int) -> None:
         raise ValueError(f"seed times: found {times.numel()}, expected one for each of {num_seeds}")
 
 
-def check_edge_labels(data: Data | HeteroData, edges: Any) -> tuple[EdgeType | None, Tensor | None]:
-    """The edge type and the seed edges (``int64 [2, n]``, None for all) a link loader was given.
+def check_edge_labels(data: Data | HeteroData, edges: Any) -> tuple[EdgeType | None, Any]:
+    """The edge type and the seed edges a link loader was given.
 
     Args:
         data: The graph.
-        edges: None (all edges; homogeneous only), a tensor ``[2, n]``, an edge type, or
-            (edge type, tensor or None).
+        edges: None (all edges; homogeneous only), a tensor ``[2, n]``, a mask ``[num_edges]`` or
+            the name of an edge attribute that is one, an edge type, or (edge type, one of these).
+
+    Returns:
+        The edge type, and ``int64 [2, n]``, a mask as it was given, or None for all.
 
     Raises:
         ValueError: It is none of these, or no edge type of the graph.
@@ -145,6 +149,12 @@ def check_edge_labels(data: Data | HeteroData, edges: Any) -> tuple[EdgeType | N
             )
     if edges is None:
         return name, None
+    if isinstance(edges, str) or getattr(edges, "dtype", None) in (torch.bool, bool):
+        if name is not None and name not in data.edge_types:
+            raise ValueError(
+                f"edge_label_index: found edge type {name}, expected one of {data.edge_types}"
+            )
+        return name, _check_mask(data if name is None else data[name], edges)
     edges = in_memory(plain(torch.as_tensor(edges)).cpu())
     if edges.dim() != 2 or edges.size(0) != 2 or edges.dtype.is_floating_point:
         raise ValueError(
@@ -163,3 +173,24 @@ def check_edge_labels(data: Data | HeteroData, edges: Any) -> tuple[EdgeType | N
                 f"0 <= node < {num_nodes}"
             )
     return name, edges
+
+
+def _check_mask(store: Any, mask: Any) -> Any:
+    """A mask of edges; an attribute of a store on disk is not read."""
+    what = "a mask"
+    if isinstance(mask, str):
+        what, values = f"edge attribute {mask!r}", dict(raw_items(getattr(store, "_store", store)))
+        if mask not in values:
+            raise ValueError(
+                f"edge_label_index: found {mask!r}, expected an edge attribute: one of "
+                f"{sorted(values)}"
+            )
+        mask = values[mask]
+    if not isinstance(mask, OnDemand):
+        mask = torch.as_tensor(mask)
+    if mask.dtype != torch.bool or list(mask.shape) != [store.num_edges]:
+        raise ValueError(
+            f"edge_label_index: found {what} of {mask.dtype} and shape {list(mask.shape)}, expected "
+            f"torch.bool [{store.num_edges}]"
+        )
+    return mask

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch_geometric.loader
@@ -16,6 +16,7 @@ from pyg_graphzero.sampling.graph import resolve
 from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.sampling.options import SamplingOptions, check_given
 from pyg_graphzero.sampling.windows import split_window
+from pyg_graphzero.store.schema import EdgeType
 
 
 class LinkNeighborLoader(LinkLoader[Graph_co], torch_geometric.loader.LinkNeighborLoader):
@@ -29,10 +30,12 @@ class LinkNeighborLoader(LinkLoader[Graph_co], torch_geometric.loader.LinkNeighb
     Args:
         data: The graph; see ``NeighborLoader``.
         num_neighbors: Fan-out per hop; see ``NeighborLoader``.
-        edge_label_index: Seeds: None (all edges), a tensor ``[2, n]``, an edge type, or
-            (edge type, tensor or None).
-        edge_label: One label per seed.
-        edge_label_time: One time per seed; needs ``time_attr``.
+        edge_label_index: Seeds: None (all edges), a tensor ``[2, n]``, a mask ``bool [num_edges]``,
+            an edge type, or (edge type, one of these). A mask may be given as the name of an edge
+            attribute: of a store, 4 bytes for each of its seeds are held, which come by destination
+            as in the store; ``input_id`` says which edge a seed is.
+        edge_label: One label per seed; with a mask one for each edge.
+        edge_label_time: One time per seed, likewise; needs ``time_attr``.
         replace: Draw with replacement.
         subgraph_type: ``"directional"``, ``"bidirectional"`` or ``"induced"``.
         disjoint: Every seed edge grows a tree of its own, named by ``batch.batch``.
@@ -51,7 +54,12 @@ class LinkNeighborLoader(LinkLoader[Graph_co], torch_geometric.loader.LinkNeighb
         filter_per_worker: Matters only with a sampler that is not ours; the engine gathers ahead.
         neighbor_sampler: A PyG ``BaseSampler`` to use instead.
         directed: Deprecated; False means ``subgraph_type="induced"``.
-        exclude_edges: No negative is an edge of the graph (PyG's may be). Not with node times.
+        exclude_edges: No negative is an edge of the graph (PyG's may be).
+        exclude_seed_edges: True: no seed edge of a batch is a message in it, so that its label
+            cannot be read off the graph; ``"reverse"``: nor is its reverse, of the same type or of
+            PyG's ``rev_`` name; a dict from edge type to reverse type names another. Edges are known
+            by their ends, parallel ones too; where edges have times, only those of the seed's own
+            time are left out. Neighbours are drawn among the rest.
         device: Where batches are delivered; see ``NeighborLoader``.
         edge_ids: Batches have ``e_id``. Where it is not used, False spares a lookup for every
             edge, and reads where the ids do not fit in memory.
@@ -108,6 +116,7 @@ class LinkNeighborLoader(LinkLoader[Graph_co], torch_geometric.loader.LinkNeighb
         directed: bool = True,
         *,
         exclude_edges: bool = False,
+        exclude_seed_edges: bool | str | Mapping[EdgeType, EdgeType] = False,
         device: Any = None,
         edge_ids: bool = True,
         time_window: Any = None,
@@ -135,7 +144,7 @@ class LinkNeighborLoader(LinkLoader[Graph_co], torch_geometric.loader.LinkNeighb
         super().__init__(
             data, neighbor_sampler, edge_label_index, edge_label, edge_label_time, neg_sampling,
             neg_sampling_ratio, transform, transform_sampler_output, filter_per_worker,
-            exclude_edges=exclude_edges, device=device, edge_ids=edge_ids, locality=locality,
+            exclude_edges=exclude_edges, exclude_seed_edges=exclude_seed_edges, device=device, edge_ids=edge_ids, locality=locality,
             seed_order=seed_order, **kwargs,
         )  # fmt: skip
         check_ahead(ahead, self)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from typing_extensions import Self
 from pyg_graphzero import _core
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.sampling.base import Prepared, Reading, Sampled
+from pyg_graphzero.sampling.excluded import excluded_edges
 from pyg_graphzero.sampling.graph import (
     SampledGraph,
     Unmapped,
@@ -28,7 +29,7 @@ from pyg_graphzero.sampling.graph import (
     resolve,
 )
 from pyg_graphzero.sampling.link_seeds import link_seeds
-from pyg_graphzero.sampling.negatives import KeyedNegatives, NonEdgeSampling
+from pyg_graphzero.sampling.negatives import Negatives
 from pyg_graphzero.sampling.options import SamplingOptions, fan_outs
 from pyg_graphzero.sampling.order import add_order
 from pyg_graphzero.sampling.timed import TimedSampler
@@ -264,7 +265,7 @@ class NeighborSampler(TimedSampler):
             The output of ``sample_from_nodes``; ``metadata`` is what PyG's ``LinkLoader`` reads.
 
         Raises:
-            UnsupportedError: ``exclude_edges`` with node times, or walking backwards.
+            UnsupportedError: ``exclude_edges`` walking backwards.
         """
         key = random_key() if key is None else key
         return self.sample(self.prepare_edges(inputs, neg_sampling, key, exclude_edges), key)
@@ -276,47 +277,47 @@ class NeighborSampler(TimedSampler):
         key: int,
         exclude_edges: bool = False,
         windows: Tensor | None = None,
+        excluded: Sequence[tuple[EdgeType | None, bool]] = (),
     ) -> Prepared:
         """What to sample around the ends of seed edges, as ``sample_from_edges`` does.
 
-        ``windows``: of each seed edge, where the sampler's are those of seeds.
+        Args:
+            inputs: The seed edges.
+            neg_sampling: How to draw negatives; None: there are none.
+            key: Names the batch.
+            exclude_edges: No negative is an edge of the graph.
+            windows: Of each seed edge, where the sampler's are those of seeds.
+            excluded: Edge types of which seed edges are no messages; see :func:`excluded_types`.
         """
-        node_times = self.graph.node_times
-        if neg_sampling is not None:
-            if not exclude_edges:
-                neg_sampling = KeyedNegatives(neg_sampling, key % 2**63)
-            elif node_times or self.graph.backward:
-                raise UnsupportedError(
-                    "exclude_edges: found node times or backward sampling, expected neither; leave "
-                    "exclude_edges out"
-                )
-            else:
-                neg_sampling = NonEdgeSampling(
-                    neg_sampling,
-                    key % 2**63,
-                    self.graph,
-                    inputs.input_type,
-                    inputs.row,
-                    self.disjoint,
-                )
+        graph, count = self.graph, inputs.row.numel()
+        if exclude_edges and graph.backward and neg_sampling is not None:
+            raise UnsupportedError(
+                "exclude_edges: found backward sampling, expected forward; leave exclude_edges out"
+            )
+        negatives = neg_sampling and Negatives(
+            neg_sampling, key % 2**63, graph, inputs.input_type, exclude_edges
+        )
+        times = None if inputs.time is None else self._seed_times(inputs.time, count)
         links = link_seeds(
             inputs,
-            neg_sampling,
-            self.graph.node_types.__getitem__,
+            negatives,
             self.disjoint,
-            node_times,
-            lambda times: self._seed_times(times, inputs.row.numel()),
+            times,
             windows,
         )
-        times, own = links.times or {}, links.windows or {}
+        latest, own = links.times or {}, links.windows or {}
         seeds = [
-            self._typed_seeds(t, nodes, times.get(t), own.get(t))
+            self._typed_seeds(t, nodes, latest.get(t), own.get(t))
             for t, nodes in links.nodes.items()
         ]
+        if times is not None and self.strict:
+            times = times + 1
+        at = None if graph.node_times else times
+        left_out = excluded_edges(graph, excluded, inputs.row, inputs.col, at)
 
         def finish(sampled: Sampled) -> Any:
             for trees in sampled.trees or []:
                 trees[:] = links.trees[trees]
             return links.metadata
 
-        return Prepared(seeds, finish)
+        return Prepared(seeds, finish, left_out)

@@ -295,14 +295,6 @@ def test_negatives_that_cannot_be(homo):
     loader = LinkNeighborLoader(full, [1], neg_sampling="binary", exclude_edges=True)
     with pytest.raises(ValueError, match="negatives: found none for source node"):
         next(iter(loader))
-    data = homogeneous()
-    data.time = torch.arange(300)
-    loader = LinkNeighborLoader(
-        data, [1], neg_sampling="binary", exclude_edges=True, time_attr="time",
-        edge_label_time=torch.full((3000,), 300),
-    )  # fmt: skip
-    with pytest.raises(gz.UnsupportedError, match="exclude_edges: found node times"):
-        next(iter(loader))
 
 
 @pytest.mark.parametrize("form", ["type", "pair with None", "pair", "short"])
@@ -478,3 +470,40 @@ def test_negatives_of_a_subclass_are_its_own(homo, exclude_edges):
     )
     batch = next(iter(loader))
     assert batch.n_id[batch.edge_label_index[:, batch.edge_label == 0]].min() >= 100
+
+
+@pytest.mark.parametrize("given", ["name", "mask"])
+@pytest.mark.parametrize("where", ["memory", "store"])
+@pytest.mark.parametrize("typed", [False, True])
+def test_a_mask_of_edges(tmp_path, typed, where, given):
+    data = heterogeneous() if typed else homogeneous()
+    edges = data[WRITES] if typed else data
+    edges.train_mask = torch.rand(edges.num_edges) < 0.3
+    label = torch.arange(edges.num_edges)
+    graph = data if where == "memory" else gz.open(write_store(data, tmp_path / "s")).data()
+    seeds = "train_mask" if given == "name" else edges.train_mask
+    loader = LinkNeighborLoader(
+        graph, [2], (WRITES, seeds) if typed else seeds, edge_label=label, batch_size=50,
+        shuffle=True,
+    )  # fmt: skip
+    seen = []
+    for batch in loader:
+        found = batch[WRITES] if typed else batch
+        src, dst = (batch["author"], batch["paper"]) if typed else (batch, batch)
+        ends = torch.stack([src.n_id[found.edge_label_index[0]], dst.n_id[found.edge_label_index[1]]])
+        assert torch.equal(ends, edges.edge_index[:, found.input_id])
+        assert torch.equal(found.edge_label, found.input_id)
+        seen.append(found.input_id)
+    assert torch.equal(torch.cat(seen).sort().values, edges.train_mask.nonzero().view(-1))
+
+
+def test_masks_that_do_not_fit(homo):
+    data = homogeneous()
+    for mask in (torch.ones(9, dtype=torch.bool), "edge_attr"):
+        with pytest.raises(ValueError, match=r"edge_label_index: found .*expected torch.bool"):
+            LinkNeighborLoader(data, [2], mask)
+    with pytest.raises(ValueError, match=r"found 'x_mask', expected an edge attribute"):
+        LinkNeighborLoader(homo[1], [2], "x_mask")
+    mask = torch.ones(3000, dtype=torch.bool)
+    with pytest.raises(ValueError, match="edge_label: found 9, expected 3000"):
+        LinkNeighborLoader(data, [2], mask, edge_label=torch.zeros(9))

@@ -59,6 +59,7 @@ PAGES: dict[str, Callable[[Path], None]] = {
     "docs/index.md": nothing,
     "docs/inference.md": my_graph,
     "docs/internals.md": nothing,
+    "docs/link-prediction.md": nothing,
     "docs/loading.md": my_graph,
     "docs/multi-process.md": my_graph,
     "docs/out-of-core.md": my_graph,
