@@ -120,7 +120,7 @@ def result() -> Figure:
 
 def out_of_core_speed() -> Figure:
     """The chart that a run draws, from its summary."""
-    shown = list(runs("out_of_core").values())
+    shown = [each for name, each in runs("out_of_core").items() if "training" not in name]
     for each in shown:
         each.setdefault("group", each["name"].replace(",", " ").split()[0])
     figure = Figure(figsize=(8, 0.9 + 0.3 * len(shown)), layout="constrained")
