@@ -761,8 +761,10 @@ class Recipe:
         `window`, `earliest`: as of `neighbors`; the last hop's nodes have the last window, and there is one where there is no hop.
         """
 
-    def make(self, seeds: Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], key: int, num_threads: int = 0, number: int = 0) -> Batch:
-        """One batch, the `number`th of its epoch, made at once by the caller."""
+    def make(self, seeds: Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], key: int, num_threads: int = 0, number: int = 0, excluded: Sequence[tuple[int, torch.Tensor, torch.Tensor, torch.Tensor | None]] = ()) -> Batch:
+        """
+        One batch, the `number`th of its epoch, made at once by the caller. `excluded`: edges by edge type that are in no sample of `neighbors`, by their ends, and by their time unless that is None.
+        """
 
 class Epoch:
     """Batches by number, made ahead by threads."""
@@ -770,8 +772,8 @@ class Epoch:
     def __init__(self, num_threads: int, max_bytes: int, first: int = 0) -> None:
         """`first`: the first number."""
 
-    def add(self, number: int, recipe: Recipe, seeds: Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], key: int) -> None:
-        """Adds batch `number`, which is `end`."""
+    def add(self, number: int, recipe: Recipe, seeds: Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], key: int, excluded: Sequence[tuple[int, torch.Tensor, torch.Tensor, torch.Tensor | None]] = ()) -> None:
+        """Adds batch `number`, which is `end`; `excluded` as in Recipe.make()."""
 
     def get(self, number: int, timeout: float = 0.0) -> Batch | None:
         """

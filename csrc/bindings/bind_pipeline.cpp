@@ -39,8 +39,8 @@ BatchRequest request_of(const SeedArrays& seeds, const ExcludedArrays& excluded,
     return std::vector<std::int64_t>(all.begin(), all.end());
   };
   for (const auto& [type, src, dst, times] : excluded) {
-    request.excluded.push_back({type, copied(src), copied(dst),
-                                times ? copied(*times) : std::vector<std::int64_t>{}});
+    request.excluded.push_back(
+        {type, copied(src), copied(dst), times ? copied(*times) : std::vector<std::int64_t>{}});
   }
   for (const auto& [type, nodes, times] : seeds) {
     request.seeds.push_back(
@@ -120,8 +120,8 @@ std::shared_ptr<Recipe> recipe_of(std::shared_ptr<const Sampler> sampler, Reques
     return one;
   };
   if (sampler->reads()) {
-    recipe.begin = [sampler = std::move(sampler), ask = std::move(ask)](SampleInput input, BatchKey key,
-                                                                        int threads) {
+    recipe.begin = [sampler = std::move(sampler), ask = std::move(ask)](SampleInput input,
+                                                                        BatchKey key, int threads) {
       return sampler->begin(ask(std::move(input), key, threads));
     };
   } else {
@@ -267,7 +267,8 @@ void init_pipeline(nb::module_& m) {
                   "key: int, num_threads: int = 0, number: int = 0, excluded: "
                   "Sequence[tuple[int, torch.Tensor, torch.Tensor, torch.Tensor | None]] = ()) -> "
                   "Batch"),
-          "One batch, the `number`th of its epoch, made at once by the caller. `excluded`: edges by "
+          "One batch, the `number`th of its epoch, made at once by the caller. `excluded`: edges "
+          "by "
           "edge type that are in no sample of `neighbors`, by their ends, and by their time unless "
           "that is None.");
 

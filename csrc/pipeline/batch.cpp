@@ -80,7 +80,8 @@ void unpack(Batch& batch) {
 
 SampleInput input_of(const BatchRequest& request) {
   SampleInput input;
-  for (const auto& [type, nodes, times] : request.seeds) input.seeds.push_back({type, nodes, times});
+  for (const auto& [type, nodes, times] : request.seeds)
+    input.seeds.push_back({type, nodes, times});
   for (const auto& [type, src, dst, times] : request.excluded) {
     input.excluded.push_back({type, src, dst, times});
   }

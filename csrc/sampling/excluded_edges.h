@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "arrays/buffer.h"
@@ -25,7 +26,9 @@ class ExcludedEdges {
   // Finds the edges. REQUIRES that the edge type is not paged.
   void find(int threads);
   // Adds what is to be read next to `wanted`; false: that was all. keep() takes what was read.
-  bool list(int threads, std::vector<SourceList>& wanted) { return stretches_->list(threads, wanted); }
+  bool list(int threads, std::vector<SourceList>& wanted) {
+    return stretches_->list(threads, wanted);
+  }
   void keep() { stretches_->keep(wanted(), found_); }
   void settle();
 
@@ -58,16 +61,14 @@ class ExcludedEdges {
       first.prefetch(key(place, source));
     }
   };
-  Pairs wanted() const noexcept {
-    return {first_, static_cast<std::uint64_t>(type_.csc.num_src)};
-  }
+  Pairs wanted() const noexcept { return {first_, static_cast<std::uint64_t>(type_.csc.num_src)}; }
   std::int64_t rank_of(std::int64_t place, std::int64_t slot) const;
 
   const SampledEdgeType& type_;
-  std::vector<std::int64_t> nodes_;   // destinations, each once
-  IdMap<std::uint64_t> places_;       // destination -> its place there
+  std::vector<std::int64_t> nodes_;               // destinations, each once
+  IdMap<std::uint64_t> places_;                   // destination -> its place there
   Buffer<std::int64_t> begin_, degree_, offset_;  // [place]: its ranks; offset_: room to work in
-  IdMap<std::uint64_t> first_;        // pair -> its first time
+  IdMap<std::uint64_t> first_;                    // pair -> its first time
   std::vector<std::pair<std::uint64_t, std::int64_t>> times_;  // [pair]: key and time, sorted
   bool is_timed_;
   std::optional<InducedStretches> stretches_;

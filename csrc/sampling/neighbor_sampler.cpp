@@ -30,12 +30,12 @@ void check_pairs(const ExcludedPairs& pairs, std::size_t num_edge_types) {
   if (pairs.edge_type >= 0 && static_cast<std::size_t>(pairs.edge_type) < num_edge_types && even) {
     return;
   }
-  throw std::invalid_argument(
-      "excluded: found " + std::to_string(pairs.src.size()) + " sources, " +
-      std::to_string(pairs.dst.size()) + " destinations and " + std::to_string(pairs.times.size()) +
-      " times for edge type " + std::to_string(pairs.edge_type) +
-      ", expected as many of each, or no times, and an edge type below " +
-      std::to_string(num_edge_types));
+  throw std::invalid_argument("excluded: found " + std::to_string(pairs.src.size()) + " sources, " +
+                              std::to_string(pairs.dst.size()) + " destinations and " +
+                              std::to_string(pairs.times.size()) + " times for edge type " +
+                              std::to_string(pairs.edge_type) +
+                              ", expected as many of each, or no times, and an edge type below " +
+                              std::to_string(num_edge_types));
 }
 
 // Batches of one loader differ by a few percent.

@@ -26,7 +26,7 @@ struct SampleRequest {
   bool whole_frontier = false;      // in each hop all nodes of the sample draw, not only the newest
   std::optional<Labor> labor = {};  // draw by variates that destinations share
   std::vector<ExcludedPairs> excluded = {};  // at most one for each edge type
-  BatchKey key;                     // the same key gives the same sample
+  BatchKey key;                              // the same key gives the same sample
   int threads = 0;
 };
 
@@ -55,8 +55,8 @@ class NeighborSampler {
   //   variates of a node type's vertices (trees and occurrences of a seed as well, so that the same
   //   vertices serve all of them), at a cost of O(degree); without replacement only;
   // - the result depends on the request alone, not on `threads`.
-  // Raises std::out_of_range for a seed or an end that is not a node, std::invalid_argument for a bad
-  // fan-out, FormatError for a topology that contradicts itself, OsError when its file was cut
+  // Raises std::out_of_range for a seed or an end that is not a node, std::invalid_argument for a
+  // bad fan-out, FormatError for a topology that contradicts itself, OsError when its file was cut
   // short.
   Sample sample(const SampleRequest& request) const;
 

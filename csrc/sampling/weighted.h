@@ -15,7 +15,8 @@ namespace gz {
 class WeightedSampler {
  public:
   // Draws k of the ranks [first, first + n) but `gone`, which rise, each time in proportion to
-  // weight, in O(gone + log n) a draw. Returns how many were drawn: k, or 0 where all weights are 0.
+  // weight, in O(gone + log n) a draw. Returns how many were drawn: k, or 0 where all weights are
+  // 0.
   std::int64_t draw_with_replacement(const EdgeOrder& order, CounterRng& rng, std::int64_t first,
                                      std::int64_t n, std::int64_t k, std::int64_t* out,
                                      std::span<const std::int64_t> gone = {}) {

@@ -151,7 +151,10 @@ class Epoch:
         with self._waiting:
             batch = (
                 request.recipe.make(
-                    request.prepared.seeds, request.key, loader.graph_sampler.num_threads, number,
+                    request.prepared.seeds,
+                    request.key,
+                    loader.graph_sampler.num_threads,
+                    number,
                     request.prepared.excluded,
                 )
                 if engine is None

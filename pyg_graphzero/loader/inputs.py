@@ -190,7 +190,7 @@ def _check_mask(store: Any, mask: Any) -> Any:
         mask = torch.as_tensor(mask)
     if mask.dtype != torch.bool or list(mask.shape) != [store.num_edges]:
         raise ValueError(
-            f"edge_label_index: found {what} of {mask.dtype} and shape {list(mask.shape)}, expected "
+            f"edge_label_index: found {what} of {mask.dtype}, {list(mask.shape)}, expected "
             f"torch.bool [{store.num_edges}]"
         )
     return mask

@@ -57,9 +57,9 @@ class LinkNeighborLoader(LinkLoader[Graph_co], torch_geometric.loader.LinkNeighb
         exclude_edges: No negative is an edge of the graph (PyG's may be).
         exclude_seed_edges: True: no seed edge of a batch is a message in it, so that its label
             cannot be read off the graph; ``"reverse"``: nor is its reverse, of the same type or of
-            PyG's ``rev_`` name; a dict from edge type to reverse type names another. Edges are known
-            by their ends, parallel ones too; where edges have times, only those of the seed's own
-            time are left out. Neighbours are drawn among the rest.
+            PyG's ``rev_`` name; a dict from edge type to reverse type names another. Edges are
+            known by their ends, parallel ones too; where edges have times, only those of the seed's
+            own time are left out. Neighbours are drawn among the rest.
         device: Where batches are delivered; see ``NeighborLoader``.
         edge_ids: Batches have ``e_id``. Where it is not used, False spares a lookup for every
             edge, and reads where the ids do not fit in memory.
@@ -144,8 +144,8 @@ class LinkNeighborLoader(LinkLoader[Graph_co], torch_geometric.loader.LinkNeighb
         super().__init__(
             data, neighbor_sampler, edge_label_index, edge_label, edge_label_time, neg_sampling,
             neg_sampling_ratio, transform, transform_sampler_output, filter_per_worker,
-            exclude_edges=exclude_edges, exclude_seed_edges=exclude_seed_edges, device=device, edge_ids=edge_ids, locality=locality,
-            seed_order=seed_order, **kwargs,
+            exclude_edges=exclude_edges, exclude_seed_edges=exclude_seed_edges, device=device,
+            edge_ids=edge_ids, locality=locality, seed_order=seed_order, **kwargs,
         )  # fmt: skip
         check_ahead(ahead, self)
         self.ahead = ahead

@@ -121,8 +121,8 @@ class LinkLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkLoader):
         self.input_id = input_id
         if not isinstance(exclude_edges, bool):
             raise ValueError(
-                f"exclude_edges: found {exclude_edges!r}, expected True or False: whether negatives "
-                "may be edges; exclude_seed_edges says which edges are no messages"
+                f"exclude_edges: found {exclude_edges!r}, expected True or False, for negatives; "
+                "exclude_seed_edges says which edges are no messages"
             )
         self.exclude_edges = exclude_edges
         self.exclude_seed_edges = exclude_seed_edges
@@ -196,8 +196,8 @@ class LinkLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkLoader):
         types = excluded_types(sampler.graph, name, value)
         if value is True and sampler.subgraph_type == SubgraphType.bidirectional:
             raise ValueError(
-                "exclude_seed_edges=True: found subgraph_type='bidirectional', where the reverse of "
-                "a message is one too; expected 'reverse', or a dict from the edge type to its "
+                "exclude_seed_edges=True: found subgraph_type='bidirectional', where the reverse "
+                "of a message is one too; expected 'reverse', or a dict from the edge type to its "
                 "reverse"
             )
         return types

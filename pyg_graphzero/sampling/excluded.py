@@ -62,8 +62,8 @@ def _reverse_of(graph: SampledGraph, name: EdgeType | None) -> EdgeType | None:
         if candidate in graph.edge_types:
             return candidate
     raise ValueError(
-        f"exclude_seed_edges='reverse': found no {candidates[0]} among {graph.edge_types}, expected "
-        f"the reverse of {name}; name it: exclude_seed_edges={{{name}: (…)}}"
+        f"exclude_seed_edges='reverse': found no {candidates[0]} among {graph.edge_types}, "
+        f"expected the reverse of {name}; name it: exclude_seed_edges={{{name}: (…)}}"
     )
 
 

@@ -158,9 +158,7 @@ class Negatives:
             "it has edges to (nearly) all destinations; use negatives that may be edges"
         )
 
-    def _sample(
-        self, count: int, end: str, num_nodes: int, among: Tensor | None = None
-    ) -> Tensor:
+    def _sample(self, count: int, end: str, num_nodes: int, among: Tensor | None = None) -> Tensor:
         """Nodes, of all or of some, drawn as the user says."""
         weight = self.base.src_weight if end == "src" else self.base.dst_weight
         own = self._generator

@@ -294,17 +294,13 @@ class NeighborSampler(TimedSampler):
             raise UnsupportedError(
                 "exclude_edges: found backward sampling, expected forward; leave exclude_edges out"
             )
-        negatives = neg_sampling and Negatives(
-            neg_sampling, key % 2**63, graph, inputs.input_type, exclude_edges
-        )
+        negatives = None
+        if neg_sampling is not None:
+            negatives = Negatives(
+                neg_sampling, key % 2**63, graph, inputs.input_type, exclude_edges
+            )
         times = None if inputs.time is None else self._seed_times(inputs.time, count)
-        links = link_seeds(
-            inputs,
-            negatives,
-            self.disjoint,
-            times,
-            windows,
-        )
+        links = link_seeds(inputs, negatives, self.disjoint, times, windows)
         latest, own = links.times or {}, links.windows or {}
         seeds = [
             self._typed_seeds(t, nodes, latest.get(t), own.get(t))

@@ -29,11 +29,11 @@ inline SampleRequest request_of(std::vector<Seeds> seeds, BatchKey key, int thre
 // REQUIRES that `sampler` outlives it.
 inline std::shared_ptr<Recipe> recipe_of(const NeighborSampler& sampler,
                                          std::shared_ptr<const GatherPlan> plan) {
-  return std::make_shared<Recipe>(
-      Recipe{[&sampler](SampleInput input, BatchKey key, int threads) {
-               return sampler.sample(request_of(std::move(input.seeds), key, threads));
-             },
-             std::move(plan), false});
+  return std::make_shared<Recipe>(Recipe{[&sampler](SampleInput input, BatchKey key, int threads) {
+                                           return sampler.sample(
+                                               request_of(std::move(input.seeds), key, threads));
+                                         },
+                                         std::move(plan), false});
 }
 
 // The batch of a key, made by the caller.

@@ -153,14 +153,14 @@ const std::vector<Mode> kModes{
     {.fanout = {3, 2}, .timed = true, .disjoint = true, .induced = true},
 };
 
-// Random seeds, kept where requests look. Every other request is without a third of two types' edges,
-// and without pairs that are no edges.
+// Random seeds, kept where requests look. Every other request is without a third of two types'
+// edges, and without pairs that are no edges.
 struct Requests {
   Requests(Files& files, std::size_t count, const Mode& mode) : nodes(count) {
     std::mt19937_64& random = files.random;
     times.resize(count);
     for (std::size_t e = 0; e < 2; ++e) {
-      for (std::size_t i = e; i < files.all_src[e].size(); i += 3) {
+      for (std::size_t i = e; i < files.all_src[e].size(); i += 61) {
         src[e].push_back(files.all_src[e][i]);
         dst[e].push_back(files.all_dst[e][i]);
         src[e].push_back(static_cast<std::int64_t>(i) % 90);
@@ -385,7 +385,7 @@ TEST(hgt_over_files_is_hgt_over_maps) {
       const HgtSampler paged(kNumNodes, edge_types(files, mode.timed, false, types, 4,
                                                    static_cast<std::int64_t>(count) - 1));
       CHECK(paged.reads() && !mapped.reads());
-      const Requests seeds(files.random, count, mode);
+      const Requests seeds(files, count, mode);
       std::vector<SamplingRun> runs;
       std::vector<HgtRequest> requests;
       for (const SampleRequest& request : seeds.all) {

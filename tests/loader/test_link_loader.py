@@ -490,7 +490,9 @@ def test_a_mask_of_edges(tmp_path, typed, where, given):
     for batch in loader:
         found = batch[WRITES] if typed else batch
         src, dst = (batch["author"], batch["paper"]) if typed else (batch, batch)
-        ends = torch.stack([src.n_id[found.edge_label_index[0]], dst.n_id[found.edge_label_index[1]]])
+        ends = torch.stack(
+            [src.n_id[found.edge_label_index[0]], dst.n_id[found.edge_label_index[1]]]
+        )
         assert torch.equal(ends, edges.edge_index[:, found.input_id])
         assert torch.equal(found.edge_label, found.input_id)
         seen.append(found.input_id)

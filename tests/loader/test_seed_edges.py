@@ -136,14 +136,15 @@ def test_draws_among_the_rest_are_uniform():
         counts += torch.bincount(batch.n_id[at_hub[0]], minlength=21)
     assert counts[[0, 3, 10]].sum() == 0
     rest = counts[counts > 0]
-    assert rest.numel() == 18 and int(rest.sum()) == 4 * rounds
+    assert rest.numel() == 18
+    assert int(rest.sum()) == 4 * rounds
     expected = 4 * rounds / 18
     # Without replacement counts vary less than independent ones: by 14 in 17.
     assert float(((rest - expected) ** 2 / expected).sum()) * 17 / 14 < 45  # p = 0.0003 of 17
 
 
 def auc(batch: Data) -> float:
-    """How well the sum over messages tells positive pairs from negative ones, of random features."""
+    """How well sums of random features over messages tell positive pairs from negative ones."""
     src, dst = batch.edge_index
     sums = torch.zeros_like(batch.x).index_add_(0, dst, batch.x[src])
     a, b = batch.edge_label_index
@@ -165,7 +166,8 @@ def test_labels_that_are_the_edges_do_not_leak():
             data, [-1], edges, neg_sampling="binary", batch_size=8000, exclude_seed_edges=exclude
         )
         found[exclude] = auc(next(iter(loader)))
-    assert found[False] > 0.95 and found[True] > 0.9  # the reverse tells as much
+    assert found[False] > 0.95
+    assert found[True] > 0.9  # the reverse tells as much
     # 8000 pairs: standard deviation 0.005. All edges are seeds, so that no message is left.
     loader = LinkNeighborLoader(
         data, [-1], edges, neg_sampling="binary", batch_size=500, exclude_seed_edges="reverse"
@@ -194,7 +196,8 @@ def test_backward_sampling_leaves_them_out():
         data, seeds, num_neighbors=None, neighbor_sampler=sampler, exclude_seed_edges=True
     )
     messages = codes(batch.n_id[batch.edge_index])
-    assert messages.numel() and not torch.isin(messages, codes(seeds)).any()
+    assert messages.numel()
+    assert not torch.isin(messages, codes(seeds)).any()
 
 
 @pytest.mark.parametrize("exclude", ["self", 1, None, {WRITES: ("paper", "x", "author")}, {}])
