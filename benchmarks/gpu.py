@@ -151,6 +151,7 @@ def main(argv: list[str] | None = None) -> None:
         raise SystemExit("benchmarks/gpu.py: found no GPU, expected one that torch can use")
 
     data = power_law(args.nodes, args.edges, args.dim)
+    args.dir.mkdir(parents=True, exist_ok=True)
     gz.convert(data, args.dir / "gpu", force=True, progress=False)
     disk = gz.open(args.dir / "gpu").data()
     seeds = torch.randperm(args.nodes)[: args.batches * args.batch_size]

@@ -1,4 +1,4 @@
-"""Batches and models on a GPU. Without one the same tests run on the CPU, so that they stay whole."""
+"""Batches and models on a GPU; where there is none, on the CPU, so that the tests stay whole."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import copy
 import pytest
 import torch
 import torch_geometric.nn as pyg
+from torch_geometric.data import HeteroData
 from torch_geometric.loader import PrefetchLoader
 
 import pyg_graphzero as gz
@@ -67,21 +68,21 @@ def test_pinned_batches(homo, workers):
         assert torch.equal(batch.x.cpu(), data.x[batch.n_id.cpu()])
 
 
-def results(model, batch, *inputs):
-    """The seeds' rows, and the gradients of a loss."""
+def results(model, *inputs):
+    """The first 50 rows, which are the seeds', and the gradients of a loss of them."""
     out = model(*inputs)
-    out = out["paper"][: batch["paper"].batch_size] if isinstance(out, dict) else out
-    out = out if isinstance(out, torch.Tensor) and "paper" in batch else out[: batch.batch_size]
+    out = (out["paper"] if isinstance(out, dict) else out)[:50]
     out.square().sum().backward()
-    return out.detach(), {
-        name: p.grad for name, p in model.named_parameters() if p.grad is not None
-    }
+    gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    return out.detach(), gradients
 
 
-def assert_same_results(model, batch, *inputs):
+def assert_same_results(model, *inputs):
     model = model.to(DEVICE)
-    expected, gradients = results(copy.deepcopy(model), batch, *inputs)
-    found, own = results(gz.nn.accelerate(model), batch, *inputs)
+    with torch.no_grad():
+        model(*inputs)  # sizes lazy layers
+    expected, gradients = results(copy.deepcopy(model), *inputs)
+    found, own = results(gz.nn.accelerate(model), *inputs)
     assert_close(found, expected)
     assert own.keys() == gradients.keys()
     for name, gradient in gradients.items():
@@ -91,42 +92,46 @@ def assert_same_results(model, batch, *inputs):
 @pytest.mark.parametrize("name", MODELS)
 def test_accelerated_models_compute_what_plain_ones_do(homo, name):
     batch = next(iter(NeighborLoader(homo[1], [5, 3], batch_size=50, device=DEVICE)))
-    assert_same_results(MODELS[name](), batch, batch.x, batch.edge_index)
+    assert_same_results(MODELS[name](), batch.x, batch.edge_index)
+
+
+def typed() -> HeteroData:
+    data = heterogeneous()
+    for store in data.node_stores:
+        store.x = store.x.float() if "x" in store else torch.ones(store.num_nodes, 5)
+    del data["venue", "hosts", "author"]
+    return data
 
 
 @pytest.mark.parametrize("kind", ["sage", "hgt"])
-def test_accelerated_models_of_several_types(hetero, kind):
-    data, store = hetero
-    given = store.data()
-    given["venue"].x = torch.ones(7, 5)
-    batch = next(iter(NeighborLoader(given, [4, 4], ("paper", None), batch_size=50, device=DEVICE)))
+def test_accelerated_models_of_several_types(kind):
+    data = typed()
+    batch = next(iter(NeighborLoader(data, [4, 4], ("paper", None), batch_size=50, device=DEVICE)))
     if kind == "sage":
         model = pyg.to_hetero(pyg.GraphSAGE((-1, -1), 16, 2, 5), data.metadata())
     else:
-        model = pyg.HGTConv(-1, 16, data.metadata(), heads=2)
-    x, edges = {t: v.float() for t, v in batch.x_dict.items()}, batch.edge_index_dict
-    with torch.no_grad():
-        model.to(DEVICE)(x, edges)  # sizes the layers
-    assert_same_results(model, batch, x, edges)
+        widths = {kind: x.size(1) for kind, x in data.x_dict.items()}
+        model = pyg.HGTConv(widths, 16, data.metadata(), heads=2)
+    assert_same_results(model, batch.x_dict, batch.edge_index_dict)
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_inference_layer_by_layer(homo, tmp_path, name):
+def test_inference_layer_by_layer(homo, name):
     data, store = homo
     model = MODELS[name]().eval()
     with torch.no_grad():
         expected = model(data.x, data.edge_index)
-    assert_close(gz.inference.layerwise(model.to(DEVICE), store), expected)
+    gz.inference.layerwise(model.to(DEVICE), store, progress=False)
+    assert_close(gz.open(store.path).data().out, expected)
 
 
-def test_a_typed_graph_is_inferred(tmp_path):
-    data = heterogeneous()
-    for store in data.node_stores:
-        store.x = store.x.float() if "x" in store else torch.ones(store.num_nodes, 5)
-    store = gz.open(write_store(data, tmp_path / "typed"))
+def test_inference_of_several_types(tmp_path):
+    data = typed()
+    path = write_store(data, tmp_path / "typed")
     model = pyg.to_hetero(pyg.GraphSAGE((-1, -1), 16, 2, 5), data.metadata()).eval()
     with torch.no_grad():
         expected = model(data.x_dict, data.edge_index_dict)
-    found = gz.inference.layerwise(model.to(DEVICE), store)
+    gz.inference.layerwise(model.to(DEVICE), path, progress=False)
+    found = gz.open(path).data()
     for kind, rows in expected.items():
-        assert_close(found[kind], rows)
+        assert_close(found[kind].out, rows)
