@@ -616,15 +616,6 @@ def test_added_loops_leave_edges_grouped(graph):
         assert_equal(plain(data.x, made, weights), conv(data.x, data.edge_index))
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("name", ["sage", "gcn", "gat", "gatv2", "gin", "pna"])
-def test_models_on_a_gpu(graph, name):
-    data, path = graph
-    model = MODELS[name]()
-    expected = whole(model, data)
-    assert_equal(inferred(model.cuda(), path, True), expected)
-
-
 @settings(max_examples=40)
 @given(
     num_nodes=st.integers(1, 80),
