@@ -22,7 +22,7 @@
 
 namespace gz {
 
-// What a batch is made from. Owns its seeds and its excluded edges.
+// Seeds, key and excluded edges of a batch, which it owns.
 struct BatchRequest {
   struct SeedArrays {
     int node_type;

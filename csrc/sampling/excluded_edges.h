@@ -16,8 +16,8 @@
 
 namespace gz {
 
-// Of one edge type. First find(), or list() and keep() until there is nothing more to list, then
-// settle(); the rest REQUIRES that. Thread safety: as const as it is declared.
+// The excluded edges of one edge type. First find(), or list() and keep() until there is nothing
+// more to list, then settle(); the rest REQUIRES that. Thread safety: as const as it is declared.
 class ExcludedEdges {
  public:
   // `type` and what `pairs` shows outlive it. Raises std::out_of_range where an end is no node.
@@ -32,7 +32,7 @@ class ExcludedEdges {
   void keep() { stretches_->keep(wanted(), found_); }
   void settle();
 
-  // Those of a destination among the ranks [first, first + n), rising.
+  // Excluded ranks of a destination among [first, first + n), rising.
   std::span<const std::int64_t> within(std::int64_t node, std::int64_t first,
                                        std::int64_t n) const noexcept {
     const std::uint32_t place = places_.find(static_cast<std::uint64_t>(node));

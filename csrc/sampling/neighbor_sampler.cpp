@@ -107,7 +107,7 @@ class NeighborSampler::Run {
     return request_.num_neighbors.empty() ? 0 : request_.num_neighbors.front().size();
   }
 
-  // Finds the edges that no hop may take. Those of a paged type in stretches, which the caller goes
+  // Finds the edges that no hop may take; a paged type is read in stretches, which the caller goes
   // on with until list_excluded() says false.
   void exclude(const ExcludedPairs& pairs) {
     const auto e = static_cast<std::size_t>(pairs.edge_type);
@@ -451,7 +451,7 @@ class NeighborSampler::Run {
   std::vector<std::int64_t> begin_, end_;  // [node type]: the frontier
   std::vector<std::int64_t> base_;         // [edge type]: where the hop's edges begin
   std::vector<std::unique_ptr<ExcludedEdges>> excluded_;  // [edge type], or null
-  // Of the hop: its nodes with excluded ranks, and these.
+  // Nodes of the hop with excluded ranks, and these ranks.
   std::vector<std::pair<std::int64_t, std::span<const std::int64_t>>> without_;
   std::vector<SourceList> wanted_;
   std::size_t relabelled_ = 0;  // edge types of this hop that are done

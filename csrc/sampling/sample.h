@@ -45,7 +45,7 @@ struct ExcludedPairs {
   std::span<const std::int64_t> times = {};  // [pairs], or empty
 };
 
-// What differs from batch to batch besides the key.
+// A batch differs from others by these and its key.
 struct SampleInput {
   std::vector<Seeds> seeds;
   std::vector<ExcludedPairs> excluded = {};  // at most one for each edge type

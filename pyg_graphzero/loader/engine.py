@@ -80,7 +80,7 @@ class Request:
 
     Attributes:
         recipe: How the engine samples and gathers.
-        prepared: What the batch is sampled around.
+        prepared: Seeds of the batch, and edges that are in no hop.
         key: The key of its randomness.
         plan: How its attributes are put together; None: they are not gathered by the engine.
     """

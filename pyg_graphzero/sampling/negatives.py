@@ -27,7 +27,7 @@ def are_edges(graph: SampledGraph, name: EdgeType | None, src: Tensor, dst: Tens
         graph: The graph, walked forward.
         name: The edge type.
         src: ``int64 [n]``.
-        dst: Likewise.
+        dst: ``int64 [n]``.
 
     Returns:
         ``bool [n]``.

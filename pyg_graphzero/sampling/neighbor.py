@@ -279,14 +279,14 @@ class NeighborSampler(TimedSampler):
         windows: Tensor | None = None,
         excluded: Sequence[tuple[EdgeType | None, bool]] = (),
     ) -> Prepared:
-        """What to sample around the ends of seed edges, as ``sample_from_edges`` does.
+        """Lays out a sample around the ends of seed edges, as ``sample_from_edges`` does.
 
         Args:
             inputs: The seed edges.
             neg_sampling: How to draw negatives; None: there are none.
             key: Names the batch.
             exclude_edges: No negative is an edge of the graph.
-            windows: Of each seed edge, where the sampler's are those of seeds.
+            windows: A length of time for each seed edge, where the sampler's are those of seeds.
             excluded: Edge types of which seed edges are no messages; see :func:`excluded_types`.
         """
         graph, count = self.graph, inputs.row.numel()
