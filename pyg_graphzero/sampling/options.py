@@ -21,6 +21,12 @@ SEED_ORDERS = ("input", "store")
 OF_NEIGHBORS = ("method", "layer_dependency", "batch_dependency", "strictly_earlier")
 
 
+def one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
+    """Raises ValueError if the argument ``name`` is none of its choices."""
+    if value not in choices:
+        raise ValueError(f"{name}: found {value!r}, expected one of {choices}")
+
+
 @dataclass(frozen=True)
 class SamplingOptions:
     """How neighbours, negatives and seeds are drawn, where PyG has no argument for it.
@@ -192,12 +198,6 @@ def options_of(
                 f"{field.default!r}{hint}"
             )
     return given
-
-
-def one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
-    """Raises ValueError if the argument ``name`` is none of its choices."""
-    if value not in choices:
-        raise ValueError(f"{name}: found {value!r}, expected one of {choices}")
 
 
 def fan_outs(
