@@ -286,7 +286,7 @@ def test_a_sampler_has_windows_too_and_loaders_take_its_own():
     )
     assert int(data.time[batch.e_id].min()) >= 26
     with pytest.raises(ValueError, match="beside a neighbor_sampler"):
-        NeighborLoader(data, [-1], input_time=times, neighbor_sampler=sampler, time_window=5)
+        NeighborLoader(data, [-1], neighbor_sampler=sampler, time_window=5)
     seedless = NeighborSampler(data, [-1], time_attr="time", time_window="per seed")
     with pytest.raises(ValueError, match="one for each seed"):
         next(iter(StockNeighborLoader(data, [-1], input_time=times, time_attr="time",
