@@ -16,7 +16,7 @@ from pyg_graphzero.sampling.inner_rows import REDUCTIONS
 from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.sampling.options import one_of
 
-# Of a batch that a model is tried on.
+# Seeds of a batch that a model is tried on.
 _SEEDS = 4
 
 
