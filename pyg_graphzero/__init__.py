@@ -31,6 +31,7 @@ from pyg_graphzero.errors import (
 )
 from pyg_graphzero.memory.plan import MemoryPlan
 from pyg_graphzero.pyg.stores import Store, info, open
+from pyg_graphzero.sampling.options import SamplingOptions
 from pyg_graphzero.store.column_writer import Column
 from pyg_graphzero.store.verify import VerifyReport, verify
 from pyg_graphzero.tune.diagnosis import Advice, Diagnosis
@@ -60,6 +61,7 @@ __all__ = [
     "MissingEdgeIdsError",
     "OptimizeSummary",
     "ReadOnlyStoreError",
+    "SamplingOptions",
     "Store",
     "StoreInUseError",
     "StoreReplacedError",

@@ -756,10 +756,8 @@ class Recipe:
         """
 
     @staticmethod
-    def hgt(sampler: HgtSampler, num_samples: Sequence[Sequence[int]], plan: GatherPlan | None = None, window: tuple[int, int] = (16, 67108864), disjoint: bool = False, earliest: Sequence[Sequence[int]] = []) -> Recipe:
-        """
-        `window`, `earliest`: as of `neighbors`; the last hop's nodes have the last window, and there is one where there is no hop.
-        """
+    def hgt(sampler: HgtSampler, num_samples: Sequence[Sequence[int]], plan: GatherPlan | None = None, window: tuple[int, int] = (16, 67108864)) -> Recipe:
+        """`window`: as of `neighbors`."""
 
     def make(self, seeds: Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], key: int, num_threads: int = 0, number: int = 0, excluded: Sequence[tuple[int, torch.Tensor, torch.Tensor, torch.Tensor | None]] = ()) -> Batch:
         """

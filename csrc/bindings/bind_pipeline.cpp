@@ -236,19 +236,14 @@ void init_pipeline(nb::module_& m) {
       .def_static(
           "hgt",
           [](std::shared_ptr<const HgtSampler> sampler, Fanouts num_samples,
-             std::shared_ptr<const GatherPlan> plan, const Window& window, bool disjoint,
-             WindowRows earliest) {
+             std::shared_ptr<const GatherPlan> plan, const Window& window) {
             HgtRequest request;
             request.num_samples = std::move(num_samples);
-            request.disjoint = disjoint;
-            request.earliest = std::move(earliest);
             return recipe_of(std::move(sampler), std::move(request), std::move(plan), false,
                              window);
           },
           "sampler"_a, "num_samples"_a, "plan"_a.none() = nb::none(), "window"_a = kWindow,
-          "disjoint"_a = false, "earliest"_a = WindowRows(),
-          "`window`, `earliest`: as of `neighbors`; the last hop's nodes have the last window, and "
-          "there is one where there is no hop.")
+          "`window`: as of `neighbors`.")
       .def(
           "make",
           [](const Recipe& self, const SeedArrays& seeds, std::uint64_t key, int num_threads,

@@ -60,7 +60,7 @@ def estimate(
         result.disk_bytes = max(result.disk_bytes, result.output_bytes + found.disk_bytes)
         result.output_bytes += found.output_bytes
     scratch = [edge.scratch_bytes for edge in result.edges.values()]
-    memory = [edge.memory for edge in result.edges.values()]
+    memory = [edge.buffer_bytes for edge in result.edges.values()]
     result.scratch_bytes = max(scratch, default=0)
     result.peak_memory = rss() + reserved + max(memory, default=0)
     return result
@@ -104,6 +104,6 @@ def _estimate_edges(
         output_bytes=output + again,
         # What waits goes part by part while the topology is written.
         disk_bytes=most + scratch // _PARTS,
-        memory=room.memory if spills else waiting + min(room.memory // 2, buffers),
+        buffer_bytes=room.memory if spills else waiting + min(room.memory // 2, buffers),
         edge_ids=options.edge_ids,
     )

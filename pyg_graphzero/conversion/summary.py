@@ -75,7 +75,7 @@ class EdgeEstimate:
             A node that has nearly all edges to itself can take four times that.
         output_bytes: Size of its files, at most.
         disk_bytes: Its files and the temporary ones, at most at any time.
-        memory: Bytes for buffers.
+        buffer_bytes: Memory for buffers.
         edge_ids: Whether it is kept which edge of the input is which.
     """
 
@@ -83,7 +83,7 @@ class EdgeEstimate:
     scratch_bytes: int
     output_bytes: int
     disk_bytes: int
-    memory: int
+    buffer_bytes: int
     edge_ids: bool = True
 
 

@@ -175,7 +175,7 @@ class _Run:
         summary = InferenceSummary(self.store.path, names)
         for sweep in sweeps:
             columns = ", ".join(map(made.name, sweep.outputs))
-            num_rows = self.store.num_nodes(sweep.node_type)
+            num_rows = self.store.num_nodes_of(sweep.node_type)
             done = LayerSummary(sweep.level, sweep.node_type, columns, num_rows)
             if sweep in left:
                 read = {v: found.attrs.get(v) or made.name(v) for v in sweep.read}

@@ -23,6 +23,7 @@ from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 from pyg_graphzero import _core
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.loader.device import EpochOnDevice
+from pyg_graphzero.loader.first_aggregation import check_first_aggregation
 from pyg_graphzero.loader.keyed import Graph_co, KeyedLoader, Positions, as_positions, split_key
 from pyg_graphzero.loader.locality import check_locality
 from pyg_graphzero.loader.plan import BatchPlan
@@ -33,6 +34,7 @@ from pyg_graphzero.memory.lease import Lease
 from pyg_graphzero.memory.residence import Residence
 from pyg_graphzero.memory.usage import Watch
 from pyg_graphzero.sampling.base import GraphSampler, Prepared
+from pyg_graphzero.sampling.options import SamplingOptions, options_of
 from pyg_graphzero.util.keys import random_key
 from pyg_graphzero.util.system import free_memory
 
@@ -286,22 +288,31 @@ class EngineLoader(KeyedLoader[Graph_co]):
     """
 
     data: Any
+    node_sampler: Any
     num_workers: int
     batch_sampler: Any
     prefetch_factor: int | None
     timeout: float
     transform: Any = None
     transform_sampler_output: Any = None
-    filter_per_worker: bool | None
+    filter_per_worker: bool | None = True  # collate_fn makes whole batches
     edge_ids: bool = True  # batches have e_id
-    ahead: str | None = None  # how features of neighbours are added up while they are gathered
+    first_aggregation: str | None = None  # of features, while they are gathered
     _stats: LoaderStats | None = None
     _device: torch.device | None = None
+    _taken: tuple[str, ...] = ("locality",)  # options that it takes, its sampler's aside
 
-    def _keep(self, device: Any, locality: int | None, arguments: dict[str, Any]) -> None:
+    def _keep(
+        self,
+        device: Any,
+        arguments: dict[str, Any],
+        options: SamplingOptions | None = None,
+        sampler: Any = None,
+    ) -> None:
         """Takes what torch's constructor does not know, or would refuse, from its arguments."""
         self.device = device
-        self.locality = check_locality(locality, arguments)
+        self.options = options_of(options, self, self._taken, sampler)
+        check_locality(self.options.locality, arguments)
 
     def _load(self, count: int, arguments: dict[str, Any]) -> None:
         """``DataLoader``'s constructor, where PyG's would sort or copy edges.
@@ -314,9 +325,9 @@ class EngineLoader(KeyedLoader[Graph_co]):
         DataLoader.__init__(self, **(arguments | given))  # type: ignore[arg-type]
 
     @property
-    @abstractmethod
     def graph_sampler(self) -> Any:
         """The sampler in use, ours or not."""
+        return self.node_sampler
 
     @abstractmethod
     def _prepare(self, index: Any, key: int) -> Prepared:
@@ -326,7 +337,6 @@ class EngineLoader(KeyedLoader[Graph_co]):
         """Prepares a sample of as many seeds, no matter which: ``index`` is random."""
         return self._prepare(index, key)
 
-    @abstractmethod
     def _label(self, batch: Data | HeteroData, metadata: Any) -> None:
         """Says in a batch what is known of its seeds."""
 
@@ -380,10 +390,11 @@ class EngineLoader(KeyedLoader[Graph_co]):
     def _plan_by(self, files: Residence | None) -> BatchPlan:
         made = _plans_in_memory if files is None else files.made
         plan, sampler = made.get(self), self.graph_sampler
-        if plan is None or not plan.is_for(self.data, sampler.graph):
+        if plan is None or not plan.is_for(self.data, sampler.graph, self.first_aggregation):
+            check_first_aggregation(self.first_aggregation, self)
             reading = None if files is None else files.reading(sampler, self._size_in(files))
             plan = made[self] = BatchPlan(
-                self.data, sampler, self.edge_ids, files, reading, self.ahead
+                self.data, sampler, self.edge_ids, files, reading, self.first_aggregation
             )
         return plan
 

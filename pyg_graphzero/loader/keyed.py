@@ -20,6 +20,7 @@ from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 from typing_extensions import TypeVar
 
 from pyg_graphzero.loader.locality import grouped_order
+from pyg_graphzero.sampling.options import SamplingOptions
 from pyg_graphzero.util.keys import BatchKey, random_key
 
 #: The class of the graph that a loader is over, which is that of its batches.
@@ -315,16 +316,16 @@ class KeyedLoader(Generic[Graph_co]):
     generator: torch.Generator | None
     _progress = Progress()  # of the latest epoch
     _resumed: Progress | None = None  # where the next one begins, if not at its start
-    locality: int | None = None
+    options = SamplingOptions()
 
     def seed_rows(self) -> Tensor | None:
         """Where the seeds lie in the store; None: in the order of their positions."""
         return None
 
     def _shuffle(self) -> Shuffle:
-        if self.locality is None:
+        if self.options.locality is None:
             return plain_shuffle
-        rows, group = self.seed_rows(), self.locality
+        rows, group = self.seed_rows(), self.options.locality
         return lambda size, generator: grouped_order(rows, size, group, generator)
 
     def __setattr__(self, name: str, value: Any) -> None:

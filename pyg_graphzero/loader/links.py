@@ -16,14 +16,14 @@ from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.loader.engine import EngineLoader
 from pyg_graphzero.loader.inputs import check_edge_labels
 from pyg_graphzero.loader.keyed import Graph_co
-from pyg_graphzero.loader.stored_edges import SEED_ORDERS, StoredEdges
+from pyg_graphzero.loader.stored_edges import StoredEdges
 from pyg_graphzero.pyg.lazy import OnDemand
 from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.sampling.base import Prepared
 from pyg_graphzero.sampling.excluded import excluded_types
 from pyg_graphzero.sampling.graph import plain, resolve
 from pyg_graphzero.sampling.neighbor import NeighborSampler
-from pyg_graphzero.sampling.options import one_of
+from pyg_graphzero.sampling.options import SamplingOptions
 from pyg_graphzero.sampling.windows import check_seed_windows
 from pyg_graphzero.store.schema import EdgeType
 
@@ -51,20 +51,18 @@ class LinkLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkLoader):
         filter_per_worker: Matters only with a sampler that is not ours; the engine gathers ahead.
         custom_cls: Class of the batches, where ``data`` are stores of another package.
         input_id: Shown by ``batch.input_id`` for each seed, ``int64 [n]``; None: its position.
-        exclude_edges: With a sampler of ours, no negative is an edge of the graph.
         exclude_seed_edges: With a sampler of ours, seed edges are no messages of their own batch;
             see ``LinkNeighborLoader``.
         device: Where batches are delivered; see ``NeighborLoader``.
         edge_ids: With a sampler of ours, batches have ``e_id``; see ``NeighborLoader``.
-        locality: Shuffle groups of neighbouring seeds; see ``LinkNeighborLoader``.
-        seed_order: Order of the seeds where they are all edges of a store; see
-            ``LinkNeighborLoader``.
+        options: ``exclude_edges``, ``locality`` and ``seed_order``; how neighbours are drawn is for
+            the sampler to be told.
         **kwargs: Arguments of ``torch.utils.data.DataLoader``; see ``NeighborLoader``.
 
     Raises:
         ValueError: An argument that does not fit the graph.
         IndexError: An end of a seed edge is not a node.
-        MemoryBudgetError: No room for the order of all edges; see ``LinkNeighborLoader``.
+        MemoryBudgetError: No room for the order of all edges; see ``seed_order``.
 
     Example:
         >>> import torch, pyg_graphzero as gz
@@ -77,6 +75,7 @@ class LinkLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkLoader):
     """
 
     _seed_windows: Tensor | None = None
+    _taken = ("exclude_edges", "locality", "seed_order")
 
     def __init__(
         self,
@@ -93,16 +92,13 @@ class LinkLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkLoader):
         custom_cls: Any = None,
         input_id: Tensor | None = None,
         *,
-        exclude_edges: bool = False,
         exclude_seed_edges: bool | str | Mapping[EdgeType, EdgeType] = False,
         device: Any = None,
         edge_ids: bool = True,
-        locality: int | None = None,
-        seed_order: str = "input",
+        options: SamplingOptions | None = None,
         **kwargs: Any,
     ) -> None:
-        self._keep(device, locality, kwargs)
-        one_of("seed_order", seed_order, SEED_ORDERS)
+        self._keep(device, kwargs, options, link_sampler)
         if neg_sampling_ratio is not None and neg_sampling_ratio != 0.0:
             neg_sampling = NegativeSampling("binary", neg_sampling_ratio)
         # Lightning makes loaders anew from attributes named as their arguments are.
@@ -119,15 +115,8 @@ class LinkLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkLoader):
             self.filter_per_worker = infer_filter_per_worker(data)
         self.custom_cls = custom_cls
         self.input_id = input_id
-        if not isinstance(exclude_edges, bool):
-            raise ValueError(
-                f"exclude_edges: found {exclude_edges!r}, expected True or False, for negatives; "
-                "exclude_seed_edges says which edges are no messages"
-            )
-        self.exclude_edges = exclude_edges
         self.exclude_seed_edges = exclude_seed_edges
         self.edge_ids = edge_ids
-        self.seed_order = seed_order
         name, edges = check_edge_labels(data, edge_label_index)
         self._excluded = self._excluded_types(name)
         self.input_data = self._seed_edges(
@@ -157,11 +146,11 @@ class LinkLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkLoader):
         seeds: StoredEdges | EdgeSamplerInput
         on_disk = isinstance(sampler, NeighborSampler) and sampler.graph.on_disk(name)
         if (edges is None or is_mask) and on_disk and not sampler.graph.backward:
-            is_grouped = self.locality is not None and self.locality > 1
-            order = "store" if is_grouped else self.seed_order
+            is_grouped = (self.options.locality or 1) > 1
+            order = "store" if is_grouped else self.options.seed_order
             mask = sampler.graph.in_slots(name, edges, "edge_label_index") if is_mask else None
             seeds = StoredEdges(sampler, name, label, time, input_id, order, in_order, mask)
-        elif self.seed_order == "store":
+        elif self.options.seed_order == "store":
             raise ValueError(
                 "seed_order='store': found seed edges of another order, expected edge_label_index "
                 "to name all edges of a store (None, or an edge type)"
@@ -189,7 +178,7 @@ class LinkLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkLoader):
                 f"exclude_seed_edges={value!r}: found a {type(sampler).__name__}, expected a "
                 "NeighborSampler of pyg_graphzero"
             )
-        if value and sampler.method == "labor":
+        if value and sampler.options.method == "labor":
             raise UnsupportedError(
                 f"exclude_seed_edges={value!r}: found method='labor', expected 'uniform'"
             )
@@ -220,8 +209,9 @@ class LinkLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkLoader):
     def _around(self, seeds: EdgeSamplerInput, key: int, index: Any) -> Prepared:
         windows = () if self._seed_windows is None else (self._seed_windows[index],)
         prepared: Prepared = self.link_sampler.prepare_edges(
-            seeds, self.neg_sampling, key, self.exclude_edges, *windows, excluded=self._excluded
-        )
+            seeds, self.neg_sampling, key, self.options.exclude_edges, *windows,
+            excluded=self._excluded,
+        )  # fmt: skip
         return prepared
 
     def seed_rows(self) -> Tensor | None:

@@ -8,19 +8,14 @@ import torch
 from torch import Tensor
 
 
-def check_locality(locality: int | None, arguments: dict[str, Any]) -> int | None:
-    """``locality`` of a loader, if it goes with what its ``DataLoader`` is given.
+def check_locality(locality: int | None, arguments: dict[str, Any]) -> None:
+    """Whether ``locality`` goes with the arguments of a loader's ``DataLoader``.
 
     Raises:
-        ValueError: It is no number of seeds, or the loader does not shuffle seeds into batches.
+        ValueError: The loader does not shuffle seeds into batches.
     """
     if locality is None:
-        return None
-    if isinstance(locality, bool) or not isinstance(locality, int) or locality < 1:
-        raise ValueError(
-            f"locality: found {locality!r}, expected a number of seeds, or None to shuffle them "
-            "one by one"
-        )
+        return
     for name in ("sampler", "batch_sampler"):
         if arguments.get(name) is not None:
             raise ValueError(
@@ -32,7 +27,6 @@ def check_locality(locality: int | None, arguments: dict[str, Any]) -> int | Non
             f"locality={locality}: found shuffle={arguments.get('shuffle')}, "
             f"batch_size={arguments.get('batch_size', 1)}, expected shuffle=True and a number"
         )
-    return locality
 
 
 def grouped_order(

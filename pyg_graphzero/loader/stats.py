@@ -78,7 +78,7 @@ class LoaderStats(Rates):
         gather: Time of gathering rows, summed over threads.
         read: Time during which rows were read from disk, by a thread of its own.
         topology_read: Part of ``sample`` during which neighbours were read from disk.
-        reordered: Rows were read from a copy in the order of their use (``gz.open(order=)``).
+        reordered: Rows were read from a copy in the order of their use (``gz.open(row_cache=)``).
         prepare: The consumer's time to choose seeds and ask for batches.
         wait: The consumer's time until batches were ready. Without workers: while it made them.
         finish: The consumer's time to make ``Data`` of arrays, and in transforms.

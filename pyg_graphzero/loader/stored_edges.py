@@ -17,8 +17,6 @@ from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.util.system import private_rss
 
-SEED_ORDERS = ("input", "store")
-
 
 class _EdgeSlots:
     """The CSC slots of edge ids: all of them in memory, or block by block as batches ask.
@@ -52,8 +50,8 @@ class _EdgeSlots:
                 f"memory: found {each * self._block_size / 1e6:,.0f} MB for the order of "
                 f"{self.num_edges:,} seed edges of {contents.path}, expected "
                 f"{each * self.num_edges / 1e6:,.0f} MB: in the order of the input, and in "
-                "no order, each batch takes any of them; seed_order='store' or locality= "
-                "needs nothing, nor do seeds that are not shuffled"
+                "no order, each batch takes any of them; SamplingOptions(seed_order='store') "
+                "or locality= needs nothing, nor do seeds that are not shuffled"
             )
         else:
             self._begin(0)  # now, so that it counts as taken when the budget is divided

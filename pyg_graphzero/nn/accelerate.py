@@ -14,6 +14,7 @@ from torch import Tensor
 from torch_geometric.nn import JumpingKnowledge, MessagePassing
 
 from pyg_graphzero.errors import UnsupportedError
+from pyg_graphzero.loader.first_aggregation import suit
 from pyg_graphzero.nn import convs
 from pyg_graphzero.nn.convs import Options
 from pyg_graphzero.nn.learn import Refused, learn
@@ -28,8 +29,8 @@ from pyg_graphzero.nn.small import (
     tensors_in,
 )
 from pyg_graphzero.nn.state import Before, fingerprint
-from pyg_graphzero.sampling.ahead import InnerRows
 from pyg_graphzero.sampling.hops import Hops, want_hops
+from pyg_graphzero.sampling.inner_rows import InnerRows
 
 Model = TypeVar("Model", bound=torch.nn.Module)
 
@@ -74,8 +75,8 @@ class Forward:
         if any(map(torch.nn.parameter.is_lazy, self.module.parameters())):
             if any(isinstance(tensor, InnerRows) for _, tensor in tensors_in((args, kwargs))):
                 raise UnsupportedError(
-                    "model: found lazy layers (-1) and a batch loaded with ahead; run the model "
-                    "once on a batch of a loader without ahead, which makes their parameters"
+                    "model: found lazy layers (-1) and a batch loaded with first_aggregation; run "
+                    "the model once on a batch without, which makes their parameters"
                 )
             return self._as_it_is(args, kwargs)
         if _is_transformed():
@@ -90,10 +91,10 @@ class Forward:
         except AmbiguousError:
             return self._as_it_is(args, kwargs)
         if isinstance(learned, Refused):
-            if learned.ahead is not None:
+            if learned.reduction is not None:
                 raise UnsupportedError(
-                    f"x: found features loaded with ahead={learned.ahead!r}; {learned.reason}; "
-                    "otherwise load batches for this model without ahead"
+                    f"x: found features loaded with first_aggregation={learned.reduction!r}; "
+                    f"{learned.reason}; otherwise load batches for this model without"
                 )
             return self._as_it_is(args, kwargs)
         before = Before(modules, is_cuda((args, kwargs)))
@@ -104,6 +105,11 @@ class Forward:
             self.learned[key] = Refused("forward does not do the same for every batch")
             before.restore()
             return self._as_it_is(*given)
+
+    def can_run(self, *args: Any) -> bool:
+        """Whether the model computes by a program what seeds need of such arguments."""
+        hops = hops_in(args)
+        return hops is not None and isinstance(learn(self, args, {}, hops), Program)
 
     def _learned(self, key: Any, args: Any, kwargs: Any, hops: Hops) -> Program | Refused:
         found = self.learned.get(key)
@@ -256,7 +262,7 @@ class ConvForward:
 
 
 def accelerate(
-    model: Model, *, norms: str = "whole", local: tuple[type[torch.nn.Module], ...] = ()
+    model: Model, *, norms: str = "whole", local: tuple[type, ...] = (), loader: Any = None
 ) -> Model:
     """Has a PyG model compute what the seeds of a batch need, and nothing else.
 
@@ -278,12 +284,16 @@ def accelerate(
             rows that are needed, which changes results.
         local: Classes of convolutions, not PyG's, whose rows depend on a node and its in-edges
             alone: they are trimmed too.
+        loader: A loader of this package whose batches train the model, called as
+            ``model(x, edge_index)`` (dictionaries of both by type): where the first layer takes
+            the mean or sum of neighbours' features, ``loader.first_aggregation`` is set to that;
+            where it does not, or the batches do not allow it, to None.
 
     Returns:
         ``model``.
 
     Raises:
-        TypeError: ``model`` is no ``torch.nn.Module``.
+        TypeError: ``model`` is no ``torch.nn.Module``, or ``loader`` none of this package.
         ValueError: ``norms`` is neither ``"whole"`` nor ``"trimmed"``.
         UnsupportedError: ``model`` is a TorchScript or compiled module.
 
@@ -308,7 +318,9 @@ def accelerate(
         )
     want_hops()
     make_steps(model)
-    model.forward = Forward(model, Options(norms == "trimmed", tuple(local)))
+    forward = model.forward = Forward(model, Options(norms == "trimmed", tuple(local)))
+    if loader is not None:
+        suit(loader, forward.can_run, next(model.parameters(), torch.empty(0)).device)
     return model
 
 

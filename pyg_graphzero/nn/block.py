@@ -10,8 +10,8 @@ from torch import Tensor
 from torch_geometric.utils.sparse import index2ptr
 
 from pyg_graphzero.nn.ops import neighbor_sum
-from pyg_graphzero.sampling.ahead import InnerRows
 from pyg_graphzero.sampling.hops import Hops, SampledEdgeIndex
+from pyg_graphzero.sampling.inner_rows import InnerRows
 
 
 class Edges(NamedTuple):
@@ -51,7 +51,7 @@ class Block:
         self.num_nodes = hops.num_nodes(dst, hops.depth)
 
     def sources(self, rows: Tensor) -> Tensor:
-        """The rows of its sources; ``rows`` itself where they were added up ahead."""
+        """The rows of its sources; ``rows`` itself where the loader added them up."""
         if isinstance(rows, InnerRows):
             return rows
         return rows.narrow(0, 0, self.num_src) if len(rows) > self.num_src else rows

@@ -19,8 +19,8 @@ from pyg_graphzero.nn.layers import LAYERS, Layer, messages, propagated
 from pyg_graphzero.nn.program import DivergedError, Program, Recorder, Runner
 from pyg_graphzero.nn.rules import Space, Use, Value
 from pyg_graphzero.nn.small import plain, tensors_in
-from pyg_graphzero.sampling.ahead import InnerRows
 from pyg_graphzero.sampling.hops import SampledEdgeIndex, known_hops
+from pyg_graphzero.sampling.inner_rows import InnerRows
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Plan:
         is_trimmed: Whether it runs over the rows and edges that are needed; else over all.
         layer: Computes it over these rows and edges.
         reduction: ``"sum"`` or ``"mean"``, where nothing else is made of the rows of its sources.
-        is_ahead: Whether the loader took this sum or mean ahead.
+        is_summed: Whether the loader took this sum or mean.
         edge_type: Type of its edges; None in a homogeneous graph.
     """
 
@@ -56,7 +56,7 @@ class Plan:
     is_trimmed: bool
     layer: Layer = messages
     reduction: str | None = None
-    is_ahead: bool = False
+    is_summed: bool = False
     edge_type: Any = None
 
     def as_whole(self, reason: str) -> Plan:
@@ -109,17 +109,17 @@ def _reduction(layer: Layer, conv: Any, given: dict[str, Any]) -> str | None:
     return {"mean": "mean", "add": "sum", "sum": "sum"}.get(conv.aggr)
 
 
-def why_not_ahead(
-    program: Program, ahead: list[tuple[Value | None, str]], depth: int
+def why_not_summed(
+    program: Program, summed: list[tuple[Value | None, str]], depth: int
 ) -> str | None:
-    """The reason why a forward pass cannot use rows that were added up ahead; None if it can.
+    """The reason why a forward pass cannot use rows that the loader added up; None if it can.
 
     Args:
         program: The steps of the forward pass.
-        ahead: Arguments whose rows were added up ahead, each with its reduction.
+        summed: Arguments whose rows the loader added up, each with its reduction.
         depth: Number of hops of a batch.
     """
-    reductions = {id(value): reduction for value, reduction in ahead}
+    reductions = {id(value): reduction for value, reduction in summed}
     for step in program.steps:
         plan = step.about if isinstance(step.about, Plan) else None
         name = program.name(step)
@@ -130,13 +130,13 @@ def why_not_ahead(
             own = plan.reduction if plan is not None and path == ("x", 0) else None
             if plan is not None and own == reduction and step.need < depth:
                 what = f"{propagated.what}, added up by the loader"
-                step.about = replace(plan, what=what, is_ahead=True)
+                step.about = replace(plan, what=what, is_summed=True)
             elif step.wanted(number) < depth:
                 continue
             elif own is None:
                 return f"{name} looks at rows of the last hop" + (f" ({plan.what})" if plan else "")
             elif own != reduction:
-                return f"{name} takes the {own} of its neighbours: give the loader ahead={own!r}"
+                return f"{name} takes the {own} of its neighbours, first_aggregation={own!r}"
             else:
                 return f"{name} makes rows of the last hop: batches need a hop for each layer"
     return None
@@ -268,9 +268,9 @@ def run(runner: Runner, conv: Any, call: Callable[..., Any], args: Any, kwargs: 
         elif name in given:
             runner.expect(given[name], value)
             given[name] = runner.cut(given[name], value, step.need + reach)
-    if isinstance(src, InnerRows) and not plan.is_ahead:
+    if isinstance(src, InnerRows) and not plan.is_summed:
         src = src.rows
-    if is_pair or plan.is_ahead or not plan.layer.only_sums(conv):
+    if is_pair or plan.is_summed or not plan.layer.only_sums(conv):
         src, dst = block.sources(src), block.destinations(dst)
     else:
         src, dst = block.both(src)

@@ -39,17 +39,18 @@ class Explanation:
         layers: Its convolutions, in the order in which they run.
         whole: Steps that look at all rows at once, so that steps before them are not trimmed.
         as_it_is: The reason why the model runs as it did before; None if it is accelerated.
-        is_ahead: Whether the loader of these batches has ``ahead``, which the model cannot run on.
+        cannot_run: Whether the loader of these batches has ``first_aggregation``, which the model
+            cannot run on.
     """
 
     layers: list[LayerExplanation]
     whole: list[str]
     as_it_is: str | None = None
-    is_ahead: bool = False
+    cannot_run: bool = False
 
     def __str__(self) -> str:
         if self.as_it_is is not None:
-            how = "does not run on batches with ahead" if self.is_ahead else "runs as it is"
+            how = "does not run with first_aggregation" if self.cannot_run else "runs as it is"
             return f"{how}: {self.as_it_is}"
         names = [f"{layer.name} ({layer.kind})" for layer in self.layers]
         width = max(map(len, names), default=0)
@@ -94,8 +95,7 @@ def explain(model: torch.nn.Module) -> Explanation:
         )
     learned = list(forward.learned.values())[-1]
     if isinstance(learned, Refused):
-        is_ahead = learned.ahead is not None
-        return Explanation([], [], learned.reason, is_ahead)
+        return Explanation([], [], learned.reason, learned.reduction is not None)
     return _explained(learned)
 
 

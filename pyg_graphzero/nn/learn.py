@@ -28,8 +28,8 @@ from pyg_graphzero.nn.state import (
     fingerprint,
     why_untouched,
 )
-from pyg_graphzero.sampling.ahead import InnerRows
 from pyg_graphzero.sampling.hops import Hops, SampledEdgeIndex
+from pyg_graphzero.sampling.inner_rows import InnerRows
 
 # Two computations of the same rows differ by no more than this, relatively.
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-3}
@@ -46,12 +46,12 @@ class Refused:
 
     Attributes:
         reason: The reason, in words.
-        ahead: The loader's ``ahead``, which the model cannot run with; None if it has none.
+        reduction: The loader's ``first_aggregation``, which the model cannot run with, if any.
         tries: Number of further batches that may try to learn it.
     """
 
     reason: str
-    ahead: str | None = None
+    reduction: str | None = None
     tries: int = 0
 
 
@@ -88,10 +88,10 @@ def learn(
         tries: Tries that an earlier refusal left; 0 for the first batch.
     """
     summed = [t for _, t in tensors_in((args, kwargs)) if isinstance(t, InnerRows)]
-    ahead = summed[0].reduction if summed else None
+    reduction = summed[0].reduction if summed else None
     reason = why_untouched(forward.module)
     if reason is not None:
-        return Refused(reason, ahead)
+        return Refused(reason, reduction)
     before = RandomState(is_cuda((args, kwargs)))
     try:
         # checkpoint() would compute again the tensors that are saved for gradients here.
@@ -99,14 +99,14 @@ def learn(
         with torch.inference_mode(False), saved:
             return _Lesson(forward, args, kwargs, hops).program()
     except (_RefusedError, WritesError, UnsupportedError) as error:
-        return Refused(str(error), ahead)
+        return Refused(str(error), reduction)
     except DivergedError:
-        return Refused("with fewer rows its forward pass takes another way", ahead)
+        return Refused("with fewer rows its forward pass takes another way", reduction)
     except Exception as error:
         # A model may do anything with a graph it was not made for, or memory may be short just now.
         left = (tries or _TRIES) - 1
         said = f"{type(error).__name__}: {error}"
-        return Refused(f"on a small graph it raises {said}", ahead, left)
+        return Refused(f"on a small graph it raises {said}", reduction, left)
     finally:
         before.restore()
         # torch 2.4 would give weights cast here, without gradients, to runs with gradients.
@@ -150,7 +150,7 @@ class _Lesson:
         comparable = _Comparable(self._may_cut_norms)
         with torch.set_grad_enabled(self._needs_gradients), comparable:
             expected = self._run(lambda copy, given: copy.body(*plain(given)))
-            given = self._small.taken_ahead(self._given, self._summed)
+            given = self._small.with_sums(self._given, self._summed)
             found = self._run(
                 lambda copy, given: copy.run(program, given[0], given[1], self._small.hops), given
             )
@@ -193,13 +193,13 @@ class _Lesson:
         if versions != [tensor._version for tensor in tensors]:
             raise _RefusedError("it writes to its arguments")
         recorder: Recorder = held["recorder"]
-        ahead = [(recorder.value_of(small), given.reduction) for small, given in self._summed]
+        summed = [(recorder.value_of(small), given.reduction) for small, given in self._summed]
         values = recorder.finish([tensor for _, tensor in tensors_in(out)])
         held["others"] = map_tensors(out, lambda tensor, _: None)  # for kinds not looked into
         del out
         program = recorder.program(values, names_of(self._forward.module))
-        if ahead:
-            reason = convs.why_not_ahead(program, ahead, self._depth)
+        if summed:
+            reason = convs.why_not_summed(program, summed, self._depth)
             if reason is not None:
                 raise _RefusedError(reason)
         return program

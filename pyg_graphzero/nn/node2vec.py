@@ -121,7 +121,7 @@ class Node2Vec(StockNode2Vec):
                 num_nodes = int(source.max()) + 1 if source.numel() > 0 else 0
             source = Data(edge_index=source, num_nodes=num_nodes)
         self.walker = RandomWalker(source, p, q, reverse=reverse)
-        self.num_nodes = self.walker.num_nodes()
+        self.num_nodes = self.walker.num_nodes_of()
         if num_nodes not in (None, self.num_nodes):
             raise ValueError(f"num_nodes: found {num_nodes}, expected {self.num_nodes} or none")
         self.EPS = 1e-15
@@ -221,7 +221,7 @@ class MetaPath2Vec(StockMetaPath2Vec):
         self.walks_per_node = walks_per_node
         self.num_negative_samples = num_negative_samples
         types = sorted({end for name in metapath for end in name[::2]})
-        self.num_nodes_dict = {name: self.walker.num_nodes(name) for name in types}
+        self.num_nodes_dict = {name: self.walker.num_nodes_of(name) for name in types}
         count = 0
         self.start: dict[str, int] = {}
         self.end: dict[str, int] = {}

@@ -37,8 +37,8 @@ from pyg_graphzero.nn.rules import (
     takes_prefix,
     use_of,
 )
-from pyg_graphzero.sampling.ahead import InnerRows
 from pyg_graphzero.sampling.hops import ALL, Hops, SampledEdgeIndex
+from pyg_graphzero.sampling.inner_rows import InnerRows
 
 _NO_SIZE = -2
 # Place of a tensor in the arguments of a call: position or name, and place within a list or dict.
@@ -537,10 +537,10 @@ class Runner(Watching):
             tensors = dict(found)
             for path, value in step.inputs:
                 self.expect(tensors[path], value)
-        ahead = [(path, each.rows) for path, each in found if isinstance(each, InnerRows)]
-        if ahead:
-            args, kwargs = replace(args, kwargs, ahead)
-            tensors.update(ahead)
+        inner = [(path, each.rows) for path, each in found if isinstance(each, InnerRows)]
+        if inner:
+            args, kwargs = replace(args, kwargs, inner)
+            tensors.update(inner)
         if step.use != Use.ALL and step.inputs and looks_at_arguments(func):
             self._check(step, func, args, kwargs, tensors)
         if step.cuts:

@@ -104,31 +104,6 @@ def info(path: str | os.PathLike[str]) -> dict[str, Any]:
         return store.info()
 
 
-class Count(int):
-    """How many there are in all: a number that also takes the name of a type, as a method would.
-
-    Example:
-        >>> count = Count(lambda name: {None: 5, "paper": 2}[name])
-        >>> count, count(), count("paper")
-        (5, 5, 2)
-    """
-
-    _of: Callable[[Any], int]
-
-    def __new__(cls, of: Callable[[Any], int]) -> Self:
-        """All of them is ``of(None)``."""
-        self = super().__new__(cls, of(None))
-        self._of = of
-        return self
-
-    def __call__(self, name: Any = None) -> int:
-        """How many of the type there are."""
-        return self._of(name)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return int, (int(self),)
-
-
 class Store:
     """An opened store. Use as a context manager, or call ``close()``.
 
@@ -232,23 +207,21 @@ class Store:
         return [t.name for t in self.contents.schema.edge_types]
 
     @property
-    def num_nodes(self) -> Count:
-        """Number of nodes, of all types together; ``num_nodes("paper")`` of one type."""
-        return Count(self._num_nodes)
+    def num_nodes(self) -> int:
+        """Number of nodes, of all types together."""
+        return sum(t.num_nodes for t in self.contents.schema.node_types)
 
     @property
-    def num_edges(self) -> Count:
-        """Number of edges, of all types together; ``num_edges(("a", "to", "b"))`` of one type."""
-        return Count(self._num_edges)
+    def num_edges(self) -> int:
+        """Number of edges, of all types together."""
+        return sum(t.num_edges for t in self.contents.schema.edge_types)
 
-    def _num_nodes(self, node_type: str | None) -> int:
-        if node_type is None and self.is_hetero:
-            return sum(t.num_nodes for t in self.contents.schema.node_types)
+    def num_nodes_of(self, node_type: str | None) -> int:
+        """Number of nodes of one type; None is the one of a homogeneous store."""
         return self.contents.node_type(node_type).num_nodes
 
-    def _num_edges(self, edge_type: EdgeType | None) -> int:
-        if edge_type is None:
-            return sum(t.num_edges for t in self.contents.schema.edge_types)
+    def num_edges_of(self, edge_type: EdgeType | None) -> int:
+        """Number of edges of one type; None is the one of a homogeneous store."""
         return self.contents.edge_type(edge_type).num_edges
 
     @overload

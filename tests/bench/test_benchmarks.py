@@ -57,7 +57,7 @@ GRAPH = "--nodes 3000 --edges 30000 --batch-size 64 --fanout 4 3"
 TRAINING = "--graphs wordnet --seeds 0 --epochs 1 --hidden 4 --fanout 2 --batch-size 8192"
 # What runs in seconds, and fields of its record that a page has figures of.
 SCRIPTS: dict[str, tuple[str, list[str]]] = {
-    "ahead": (
+    "first_aggregation": (
         f"{GRAPH} --dim 8 --hidden 4 --rounds 1 --batches 1",
         ["results/int8, mean/load_cpu_s", "results/float32, none/step_cpu_s"],
     ),

@@ -20,6 +20,8 @@ from pyg_graphzero.memory import costs
 from pyg_graphzero.store.contents import StoreContents
 
 WRITES = ("author", "writes", "paper")
+AS_STORED = gz.SamplingOptions(seed_order="store")
+NON_EDGES = gz.SamplingOptions(exclude_edges=True)
 
 
 def seeds_of(batch):
@@ -107,8 +109,9 @@ def test_the_order_of_the_input_within_a_budget(homo, monkeypatch):
     for given in ({"shuffle": True}, {"sampler": torch.utils.data.RandomSampler(range(3000))}):
         with pytest.raises(gz.MemoryBudgetError, match=r"3,000 seed edges of .*seed_order='store'"):
             LinkNeighborLoader(store, [2], **given)
-        assert len(LinkNeighborLoader(store, [2], seed_order="store", **given)) == 3000
-    assert len(LinkNeighborLoader(store, [2], shuffle=True, locality=9)) == 3000
+        assert len(LinkNeighborLoader(store, [2], options=AS_STORED, **given)) == 3000
+    groups = gz.SamplingOptions(locality=9)
+    assert len(LinkNeighborLoader(store, [2], shuffle=True, options=groups)) == 3000
 
 
 def test_damaged_edge_ids_are_found(homo):
@@ -125,7 +128,7 @@ def test_damaged_edge_ids_are_found(homo):
 def test_seeds_in_the_order_of_the_store(homo, shuffle):
     data, store = homo
     loader = LinkNeighborLoader(
-        store, [2], batch_size=70, seed_order="store", shuffle=shuffle,
+        store, [2], batch_size=70, options=AS_STORED, shuffle=shuffle,
         edge_label=torch.arange(3000),
     )  # fmt: skip
     ids = []
@@ -139,9 +142,7 @@ def test_seeds_in_the_order_of_the_store(homo, shuffle):
         assert (data.edge_index[1, ids].diff() >= 0).all()
     for given in ((data, None), (store, data.edge_index[:, :9])):
         with pytest.raises(ValueError, match="seed_order='store': found seed edges of another"):
-            LinkNeighborLoader(given[0], [2], edge_label_index=given[1], seed_order="store")
-    with pytest.raises(ValueError, match="seed_order: found 'disk', expected one of"):
-        LinkNeighborLoader(store, [2], seed_order="disk")
+            LinkNeighborLoader(given[0], [2], edge_label_index=given[1], options=AS_STORED)
 
 
 def test_input_id_of_all_edges(homo):
@@ -276,7 +277,7 @@ def test_negatives_that_are_not_edges(disjoint, mode):
     for exclude in (False, True):
         loader = LinkNeighborLoader(
             data, [2], neg_sampling=NegativeSampling(mode, 3), batch_size=40, disjoint=disjoint,
-            exclude_edges=exclude,
+            options=gz.SamplingOptions(exclude_edges=exclude),
         )  # fmt: skip
         hits[exclude] = 0
         for batch in loader:
@@ -292,7 +293,7 @@ def test_negatives_that_are_not_edges(disjoint, mode):
 
 def test_negatives_that_cannot_be(homo):
     full = Data(edge_index=torch.ones(4, 4).nonzero().t().contiguous(), num_nodes=4)
-    loader = LinkNeighborLoader(full, [1], neg_sampling="binary", exclude_edges=True)
+    loader = LinkNeighborLoader(full, [1], neg_sampling="binary", options=NON_EDGES)
     with pytest.raises(ValueError, match="negatives: found none for source node"):
         next(iter(loader))
 
@@ -348,7 +349,7 @@ def test_a_relation_that_carries_no_messages(hetero, negatives):
     with pytest.raises(ValueError, match=r"found edge type \('paper', 'likes', 'nobody'\)"):
         LinkNeighborLoader(hetero[1], [2], edge_label_index=(("paper", "likes", "nobody"), edges))
     loader = LinkNeighborLoader(
-        hetero[1], [2], edge_label_index=(likes, edges), neg_sampling="binary", exclude_edges=True
+        hetero[1], [2], edge_label_index=(likes, edges), neg_sampling="binary", options=NON_EDGES
     )
     with pytest.raises(ValueError, match=r"exclude_edges: found edge type \('paper', 'likes'"):
         next(iter(loader))
@@ -416,6 +417,9 @@ def test_bad_edges(homo, hetero):
         LinkNeighborLoader(hetero[1], [2])
     with pytest.raises(ValueError, match=r"found edge type .* expected one of"):
         LinkNeighborLoader(hetero[1], [2], edge_label_index=("paper", "eats", "paper"))
+    for seeds in (WRITES, (WRITES, None), (WRITES, torch.zeros(2, 1, dtype=torch.int64))):
+        with pytest.raises(ValueError, match=r"found the type \('author'.* graph is homogeneous"):
+            LinkNeighborLoader(store, [2], edge_label_index=seeds)
 
 
 def test_empty_heterogeneous_links():
@@ -466,8 +470,9 @@ def test_negatives_of_a_subclass_are_its_own(homo, exclude_edges):
             return super().sample(num_samples, endpoint, 200) + 100
 
     loader = LinkNeighborLoader(
-        homo[1], [2], neg_sampling=ToFew("binary", 3), exclude_edges=exclude_edges, batch_size=40
-    )
+        homo[1], [2], neg_sampling=ToFew("binary", 3), batch_size=40,
+        options=gz.SamplingOptions(exclude_edges=exclude_edges),
+    )  # fmt: skip
     batch = next(iter(loader))
     assert batch.n_id[batch.edge_label_index[:, batch.edge_label == 0]].min() >= 100
 

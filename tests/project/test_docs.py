@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import inspect
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +26,9 @@ from documents import (
 from papers100m_graph import PapersGraph, write_ogb
 from torch_geometric.data import Data
 
+import pyg_graphzero as gz
 from graphs import write_store
+from pyg_graphzero import disk
 
 
 def nothing(directory: Path) -> None:
@@ -76,6 +79,18 @@ PAGES: dict[str, Callable[[Path], None]] = {
 def test_every_page_is_run():
     found = {"README.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))}
     assert found == set(PAGES)
+
+
+def test_the_api_page_lists_the_public_names_alone():
+    modules = (gz, disk, gz.inference, gz.loader, gz.nn, gz.sampler)
+    public = {"pyg_graphzero.errors", "pyg_graphzero.nn.ops"}
+    for module in modules:
+        for name in module.__all__:
+            value = getattr(module, name)
+            is_error = isinstance(value, type) and issubclass(value, Exception)
+            if not is_error and not inspect.ismodule(value):
+                public.add(f"{module.__name__}.{name}")
+    assert set(re.findall(r"^::: (\S+)$", text_of("docs/api.md"), re.M)) == public
 
 
 @pytest.fixture

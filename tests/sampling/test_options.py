@@ -16,14 +16,26 @@ from torch_geometric.sampler import NodeSamplerInput
 
 from graphs import check_neighborhood, homogeneous
 from pyg_graphzero.errors import UnsupportedError
-from pyg_graphzero.loader import HGTLoader, LinkNeighborLoader, NeighborLoader, ShaDowKHopSampler
+from pyg_graphzero.loader import (
+    HGTLoader,
+    LinkNeighborLoader,
+    NeighborLoader,
+    NodeLoader,
+    ShaDowKHopSampler,
+)
 from pyg_graphzero.loader.locality import grouped_order
+from pyg_graphzero.sampler import RandomWalker
 from pyg_graphzero.sampling.neighbor import NeighborSampler
+from pyg_graphzero.sampling.options import SamplingOptions
 from pyg_graphzero.util.keys import BatchKey, batch_number
 
-LABOR = {"method": "labor"}
-DEEP = {"method": "labor", "layer_dependency": True}
-SLOW = {"method": "labor", "batch_dependency": 16}
+
+def labor(**more):
+    return {"options": SamplingOptions(method="labor", **more)}
+
+
+LABOR, DEEP, SLOW = labor(), labor(layer_dependency=True), labor(batch_dependency=16)
+BOTH = labor(layer_dependency=True, batch_dependency=4)
 
 
 def hubs(num_hubs: int, degree: int, **edges) -> Data:
@@ -153,7 +165,7 @@ def test_parallel_edges_are_drawn_together():
         assert len(set(out.node[out.row].tolist())) == 3
 
 
-@pytest.mark.parametrize("options", [LABOR, DEEP, SLOW, {**DEEP, "batch_dependency": 4}])
+@pytest.mark.parametrize("options", [LABOR, DEEP, SLOW, BOTH])
 def test_batches_have_fewer_nodes_and_about_as_many_edges(options):
     data = dense()
     common = {"input_nodes": torch.arange(512), "batch_size": 128, "num_neighbors": [5]}
@@ -221,7 +233,7 @@ def test_batches_depend_on_those_before():
     assert overlap(fast, 1) < 0.2
 
 
-@pytest.mark.parametrize("options", [LABOR, SLOW, {**DEEP, "batch_dependency": 3}])
+@pytest.mark.parametrize("options", [LABOR, SLOW, BOTH])
 def test_batches_do_not_depend_on_workers_and_resume(homo, options):
     _, store = homo
 
@@ -267,14 +279,12 @@ def test_batches_of_worker_processes(homo):
 
 def test_links(homo):
     data, store = homo
-    for options in (LABOR, {**DEEP, "batch_dependency": 4}):
+    for options in (LABOR, BOTH):
         loader = LinkNeighborLoader(
             store, [3, 3], neg_sampling="binary", batch_size=500, shuffle=True, **options
         )
         for batch in loader:
             assert torch.equal(batch.n_id[batch.edge_index], data.edge_index[:, batch.e_id])
-        assert loader.method == "labor"
-        assert loader.batch_dependency == options.get("batch_dependency", 1)
 
 
 def test_pygs_loaders_take_the_sampler(homo):
@@ -299,8 +309,7 @@ def test_lightning_makes_loaders_anew(homo):
     loader = NeighborLoader(store, [3], input_nodes=data.train_idx, batch_size=10, **SLOW)
     sampler = DistributedSampler(loader.dataset, 2, 0, shuffle=False)
     again = _update_dataloader(loader, sampler)
-    assert again.neighbor_sampler.batch_dependency == again.batch_dependency == 16
-    assert again.method == "labor"
+    assert again.neighbor_sampler.options == again.options == SLOW["options"]
     assert len(list(again)) == 3
 
 
@@ -310,32 +319,69 @@ def test_lightning_makes_loaders_anew(homo):
         ({"method": "fast"}, "method: found 'fast', expected one of"),
         ({"layer_dependency": True}, "found method='uniform', expected method='labor'"),
         ({"batch_dependency": 8}, "found method='uniform', expected method='labor'"),
-        ({**LABOR, "batch_dependency": 0}, "batch_dependency: found 0, expected a number"),
-        ({**LABOR, "batch_dependency": True}, "batch_dependency: found True"),
-        ({**LABOR, "batch_dependency": 2.0}, "batch_dependency: found 2.0"),
-        ({**LABOR, "layer_dependency": 1}, "layer_dependency: found 1, expected True or False"),
-        ({**LABOR, "replace": True}, "found replace=True, expected False"),
-        ({**LABOR, "temporal_strategy": "last"}, "'last', which draws nothing; expected 'uniform'"),
+        ({"method": "labor", "batch_dependency": 0}, "batch_dependency: found 0, expected a num"),
+        ({"method": "labor", "batch_dependency": True}, "batch_dependency: found True"),
+        ({"method": "labor", "batch_dependency": 2.0}, "batch_dependency: found 2.0"),
+        ({"layer_dependency": 1}, "layer_dependency: found 1, expected True or False"),
+        ({"strictly_earlier": 1}, "strictly_earlier: found 1, expected True or False"),
+        ({"seed_order": "disk"}, "seed_order: found 'disk', expected one of"),
+        ({"locality": 0}, "locality: found 0, expected a number of seeds"),
+        ({"locality": 2.5}, "locality: found 2.5"),
     ],
 )
-def test_what_makes_no_sense(homo, options, message):
+def test_options_are_checked(options, message):
+    with pytest.raises(ValueError, match=message):
+        SamplingOptions(**options)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({**LABOR, "replace": True}, "found replace=True, expected False"),
+        ({**LABOR, "temporal_strategy": "last"}, "'last', which draws nothing; expected 'uniform'"),
+        (
+            {"options": SamplingOptions(strictly_earlier=True)},
+            "strictly_earlier=True: found no time_attr",
+        ),
+    ],
+)
+def test_options_that_do_not_go_with_the_others(homo, arguments, message):
     _, store = homo
     for make in (NeighborSampler, NeighborLoader, LinkNeighborLoader):
         with pytest.raises(ValueError, match=message):
-            make(store.data(), [2], **options)
+            make(store.data(), [2], **arguments)
 
 
 def test_beside_a_sampler_of_the_callers(homo):
     _, store = homo
     d = store.data()
-    plain, labor = NeighborSampler(d, [2]), NeighborSampler(d, [2], **SLOW)
+    plain, slow = NeighborSampler(d, [2]), NeighborSampler(d, [2], **SLOW)
     for kind in (NeighborLoader, LinkNeighborLoader):
-        with pytest.raises(ValueError, match="method: found 'labor' beside a neighbor_sampler"):
+        with pytest.raises(ValueError, match=r"options\.method: found 'labor' .* give it to"):
             kind(d, [2], neighbor_sampler=plain, **LABOR)
-        with pytest.raises(ValueError, match="batch_dependency: found 4 beside"):
-            kind(d, [2], neighbor_sampler=labor, **{**SLOW, "batch_dependency": 4})
-        kind(d, [2], neighbor_sampler=labor, **SLOW)
-        kind(d, [2], neighbor_sampler=labor)
+        with pytest.raises(ValueError, match=r"options\.batch_dependency: found 4 for"):
+            kind(d, [2], neighbor_sampler=slow, **labor(batch_dependency=4))
+        kind(d, [2], neighbor_sampler=slow, **SLOW)
+        kind(d, [2], neighbor_sampler=slow)
+
+
+def test_options_that_mean_nothing_to_a_loader(homo, hetero):
+    data, typed = homo[1].data(), hetero[1].data()
+    sampler = NeighborSampler(data, [2])
+    edges = SamplingOptions(exclude_edges=True)
+    order, groups = SamplingOptions(seed_order="store"), SamplingOptions(locality=2)
+    for make, options, name in (
+        (lambda **k: NeighborLoader(data, [2], **k), edges, "exclude_edges: found True for Neigh"),
+        (lambda **k: NeighborLoader(data, [2], **k), order, "seed_order: found 'store' for Neigh"),
+        (lambda **k: NodeLoader(data, sampler, **k), LABOR["options"], "method: found 'labor' for"),
+        (lambda **k: HGTLoader(typed, [2], "paper", **k), LABOR["options"], "its HGTSampler draws"),
+        (lambda **k: ShaDowKHopSampler(data, 1, 2, **k), LABOR["options"], "it takes locality"),
+        (lambda **k: NeighborSampler(data, [2], **k), groups, "locality: found 2 for NeighborSam"),
+        (lambda **k: RandomWalker(data, **k), groups, "it takes strictly_earlier"),
+        (lambda **k: NeighborLoader(data, [2], **k), {"locality": 2}, "found dict, expected gz.Sa"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=name):
+            make(options=options)
 
 
 def test_keys_know_their_batch():
@@ -348,6 +394,10 @@ def test_keys_know_their_batch():
 
 
 # Locality ---------------------------------------------------------------------------------------
+
+
+def grouped(size):
+    return {"options": SamplingOptions(locality=size)}
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 100, 101])
@@ -381,11 +431,12 @@ def test_locality_of_the_loader(homo):
     _, store = homo
     seeds = torch.randperm(300, generator=torch.Generator().manual_seed(3))
 
-    def epochs(**options):
+    def epochs(locality=None, **options):
         torch.manual_seed(9)
         loader = NeighborLoader(
-            store, [2], input_nodes=seeds, batch_size=50, shuffle=True, **options
-        )
+            store, [2], input_nodes=seeds, batch_size=50, shuffle=True, **grouped(locality),
+            **options,
+        )  # fmt: skip
         return [[b.n_id[: b.batch_size] for b in loader] for _ in range(2)]
 
     first, second = epochs(locality=10)
@@ -409,10 +460,10 @@ def test_locality_saves_nodes():
     data = Data(edge_index=torch.stack([src, dst]), num_nodes=n)
     common = {"num_neighbors": [5, 5], "batch_size": 200, "shuffle": True}
 
-    def nodes(**options):
-        return sum(len(ids) for ids in n_ids(NeighborLoader(data, **common, **options)))
+    def nodes(locality):
+        return sum(len(ids) for ids in n_ids(NeighborLoader(data, **common, **grouped(locality))))
 
-    assert nodes(locality=50) < 0.4 * nodes()
+    assert nodes(50) < 0.4 * nodes(None)
 
 
 def test_locality_resumes_and_drops_the_last(homo):
@@ -420,7 +471,7 @@ def test_locality_resumes_and_drops_the_last(homo):
 
     def make():
         return NeighborLoader(
-            store, [2], batch_size=70, shuffle=True, drop_last=True, locality=16,
+            store, [2], batch_size=70, shuffle=True, drop_last=True, **grouped(16),
             generator=torch.Generator().manual_seed(4),
         )  # fmt: skip
 
@@ -438,7 +489,7 @@ def test_locality_of_links_is_by_destination(homo):
     data, store = homo
     for seeds in (None, data.edge_index):
         loader = LinkNeighborLoader(
-            store, [2], edge_label_index=seeds, batch_size=300, shuffle=True, locality=50
+            store, [2], edge_label_index=seeds, batch_size=300, shuffle=True, **grouped(50)
         )
         ids = []
         for batch in loader:
@@ -452,7 +503,7 @@ def test_locality_of_links_is_by_destination(homo):
 def test_locality_of_the_other_loaders(homo, hetero):
     data, store = homo
     shadow = ShaDowKHopSampler(
-        store, 1, 2, node_idx=data.train_idx, batch_size=10, shuffle=True, locality=5
+        store, 1, 2, node_idx=data.train_idx, batch_size=10, shuffle=True, **grouped(5)
     )
     roots = torch.cat([batch.n_id[batch.root_n_id] for batch in shadow])
     assert roots.sort().values.tolist() == data.train_idx.sort().values.tolist()
@@ -461,7 +512,7 @@ def test_locality_of_the_other_loaders(homo, hetero):
 
     _, store = hetero
     loader = HGTLoader(
-        store, {"paper": [4]}, ("paper", None), batch_size=40, shuffle=True, locality=20
+        store, {"paper": [4]}, ("paper", None), batch_size=40, shuffle=True, **grouped(20)
     )
     seeds = torch.cat([b["paper"].n_id[: b["paper"].batch_size] for b in loader])
     assert seeds.sort().values.tolist() == list(range(200))
@@ -471,20 +522,18 @@ def test_locality_of_the_other_loaders(homo, hetero):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"shuffle": True, "locality": 0}, "locality: found 0, expected a number of seeds"),
-        ({"shuffle": True, "locality": 2.5}, "locality: found 2.5"),
-        ({"locality": 8}, "locality=8: found shuffle=None, batch_size=1, expected shuffle=True"),
-        ({"locality": 8, "shuffle": False}, "found shuffle=False"),
-        ({"locality": 8, "shuffle": True, "batch_size": None}, "batch_size=None"),
-        ({"locality": 8, "sampler": RandomSampler(range(300))}, "found a sampler, which chooses"),
-        ({"locality": 8, "batch_sampler": [[1, 2]]}, "found a batch_sampler, which chooses"),
+        ({}, "locality=8: found shuffle=None, batch_size=1, expected shuffle=True"),
+        ({"shuffle": False}, "found shuffle=False"),
+        ({"shuffle": True, "batch_size": None}, "batch_size=None"),
+        ({"sampler": RandomSampler(range(300))}, "found a sampler, which chooses"),
+        ({"batch_sampler": [[1, 2]]}, "found a batch_sampler, which chooses"),
     ],
 )
 def test_locality_without_a_shuffle(homo, options, message):
     _, store = homo
     for kind in (NeighborLoader, LinkNeighborLoader):
         with pytest.raises(ValueError, match=message):
-            kind(store, [2], **options)
+            kind(store, [2], **grouped(8), **options)
 
 
 def test_options_are_attributes_of_the_sampler():
@@ -496,7 +545,7 @@ def test_options_are_attributes_of_the_sampler():
     again = pickle.loads(pickle.dumps(sampler))
     for each in (sampler, again):
         assert each.sample_from_nodes(seeds, key=1).row.numel() == 400 > once.row.numel()
-    with pytest.raises(ValueError, match="method: found 'labour'"):
-        sampler.method = "labour"
+    with pytest.raises(ValueError, match="temporal_strategy: found 'first'"):
+        sampler.temporal_strategy = "first"
     with pytest.raises(AttributeError, match="'NeighborSampler' object has no attribute 'nothing'"):
         _ = sampler.nothing

@@ -133,7 +133,7 @@ def test_a_target_that_appears_meanwhile(tmp_path: Path) -> None:
             writer.finish()
         assert caught.value.filename == str(tmp_path / "store")
     assert os.listdir(tmp_path) == ["store"]
-    assert gz.open(tmp_path / "store").num_nodes() == 50
+    assert gz.open(tmp_path / "store").num_nodes == 50
 
 
 def test_overwriting_does_not_harm_readers(tmp_path: Path) -> None:
