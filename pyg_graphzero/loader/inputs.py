@@ -158,8 +158,8 @@ def check_edge_labels(data: Data | HeteroData, edges: Any) -> tuple[EdgeType | N
                 f"edge_label_index: found edge type {name}, expected one of {data.edge_types}, or "
                 f"seed edges [2, n] between two of {data.node_types}"
             )
-    else:
-        _refuse_type("edge_label_index", edges, "all edges, or integers [2, n]")
+    elif not isinstance(edges, str):  # which names a mask
+        _refuse_type("edge_label_index", edges, "all edges, integers [2, n], or a mask")
     if edges is None:
         return name, None
     if isinstance(edges, str) or getattr(edges, "dtype", None) in (torch.bool, bool):
