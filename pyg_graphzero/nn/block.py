@@ -165,7 +165,7 @@ def with_loops(edge_index: Tensor, num_dst: int) -> tuple[Tensor, Tensor, Tensor
     before = torch.arange(len(kept), device=edge_index.device)
     places = torch.cat((before + edges[1], index2ptr(edges[1], num_dst)[1:] + nodes))
     found = torch.cat((edges, nodes.expand(2, -1)), 1)
-    return torch.empty_like(found).index_copy_(1, places, found), kept, places
+    return torch.empty_like(found).scatter_(1, places.expand(2, -1), found), kept, places
 
 
 def made_once(edges: SampledEdgeIndex, key: Any, make: Callable[[], Any]) -> Any:
