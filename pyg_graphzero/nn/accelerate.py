@@ -39,7 +39,43 @@ _MOST_WAYS = 64
 _running = threading.local()
 
 
-class Forward:
+class ConvForward:
+    """The ``forward`` of a module that is one step of an accelerated model: a convolution, mostly.
+
+    Args:
+        module: The module.
+    """
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self.module = module
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(self._stock)
+
+    def _stock(self, *args: Any, **kwargs: Any) -> Any:
+        return type(self.module).forward(self.module, *args, **kwargs)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs the module."""
+        watching = _watching()
+        if watching is None or watching.is_paused:
+            if torch._C._current_graph_task_id() != -1 and hops_in((args, kwargs)) is not None:
+                raise UnsupportedError(
+                    f"{type(self.module).__name__}: found a part of an accelerated model under "
+                    "checkpoint(), expected the whole of it: checkpoint(model, ...)"
+                )
+            return self._stock(*plain(args), **plain(kwargs))
+        given = self.module, self._stock, args, kwargs
+        with watching.paused():
+            if isinstance(self.module, JumpingKnowledge):
+                return watching.function(type(self.module).forward, (self.module, *args), kwargs)
+            if isinstance(watching, Recorder):
+                return convs.record(watching, *given, _running.forward.options)
+            return convs.run(watching, *given)
+
+
+class Forward(ConvForward):
     """The ``forward`` of a model that was accelerated.
 
     Args:
@@ -48,23 +84,17 @@ class Forward:
     """
 
     def __init__(self, module: torch.nn.Module, options: Options) -> None:
-        self.module = module
+        super().__init__(module)
         self.options = options
         self.own = _own_forward(module)
         self.learned: dict[Any, Program | Refused] = {}
         self.num_stock = 0
 
-    @property
-    def __signature__(self) -> inspect.Signature:
-        return inspect.signature(self._stock)
-
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "learned": {}}
 
     def _stock(self, *args: Any, **kwargs: Any) -> Any:
-        if self.own is not None:
-            return self.own(*args, **kwargs)
-        return type(self.module).forward(self.module, *args, **kwargs)
+        return (self.own or super()._stock)(*args, **kwargs)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -72,14 +102,13 @@ class Forward:
         hops = hops_in((args, kwargs)) if _watching() is None else None
         if hops is None:
             return self.body(args, kwargs)
-        if any(map(torch.nn.parameter.is_lazy, self.module.parameters())):
-            if any(isinstance(tensor, InnerRows) for _, tensor in tensors_in((args, kwargs))):
-                raise UnsupportedError(
-                    "model: found lazy layers (-1) and a batch loaded with first_aggregation; run "
-                    "the model once on a batch without, which makes their parameters"
-                )
-            return self._as_it_is(args, kwargs)
-        if _is_transformed():
+        is_lazy = any(map(torch.nn.parameter.is_lazy, self.module.parameters()))
+        if is_lazy and any(isinstance(t, InnerRows) for _, t in tensors_in((args, kwargs))):
+            raise UnsupportedError(
+                "model: found lazy layers (-1) and a batch loaded with first_aggregation; run the "
+                "model once on a batch without, which makes their parameters"
+            )
+        if is_lazy or _is_transformed():
             return self._as_it_is(args, kwargs)
         try:
             way = self._key(args, kwargs, hops)
@@ -112,16 +141,11 @@ class Forward:
         return hops is not None and isinstance(learn(self, args, {}, hops), Program)
 
     def _learned(self, key: Any, args: Any, kwargs: Any, hops: Hops) -> Program | Refused:
-        found = self.learned.get(key)
-        tries = found.tries if isinstance(found, Refused) else 0
-        if found is not None and not tries:
-            return found
-        if found is None and len(self.learned) >= _MOST_WAYS:
-            return Refused("it is changed again and again, or called in ever new ways")
-        found = learn(self, args, kwargs, hops, tries)
-        self.learned.pop(key, None)  # explain() describes the last one
-        self.learned[key] = found
-        return found
+        if key not in self.learned:
+            if len(self.learned) >= _MOST_WAYS:
+                return Refused("it is changed again and again, or called in ever new ways")
+            self.learned[key] = learn(self, args, kwargs, hops)
+        return self.learned[key]
 
     def _as_it_is(self, args: Any, kwargs: Any) -> Any:
         self.num_stock += 1
@@ -221,46 +245,6 @@ def _is_transformed() -> bool:
     )
 
 
-class ConvForward:
-    """The ``forward`` of a module that is one step of an accelerated model: a convolution, mostly.
-
-    Args:
-        module: The module.
-    """
-
-    def __init__(self, module: torch.nn.Module) -> None:
-        self.module = module
-
-    @property
-    def __signature__(self) -> inspect.Signature:
-        return inspect.signature(self._stock)
-
-    def _stock(self, *args: Any, **kwargs: Any) -> Any:
-        return type(self.module).forward(self.module, *args, **kwargs)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs the module."""
-        watching = _watching()
-        if watching is None or watching.is_paused:
-            if torch._C._current_graph_task_id() != -1 and hops_in((args, kwargs)) is not None:
-                raise UnsupportedError(
-                    f"{type(self.module).__name__}: found a part of an accelerated model under "
-                    "checkpoint(), expected the whole of it: checkpoint(model, ...)"
-                )
-            return self._stock(*plain(args), **plain(kwargs))
-        options = _running.forward.options
-
-        def step() -> Any:
-            given = self.module, self._stock, args, kwargs
-            if isinstance(self.module, JumpingKnowledge):
-                return convs.whole(watching, *given)
-            if isinstance(watching, Recorder):
-                return convs.record(watching, *given, options)
-            return convs.run(watching, *given)
-
-        return watching.paused(step)
-
-
 def accelerate(
     model: Model, *, norms: str = "whole", local: tuple[type, ...] = (), loader: Any = None
 ) -> Model:
@@ -345,7 +329,7 @@ def make_steps(model: torch.nn.Module) -> bool:
         module
         for module in model.modules()
         if module is not model
-        and convs.is_whole_module(module)
+        and isinstance(module, MessagePassing | JumpingKnowledge)
         and vars(module).get("forward") is None
     ]
     for module in new:

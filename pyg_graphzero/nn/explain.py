@@ -9,7 +9,6 @@ import torch
 from pyg_graphzero.nn.accelerate import Forward
 from pyg_graphzero.nn.convs import Plan
 from pyg_graphzero.nn.learn import Refused
-from pyg_graphzero.nn.program import Program
 from pyg_graphzero.nn.rules import Use
 from pyg_graphzero.sampling.hops import ALL
 
@@ -93,27 +92,19 @@ def explain(model: torch.nn.Module) -> Explanation:
             "model: has seen no batch of pyg_graphzero.loader yet whose edge_index knows its hops; "
             "run it on one first (those of subgraph_type='induced' or 'bidirectional' know none)"
         )
-    learned = list(forward.learned.values())[-1]
-    if isinstance(learned, Refused):
-        return Explanation([], [], learned.reason, learned.reduction is not None)
-    return _explained(learned)
-
-
-def _explained(program: Program) -> Explanation:
+    program = list(forward.learned.values())[-1]
+    if isinstance(program, Refused):
+        return Explanation([], [], program.reason, program.reduction is not None)
     layers, whole = [], []
     for step in program.steps:
         name = program.name(step)
-        kind = program.names[step.func][1] if isinstance(step.func, int) else None
-        if kind is not None and isinstance(step.about, Plan):
+        if isinstance(step.about, Plan):
             hops = step.need if step.about.is_trimmed and step.need < ALL else None
             how = step.about.what
             if hops is None and step.about.is_trimmed:
-                how = "whole batch: a later step looks at all rows; " + how.removeprefix(
-                    "trimmed; "
-                )
-            layers.append(LayerExplanation(name, kind, hops, how))
+                how = how.replace("trimmed; ", "whole batch: a later step looks at all rows; ")
+            layers.append(LayerExplanation(name, program.names[step.func][1], hops, how))
             continue
-        name = name if kind is None else f"{name} ({kind})"
         if step.use == Use.ALL:
             allowed = " (norms='trimmed' allows it to see fewer)" if name == "batch_norm" else ""
             whole.append(name + allowed)

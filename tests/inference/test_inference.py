@@ -215,7 +215,7 @@ def test_arguments_that_do_not_fit(graph, typed):
         gz.inference.layerwise(GAT(8, 16, 2, 5), path, edge_attr="z")
     with pytest.raises(ValueError, match="max_edges: found 0, expected 1 or more"):
         gz.inference.layerwise(model, path, max_edges=0)
-    with pytest.raises(ValueError, match=r"tried on zeros .*, found RuntimeError"):
+    with pytest.raises(ValueError, match=r"tried on rows .*, found RuntimeError"):
         gz.inference.layerwise(GraphSAGE(9, 16, 2, 5), path)
     with pytest.raises(gz.UnsupportedError, match=r"norms\.0: found GraphNorm, which depends"):
         gz.inference.layerwise(GraphSAGE(8, 16, 2, 5, norm="graph_norm"), path)
