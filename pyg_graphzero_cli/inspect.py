@@ -16,10 +16,9 @@ from pyg_graphzero_cli.options import progress_bars, quiet
 def info(store: str, as_json: bool) -> None:
     """Print what STORE holds."""
     from pyg_graphzero.pyg.stores import info as run
-    from pyg_graphzero.store.info import outline
 
     value = run(store)
-    click.echo(json.dumps(value, indent=2, default=str) if as_json else "\n".join(outline(value)))
+    click.echo(json.dumps(value, indent=2, default=str) if as_json else str(value))
 
 
 @click.command(short_help="Check every checksum of a store.")
