@@ -31,6 +31,8 @@ from pyg_graphzero.errors import (
 )
 from pyg_graphzero.memory.plan import MemoryPlan
 from pyg_graphzero.pyg.stores import Store, info, open
+from pyg_graphzero.reporting.page import Report
+from pyg_graphzero.reporting.run import report
 from pyg_graphzero.store.column_writer import Column
 from pyg_graphzero.store.verify import VerifyReport, verify
 from pyg_graphzero.tune.diagnosis import Advice, Diagnosis
@@ -60,6 +62,7 @@ __all__ = [
     "MissingEdgeIdsError",
     "OptimizeSummary",
     "ReadOnlyStoreError",
+    "Report",
     "Store",
     "StoreInUseError",
     "StoreReplacedError",
@@ -73,6 +76,7 @@ __all__ = [
     "nn",
     "open",
     "optimize",
+    "report",
     "sampler",
     "verify",
 ]

@@ -66,6 +66,7 @@ PAGES: dict[str, Callable[[Path], None]] = {
     "docs/performance.md": nothing,
     "docs/pyg-compatibility.md": nothing,
     "docs/recipes.md": nothing,
+    "docs/report.md": my_graph,
     "docs/subgraphs.md": my_graph,
     "docs/train-faster.md": my_graph,
     "docs/walks.md": my_graph,

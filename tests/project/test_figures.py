@@ -45,6 +45,7 @@ CALLS = {
     "convert": ("conversion", ["in.csv", "--out", "out"], gz.convert),
     "optimize": ("tune.optimize", ["s", "--seeds", "train", "--num-neighbors", "3"], gz.optimize),
     "doctor": ("tune.doctor", ["s"], gz.doctor),
+    "report": ("reporting.run", ["s"], gz.report),
 }
 OTHERWISE: dict[tuple[str, str], tuple[str, Any]] = {
     ("convert", "node_id"): ("nodes", lambda value: {"file": "given", "id": value}),
@@ -52,6 +53,7 @@ OTHERWISE: dict[tuple[str, str], tuple[str, Any]] = {
     ("convert", "no_edge_ids"): ("edge_ids", lambda value: not value),
     ("convert", "is_quiet"): ("progress", lambda value: not value),
     ("optimize", "is_quiet"): ("progress", lambda value: not value),
+    ("report", "is_quiet"): ("progress", lambda value: not value),
     ("doctor", "workers"): ("num_workers", lambda value: value),
     ("doctor", "no_edge_ids"): ("edge_ids", lambda value: not value),
 }
