@@ -31,6 +31,8 @@ from pyg_graphzero.errors import (
 )
 from pyg_graphzero.memory.plan import MemoryPlan
 from pyg_graphzero.pyg.stores import Store, info, open
+from pyg_graphzero.reporting.page import Report
+from pyg_graphzero.reporting.run import report
 from pyg_graphzero.sampling.options import SamplingOptions
 from pyg_graphzero.store.column_writer import Column
 from pyg_graphzero.store.verify import VerifyReport, verify
@@ -61,6 +63,7 @@ __all__ = [
     "MissingEdgeIdsError",
     "OptimizeSummary",
     "ReadOnlyStoreError",
+    "Report",
     "SamplingOptions",
     "Store",
     "StoreInUseError",
@@ -75,6 +78,7 @@ __all__ = [
     "nn",
     "open",
     "optimize",
+    "report",
     "sampler",
     "verify",
 ]

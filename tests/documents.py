@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # What a user reads in this order, all of it in one directory and one session.
 GUIDE = (
-    *("docs/index.md", "docs/convert.md", "docs/loading.md", "docs/walks.md"),
+    *("docs/index.md", "docs/convert.md", "docs/report.md", "docs/loading.md", "docs/walks.md"),
     *("docs/train-faster.md", "docs/out-of-core.md", "docs/inference.md", "docs/multi-process.md"),
 )
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from pyg_graphzero.conversion.plan import EdgeType, NodeType, edge_label
 from pyg_graphzero.store.encoding import EncodingLoss
+from pyg_graphzero.util.html import Shown
 from pyg_graphzero.util.sizes import format_bytes
 
 
@@ -88,7 +89,7 @@ class EdgeEstimate:
 
 
 @dataclass
-class ConvertEstimate:
+class ConvertEstimate(Shown):
     """What a conversion would do; ``str()`` of it is what ``--dry-run`` prints.
 
     Attributes:
@@ -143,7 +144,7 @@ class ConvertEstimate:
 
 
 @dataclass
-class ConvertSummary:
+class ConvertSummary(Shown):
     """Result of a conversion; ``str()`` of it is what the command line prints.
 
     Attributes:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pyg_graphzero.util.html import Shown
+
 
 @dataclass
 class LayerSummary:
@@ -44,7 +46,7 @@ class LayerSummary:
 
 
 @dataclass
-class InferenceSummary:
+class InferenceSummary(Shown):
     """Results of ``gz.inference.layerwise``, and its costs.
 
     Attributes:

@@ -19,11 +19,11 @@ from pyg_graphzero.store.column_writer import Column, create_column, end_columns
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.handle import StoreHandle
 from pyg_graphzero.store.ids import StringIds, lookup
+from pyg_graphzero.store.info import Info
 from pyg_graphzero.store.info import info as info_of
-from pyg_graphzero.store.info import table_of
 from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.store.verify import VerifyReport, verify
-from pyg_graphzero.util.html import paragraph, table
+from pyg_graphzero.util.html import outline
 
 Graph = TypeVar("Graph")
 
@@ -84,7 +84,7 @@ def open(
     )  # fmt: skip
 
 
-def info(path: str | os.PathLike[str]) -> dict[str, Any]:
+def info(path: str | os.PathLike[str]) -> Info:
     """The contents of a store, as plain dictionaries; ``graphzero info`` prints the same.
 
     Args:
@@ -158,9 +158,7 @@ class Store:
         return f"Store({str(self.path)!r}, {counts}{ids})"
 
     def _repr_html_(self) -> str:
-        if self.closed:
-            return paragraph(repr(self))
-        return paragraph(repr(self)) + table(*table_of(self.info()))
+        return outline(repr(self) if self.closed else str(self.info()))
 
     @property
     def path(self) -> Path:
@@ -263,7 +261,7 @@ class Store:
         """Reads everything against its checksums; see ``pyg_graphzero.store.verify.verify``."""
         return verify(self.contents.path, progress)
 
-    def info(self) -> dict[str, Any]:
+    def info(self) -> Info:
         """The contents of the store, as plain dictionaries; see :func:`.info.info`."""
         return info_of(self.contents)
 

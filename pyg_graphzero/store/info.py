@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from pyg_graphzero.store.adopted import adopted_path
@@ -10,10 +10,18 @@ from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.copies import copy_sizes
 from pyg_graphzero.store.leftovers import disk_bytes, drafts
 from pyg_graphzero.store.schema import FORMAT_VERSION
+from pyg_graphzero.util.html import Shown
 from pyg_graphzero.util.sizes import format_bytes
 
 
-def info(contents: StoreContents) -> dict[str, Any]:
+class Info(Shown, dict[str, Any]):
+    """Plain dictionaries that are printed as lines of text."""
+
+    def __str__(self) -> str:
+        return "\n".join(_outline(self))
+
+
+def info(contents: StoreContents) -> Info:
     """The contents of the store, as plain dictionaries: counts, shapes, dtypes, bytes.
 
     A column that is encoded has ``"encoding"``, what it lost; one that lies in a file which the
@@ -50,7 +58,7 @@ def info(contents: StoreContents) -> dict[str, Any]:
             for name, entry in entries.items()
         }
 
-    return {
+    found = {
         "path": str(contents.path),
         "format_version": FORMAT_VERSION,
         "flags": contents.schema.flags,
@@ -89,10 +97,10 @@ def info(contents: StoreContents) -> dict[str, Any]:
             for file in drafts(contents.path)
         ],
     }
+    return Info(found)
 
 
-def outline(value: Mapping[str, Any]) -> list[str]:
-    """:func:`info` as lines of text."""
+def _outline(value: Mapping[str, Any]) -> list[str]:
     lines = [
         f"{value['path']}: {format_bytes(value['bytes'])}, "
         f"format {value['format_version']}, by {value['created_by']}"
@@ -122,27 +130,6 @@ def outline(value: Mapping[str, Any]) -> list[str]:
 
 def _columns(columns: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return [f"    {name}: {_kind(column)}, {_place(column)}" for name, column in columns.items()]
-
-
-def table_of(value: Mapping[str, Any]) -> tuple[list[str], Iterator[list[str]]]:
-    """:func:`info` as a table: its head, and a row for each type and column."""
-
-    def rows() -> Iterator[list[str]]:
-        for node in value["node_types"]:
-            yield [node["name"] or "nodes", f"{node['num_nodes']:,} nodes", "", ""]
-            for name, column in (node["attrs"] | node["index_sets"]).items():
-                size = f"{column['shape'][0]:,}"
-                yield ["", f"{name} ({size})", _kind(column), _place(column)]
-        for edge in value["edge_types"]:
-            name = " → ".join(edge["name"]) if edge["name"] else "edges"
-            ids = "" if edge["edge_ids"] else ", no ids"
-            size = format_bytes(edge["topology_bytes"])
-            yield [name, f"{edge['num_edges']:,} edges{ids}", "", size]
-            for attr, column in edge["attrs"].items():
-                size = f"{column['shape'][0]:,}"
-                yield ["", f"{attr} ({size})", _kind(column), _place(column)]
-
-    return ["type", "what", "rows of", "size"], rows()
 
 
 def _kind(column: Mapping[str, Any]) -> str:

@@ -16,6 +16,7 @@ from pyg_graphzero.store.adopted import adopted_path, open_adopted
 from pyg_graphzero.store.columns import edge_prints
 from pyg_graphzero.store.copies import DOCUMENT, FOLDER, read_parts, usable_folders
 from pyg_graphzero.store.schema import EdgeTypeSchema, StoreSchema
+from pyg_graphzero.util.html import Shown
 from pyg_graphzero.util.locks import StoreLock
 from pyg_graphzero.util.names import locate
 
@@ -25,7 +26,7 @@ _HINT = "`graphzero clean` removes it, and training makes it anew"
 
 
 @dataclass
-class VerifyReport:
+class VerifyReport(Shown):
     """Counts and faults of verify().
 
     Attributes:

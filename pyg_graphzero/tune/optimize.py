@@ -43,6 +43,7 @@ from pyg_graphzero.pyg.data import (
 from pyg_graphzero.pyg.lazy import raw_items
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.copies import usable_folders
+from pyg_graphzero.util.html import Shown
 from pyg_graphzero.util.progress import Progress
 from pyg_graphzero.util.sizes import format_bytes
 from pyg_graphzero.util.system import free_memory, rss
@@ -55,7 +56,7 @@ _PIECE = 1 << 22
 
 
 @dataclass
-class OptimizeSummary:
+class OptimizeSummary(Shown):
     """The result of ``optimize``.
 
     Attributes:

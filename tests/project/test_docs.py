@@ -70,6 +70,7 @@ PAGES: dict[str, Callable[[Path], None]] = {
     "docs/performance.md": nothing,
     "docs/pyg-compatibility.md": nothing,
     "docs/recipes.md": nothing,
+    "docs/report.md": my_graph,
     "docs/subgraphs.md": my_graph,
     "docs/train-faster.md": my_graph,
     "docs/walks.md": my_graph,
@@ -120,10 +121,18 @@ def test_page(page, desk):
         run(block, names)
 
 
+def test_no_page_of_the_guide_overwrites_a_file_of_the_first():
+    """Whoever goes back to it would find another graph."""
+    writing = r'(?:np\.savez?\("([\w.]+)"|Path\("([\w.]+)"\)\.write)'
+    first, *others = ({max(each) for each in re.findall(writing, text_of(page))} for page in GUIDE)
+    assert {"edges.csv", "features.npy"} <= first
+    assert not any(first & other for other in others)
+
+
 @pytest.mark.long
 def test_the_guide_from_its_beginning(desk):
     """Nobody prepares anything: what a page uses, one before it has made."""
-    nav = re.findall(r"^  - .*: (.*\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    nav = re.findall(r"^ +- .*: (.*\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
     # papers100m.md comes in between, and begins with a dataset of its own.
     assert [page for page in (f"docs/{name}" for name in nav) if page in GUIDE] == list(GUIDE)
     run_pages(GUIDE)
