@@ -61,9 +61,8 @@ class OwnRows:
 
     def __init__(self, task: Task, contents: StoreContents, values: list[Value]) -> None:
         self._device = task.device
-        self._files = {
-            value: RowFile(contents, task.sweep.node_type, task.columns[value]) for value in values
-        }
+        attrs = contents.node_type(task.sweep.node_type).attrs
+        self._files = {v: RowFile(contents, attrs[task.columns[v]]) for v in values}
 
     @property
     def row_bytes(self) -> int:
