@@ -113,7 +113,7 @@ class GraphStore(DiskGraphStore):
         Raises:
             ValueError: It is of another of this package's stores.
         """
-        handle = getattr(feature_store, "handle", self.handle)
+        handle: Any = getattr(feature_store, "handle", self.handle)
         if handle.path != self.handle.path:
             raise ValueError(
                 f"feature_store: found one of {handle.path}, expected one of {self.handle.path}"

@@ -108,7 +108,7 @@ class Faiss(Library):
         """See :meth:`Library.open`."""
         import faiss
 
-        index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP)
+        index: Any = faiss.read_index(str(path), faiss.IO_FLAG_MMAP)
         index.nprobe = -(-index.nlist // 8)
         return index
 
