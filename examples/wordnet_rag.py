@@ -14,6 +14,7 @@ with ``encode(texts) -> [n, width]`` does, such as PyG's ``SentenceTransformer``
 from __future__ import annotations
 
 import argparse
+import math
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -52,12 +53,15 @@ class HashedWords:
         rows, columns, weights = [], [], []
         for row, text in enumerate(texts):
             for word in text.lower().replace(",", "").split():
-                rows.append(row)
-                columns.append(crc32(word.encode()) % self.width)
-                weights.append(self.num_texts / (1 + self.count[word]))
+                weight = math.log(self.num_texts / (1 + self.count[word]))
+                for salt in range(4):  # in several columns, up or down: few words are alike
+                    code = crc32(f"{salt} {word}".encode())
+                    rows.append(row)
+                    columns.append(code % self.width)
+                    weights.append(weight if code >> 20 & 1 else -weight)
         at = torch.tensor([rows, columns], dtype=torch.int64)
         x = torch.zeros(len(texts), self.width)
-        return x.index_put_((at[0], at[1]), torch.tensor(weights).log(), accumulate=True)
+        return x.index_put_((at[0], at[1]), torch.tensor(weights), accumulate=True)
 
 
 def graph_of(wordnet: WordNet, encoder: HashedWords) -> HeteroData:
@@ -83,12 +87,9 @@ class Describe:
         of_meaning: dict[int, list[str]] = {}
         for word, at in graph["word", "means", "synset"].edge_index.t().tolist():
             of_meaning.setdefault(at, []).append(self.wordnet.words[words[word]])
-        names = [", ".join(of_meaning.get(at, ["?"])) for at in range(len(meanings))]
-        lines = [
-            f"{name}: {self.wordnet.definitions[meaning]}"
-            for name, meaning in zip(names, meanings, strict=True)
-            if name != "?"
-        ]
+        texts = [self.wordnet.definitions[meaning] for meaning in meanings]
+        names = [", ".join(of_meaning.get(at, [text])) for at, text in enumerate(texts)]
+        lines = [f"{names[at]}: {text}" for at, text in enumerate(texts) if at in of_meaning]
         for source, relation, target in graph.edge_types:
             if source == target:
                 pairs = graph[source, relation, target].edge_index.t().tolist()
