@@ -85,7 +85,7 @@ class Usearch(Library):
 
 
 class Faiss(Library):
-    """Lists around centroids, of which an eighth is read for each query."""
+    """Lists around centroids, of which a third is read for each query."""
 
     extra_bytes = 100
 
@@ -109,7 +109,7 @@ class Faiss(Library):
         import faiss
 
         index: Any = faiss.read_index(str(path), faiss.IO_FLAG_MMAP)
-        index.nprobe = -(-index.nlist // 8)
+        index.nprobe = -(-index.nlist // 3)
         return index
 
     def search(self, index: Any, query: np.ndarray, count: int) -> np.ndarray:
