@@ -24,7 +24,7 @@ PACKAGE = "pyg_graphzero"
 #: Each uses those before it, never those behind it. Public names of one module stand at the end.
 ORDER = (
     *("_core", "errors", "util", "store", "conversion", "pyg", "sampling", "memory", "loader"),
-    *("nn", "inference", "tune", "reporting", "bench", "sampler", "disk", "", "__main__"),
+    *("nn", "inference", "rag", "tune", "reporting", "bench", "sampler", "disk", "", "__main__"),
 )
 # Names of torch's, PyG's and IPython's that ours have too.
 _FOREIGN = {

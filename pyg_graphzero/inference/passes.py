@@ -67,8 +67,8 @@ class Pass:
         self.peak_memory = 0
         self._contents = contents
         self._replay = Replay(task.sweep)
-        name = task.sweep.node_type
-        self._own = {value: RowFile(contents, name, task.columns[value]) for value in own}
+        attrs = contents.node_type(task.sweep.node_type).attrs
+        self._own = {value: RowFile(contents, attrs[task.columns[value]]) for value in own}
         self._stats = LoaderStats(num_workers=1)
         self._begun = perf_counter()
 

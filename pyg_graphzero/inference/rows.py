@@ -14,13 +14,12 @@ from pyg_graphzero.store.contents import StoreContents
 
 
 class RowFile:
-    """Rows of a node column in the order of its file, read in pieces.
+    """Rows of a column in the order of its file, read in pieces.
 
     Unlike a view over the mapped file, which is made for rows here and there.
     """
 
-    def __init__(self, contents: StoreContents, node_type: str | None, attr: str) -> None:
-        file = contents.node_type(node_type).attrs[attr]
+    def __init__(self, contents: StoreContents, file: str) -> None:
         self._column = contents.column(file)
         self._rows = column_rows(self._column, contents.view(file))
         self._dtype = DTYPES[self._column.dtype]

@@ -155,7 +155,7 @@ class _Column:
         self.name, self.num_nodes = name, record.num_nodes
         self.width = prod(column.shape[1:])
         self.dtype = DTYPES[column.dtype] if column.encoding is None else torch.float32
-        self._file, self._progress = RowFile(contents, record.name, name), progress
+        self._file, self._progress = RowFile(contents, record.attrs[name]), progress
 
     def slabs(self) -> Iterator[tuple[slice, Tensor]]:
         """Rows ``[n, width]``, whole numbers as ``int64``, and which these are."""

@@ -123,7 +123,8 @@ def test_rows_are_read_from_files(tmp_path):
             made = store.create_column(name, (3, 5), encoding=encoding)
             made.write(0, wide)
             made.publish()
-        a, b = (RowFile(store.contents, None, name) for name in "ab")
+        attrs = store.contents.node_type(None).attrs
+        a, b = (RowFile(store.contents, attrs[name]) for name in "ab")
         assert torch.equal(a.read(7, 20), wide[7:27])
         assert torch.equal(b.read(290, 10), wide[290:].half().float())
         assert a.read(4, 0).shape == (0, 3, 5)
