@@ -32,14 +32,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "layer_dependency": True,
         "batch_dependency": 64,
     },
-    "locality 4": {"locality": 4},
-    "locality 16": {"locality": 16},
-    "all, locality 4": {
-        "method": "labor",
-        "layer_dependency": True,
-        "batch_dependency": 64,
-        "locality": 4,
-    },
 }
 
 EPOCHS = {"wordnet": 2, "tolokers": 10, "coauthor physics": 2}

@@ -265,8 +265,6 @@ def _how_to_load(rng: random.Random, case: Case, count: int, generator: torch.Ge
         arguments["transform"] = tag
     if rng.random() < 0.1:
         arguments["transform_sampler_output"] = keep
-    if arguments["shuffle"] and rng.random() < 0.15:
-        case.drawn["locality"] = rng.choice([1, 8])
     if rng.random() < 0.1:
         case.ours["edge_ids"] = False
     case.kind = rng.choice(KINDS)

@@ -70,7 +70,7 @@ class NeighborSampler(EngineLoader[Any], torch_geometric.loader.NeighborSampler)
         transform: Callable[..., Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        self._keep(None, kwargs)
+        self._keep(None)
         self.data = _edges_alone(edge_index, node_idx, num_nodes)
         self.edge_index, self.num_nodes = edge_index, num_nodes
         self.sizes = sizes

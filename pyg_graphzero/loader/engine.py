@@ -25,7 +25,6 @@ from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.loader.device import EpochOnDevice
 from pyg_graphzero.loader.first_aggregation import check_first_aggregation
 from pyg_graphzero.loader.keyed import Graph_co, KeyedLoader, Positions, as_positions, split_key
-from pyg_graphzero.loader.locality import check_locality
 from pyg_graphzero.loader.plan import BatchPlan
 from pyg_graphzero.loader.stats import LoaderStats, Stopwatch
 from pyg_graphzero.memory import costs
@@ -300,19 +299,17 @@ class EngineLoader(KeyedLoader[Graph_co]):
     first_aggregation: str | None = None  # of features, while they are gathered
     _stats: LoaderStats | None = None
     _device: torch.device | None = None
-    _taken: tuple[str, ...] = ("locality",)  # options that it takes, its sampler's aside
+    _taken: tuple[str, ...] = ()  # options that it takes, its sampler's aside
 
     def _keep(
         self,
         device: Any,
-        arguments: dict[str, Any],
         options: SamplingOptions | None = None,
         sampler: Any = None,
     ) -> None:
         """Takes what torch's constructor does not know, or would refuse, from its arguments."""
         self.device = device
         self.options = options_of(options, self, self._taken, sampler)
-        check_locality(self.options.locality, arguments)
 
     def _load(self, count: int, arguments: dict[str, Any]) -> None:
         """``DataLoader``'s constructor, where PyG's would sort or copy edges.

@@ -12,7 +12,6 @@ from pyg_graphzero.loader.nodes import NodeLoader
 from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.sampling.graph import resolve
 from pyg_graphzero.sampling.hgt import HGTSampler
-from pyg_graphzero.sampling.options import SamplingOptions
 
 
 class HGTLoader(NodeLoader[Graph_co], torch_geometric.loader.HGTLoader):
@@ -37,7 +36,6 @@ class HGTLoader(NodeLoader[Graph_co], torch_geometric.loader.HGTLoader):
         device: Where batches are delivered; see ``NeighborLoader``.
         edge_ids: Batches have ``e_id``. Where it is not used, False spares a lookup for every
             edge, and reads where the ids do not fit in memory.
-        options: ``locality`` alone; see ``SamplingOptions``.
         **kwargs: ``input_id`` (what ``batch[type].input_id`` shows for each seed), and the
             arguments of ``torch.utils.data.DataLoader``.
 
@@ -69,14 +67,13 @@ class HGTLoader(NodeLoader[Graph_co], torch_geometric.loader.HGTLoader):
         *,
         device: Any = None,
         edge_ids: bool = True,
-        options: SamplingOptions | None = None,
         **kwargs: Any,
     ) -> None:
         data = resolve(data)
         super().__init__(
             data, HGTSampler(data, num_samples), input_nodes, None, transform,
             transform_sampler_output, filter_per_worker, device=device, edge_ids=edge_ids,
-            options=options, **kwargs,
+            **kwargs,
         )  # fmt: skip
         # Lightning makes loaders anew from attributes named as their arguments are.
         self.num_samples = num_samples

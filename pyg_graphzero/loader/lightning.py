@@ -6,7 +6,6 @@ PyG's ``LightningNodeData`` and ``LightningLinkData`` have ``LightningData`` mak
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from torch_geometric.data.lightning import datamodule
@@ -26,9 +25,8 @@ class _OwnSampler(datamodule.LightningData):
             own, kwargs = datamodule.split_kwargs(kwargs, NeighborSampler)
             graph_sampler = NeighborSampler(data, **own, options=options and options.of_neighbors)
         super().__init__(data=data, loader=loader, graph_sampler=graph_sampler, **kwargs)
-        if options is not None:  # for evaluation nothing is shuffled
-            self.loader_kwargs["options"] = options
-            self.eval_loader_kwargs["options"] = replace(options, locality=None)
+        if options is not None:
+            self.loader_kwargs["options"] = self.eval_loader_kwargs["options"] = options
 
 
 class LightningNodeData(datamodule.LightningNodeData, _OwnSampler):
@@ -43,7 +41,7 @@ class LightningNodeData(datamodule.LightningNodeData, _OwnSampler):
         *args: Arguments of PyG's class, in its order.
         **kwargs: Arguments of PyG's class; those of ``gz.sampler.NeighborSampler``
             (``num_neighbors`` …); those of ``gz.loader.NodeLoader``, ``device``, ``edge_ids`` and
-            ``options`` among them. ``locality`` is for training alone.
+            ``options`` among them.
 
     Raises:
         ModuleNotFoundError: Lightning is not installed.
@@ -84,8 +82,7 @@ class LightningLinkData(datamodule.LightningLinkData, _OwnSampler):
             ``HeteroData`` in memory.
         **kwargs: Arguments of PyG's class; those of ``gz.sampler.NeighborSampler``
             (``num_neighbors`` …); those of ``gz.loader.LinkLoader`` (``neg_sampling`` …),
-            ``device``, ``edge_ids`` and ``options`` among them. ``locality`` is for training
-            alone.
+            ``device``, ``edge_ids`` and ``options`` among them.
 
     Raises:
         ModuleNotFoundError: Lightning is not installed.

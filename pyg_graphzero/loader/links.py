@@ -55,7 +55,7 @@ class LinkLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkLoader):
             see ``LinkNeighborLoader``.
         device: Where batches are delivered; see ``NeighborLoader``.
         edge_ids: With a sampler of ours, batches have ``e_id``; see ``NeighborLoader``.
-        options: ``exclude_edges``, ``locality`` and ``seed_order``; how neighbours are drawn is for
+        options: ``exclude_edges`` and ``seed_order``; how neighbours are drawn is for
             the sampler to be told.
         **kwargs: Arguments of ``torch.utils.data.DataLoader``; see ``NeighborLoader``.
 
@@ -75,7 +75,7 @@ class LinkLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkLoader):
     """
 
     _seed_windows: Tensor | None = None
-    _taken = ("exclude_edges", "locality", "seed_order")
+    _taken = ("exclude_edges", "seed_order")
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class LinkLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkLoader):
         options: SamplingOptions | None = None,
         **kwargs: Any,
     ) -> None:
-        self._keep(device, kwargs, options, link_sampler)
+        self._keep(device, options, link_sampler)
         if neg_sampling_ratio is not None and neg_sampling_ratio != 0.0:
             neg_sampling = NegativeSampling("binary", neg_sampling_ratio)
         # Lightning makes loaders anew from attributes named as their arguments are.
@@ -146,10 +146,10 @@ class LinkLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkLoader):
         seeds: StoredEdges | EdgeSamplerInput
         on_disk = isinstance(sampler, NeighborSampler) and sampler.graph.on_disk(name)
         if (edges is None or is_mask) and on_disk and not sampler.graph.backward:
-            is_grouped = (self.options.locality or 1) > 1
-            order = "store" if is_grouped else self.options.seed_order
             mask = sampler.graph.in_slots(name, edges, "edge_label_index") if is_mask else None
-            seeds = StoredEdges(sampler, name, label, time, input_id, order, in_order, mask)
+            seeds = StoredEdges(
+                sampler, name, label, time, input_id, self.options.seed_order, in_order, mask
+            )
         elif self.options.seed_order == "store":
             raise ValueError(
                 "seed_order='store': found seed edges of another order, expected edge_label_index "

@@ -41,7 +41,7 @@ class NodeLoader(EngineLoader[Graph_co], torch_geometric.loader.NodeLoader):
         input_id: Shown by ``batch.input_id`` for each seed, ``int64 [n]``; None: its position.
         device: Where batches are delivered; see ``NeighborLoader``.
         edge_ids: With a sampler of ours, batches have ``e_id``; see ``NeighborLoader``.
-        options: ``locality``; how neighbours are drawn is for the sampler to be told.
+        options: Those of the sampler, or None.
         **kwargs: Arguments of ``torch.utils.data.DataLoader``; see ``NeighborLoader``.
 
     Raises:
@@ -77,7 +77,7 @@ class NodeLoader(EngineLoader[Graph_co], torch_geometric.loader.NodeLoader):
         **kwargs: Any,
     ) -> None:
         self.edge_ids = edge_ids
-        self._keep(device, kwargs, options, node_sampler)
+        self._keep(device, options, node_sampler)
         data = resolve(data)
         # By name: super() is PyG's NeighborLoader in a NeighborLoader, and would make its sampler.
         torch_geometric.loader.NodeLoader.__init__(

@@ -15,7 +15,6 @@ from pyg_graphzero.loader.inputs import seed_nodes
 from pyg_graphzero.sampling.base import Prepared, Sampled
 from pyg_graphzero.sampling.graph import resolve
 from pyg_graphzero.sampling.neighbor import NeighborSampler
-from pyg_graphzero.sampling.options import SamplingOptions
 
 
 class ShaDowKHopSampler(EngineLoader[Batch], torch_geometric.loader.ShaDowKHopSampler):
@@ -33,7 +32,6 @@ class ShaDowKHopSampler(EngineLoader[Batch], torch_geometric.loader.ShaDowKHopSa
         node_idx: Seeds: None (all nodes), an index or a mask.
         replace: Draw with replacement.
         device: Where batches are delivered; see ``NeighborLoader``.
-        options: ``locality`` alone; see ``SamplingOptions``.
         **kwargs: Arguments of ``torch.utils.data.DataLoader``.
 
     Batches are PyG ``Batch`` objects: nodes tree by tree, ``batch`` and ``ptr`` say which tree,
@@ -62,10 +60,9 @@ class ShaDowKHopSampler(EngineLoader[Batch], torch_geometric.loader.ShaDowKHopSa
         replace: bool = False,
         *,
         device: Any = None,
-        options: SamplingOptions | None = None,
         **kwargs: Any,
     ) -> None:
-        self._keep(device, kwargs, options)
+        self._keep(device)
         data = resolve(data)
         if not isinstance(data, Data):
             raise TypeError(

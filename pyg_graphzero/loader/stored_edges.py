@@ -51,7 +51,7 @@ class _EdgeSlots:
                 f"{self.num_edges:,} seed edges of {contents.path}, expected "
                 f"{each * self.num_edges / 1e6:,.0f} MB: in the order of the input, and in "
                 "no order, each batch takes any of them; SamplingOptions(seed_order='store') "
-                "or locality= needs nothing, nor do seeds that are not shuffled"
+                "needs nothing, nor do seeds that are not shuffled"
             )
         else:
             self._begin(0)  # now, so that it counts as taken when the budget is divided

@@ -29,7 +29,7 @@ class SubgraphLoader(EngineLoader[Graph_co]):
     def _start(
         self, data: Any, size: int, sampler: NeighborSampler, device: Any, kwargs: dict[str, Any]
     ) -> None:
-        self._keep(device, kwargs)
+        self._keep(device)
         self.data, self.node_sampler = data, sampler
         self._load(size, kwargs)
 

@@ -45,13 +45,11 @@ class SamplingOptions:
             Graph Neural Networks"); 1: each batch has its own. Needs a loader of this package.
         strictly_earlier: With ``time_attr``: nothing of the seed's very time is drawn either.
         exclude_edges: No negative is an edge of the graph (PyG's may be).
-        locality: With ``shuffle=True``: seeds (destinations of seed edges) that lie next to each
-            other in the store are shuffled in groups of this many; None shuffles them one by one.
         seed_order: Where seeds are all edges of a store: ``"input"``: position i is edge i, as in
             PyG. Where the input was not sorted by destination that costs 4 bytes an edge, at most
             an eighth of the budget if nothing is shuffled, and some passes over the edge ids.
             ``"store"``: positions are by destination, as edges lie in the store, which costs
-            nothing; ``input_id`` says which edge a seed is. ``locality`` implies it.
+            nothing; ``input_id`` says which edge a seed is.
 
     Raises:
         ValueError: A choice that there is not, or an option of LABOR without it.
@@ -60,7 +58,7 @@ class SamplingOptions:
         >>> import pyg_graphzero as gz
         >>> loader = gz.loader.NeighborLoader(
         ...     gz.open(example_store), num_neighbors=[2, 2], batch_size=2, shuffle=True,
-        ...     options=gz.SamplingOptions(locality=2),
+        ...     options=gz.SamplingOptions(method="labor"),
         ... )
         >>> len(list(loader))
         2
@@ -71,7 +69,6 @@ class SamplingOptions:
     batch_dependency: int = 1
     strictly_earlier: bool = False
     exclude_edges: bool = False
-    locality: int | None = None
     seed_order: str = "input"
 
     def __post_init__(self) -> None:
@@ -91,14 +88,6 @@ class SamplingOptions:
             raise ValueError(
                 f"layer_dependency={self.layer_dependency}, batch_dependency={batches}: found "
                 "method='uniform', expected method='labor', whose options they are"
-            )
-        seeds = self.locality
-        if seeds is not None and (
-            isinstance(seeds, bool) or not isinstance(seeds, int) or seeds < 1
-        ):
-            raise ValueError(
-                f"locality: found {seeds!r}, expected a number of seeds, or None to shuffle them "
-                "one by one"
             )
 
     @property

@@ -14,7 +14,6 @@ import torch
 from interrupting import Alarm, At, Struck, struck_everywhere, struck_often
 from torch_geometric.data import Data
 
-import pyg_graphzero as gz
 from graphs import heterogeneous, homogeneous
 from pyg_graphzero.loader import HGTLoader, LinkNeighborLoader, NeighborLoader, device
 
@@ -46,9 +45,6 @@ LOADERS = {
     ),
     "hetero": lambda **k: NeighborLoader(TYPED, [2], input_nodes="paper", shuffle=True, **k),
     "hgt": lambda **k: HGTLoader(TYPED, [2], "paper", **k),
-    "locality": lambda **k: NeighborLoader(
-        SMALL, [2], shuffle=True, options=gz.SamplingOptions(locality=7), **k
-    ),
 }  # fmt: skip
 
 

@@ -110,8 +110,6 @@ def test_the_order_of_the_input_within_a_budget(homo, monkeypatch):
         with pytest.raises(gz.MemoryBudgetError, match=r"3,000 seed edges of .*seed_order='store'"):
             LinkNeighborLoader(store, [2], **given)
         assert len(LinkNeighborLoader(store, [2], options=AS_STORED, **given)) == 3000
-    groups = gz.SamplingOptions(locality=9)
-    assert len(LinkNeighborLoader(store, [2], shuffle=True, options=groups)) == 3000
 
 
 def test_damaged_edge_ids_are_found(homo):

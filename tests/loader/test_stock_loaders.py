@@ -75,7 +75,7 @@ def test_node_loader(paths, workers):
     assert torch.equal(torch.cat([b.n_id[: b.batch_size] for b in batches]), memory.train_idx)
     for batch in batches:
         check(batch, memory)
-    options |= {"edge_ids": False, "options": gz.SamplingOptions(locality=2), "shuffle": True}
+    options |= {"edge_ids": False, "shuffle": True}
     for batch in NodeLoader(data, sampler, memory.train_mask, **options):
         assert "e_id" not in batch
         assert torch.equal(batch.n_id[: batch.batch_size], batch.input_id)
@@ -221,7 +221,7 @@ def test_lightning_node_data(paths, workers, own):
     given = {"node_sampler": gz.sampler.NeighborSampler(store, [4, 3])}
     module = gz.loader.LightningNodeData(
         store, memory.train_idx, None, memory.train_mask, batch_size=16, num_workers=workers,
-        pin_memory=False, options=gz.SamplingOptions(locality=2),
+        pin_memory=False,
         eval_loader_kwargs={"num_neighbors": [1], "edge_ids": False},
         **(given if own else {"num_neighbors": [4, 3], "disjoint": True}),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Options that save reads: LABOR, its dependencies, and shuffling by locality."""
+"""Options of how batches are drawn: LABOR and its dependencies."""
 
 from __future__ import annotations
 
@@ -10,20 +10,17 @@ import pytest
 import torch
 import torch_geometric.loader
 from scipy import stats
-from torch.utils.data import DistributedSampler, RandomSampler
+from torch.utils.data import DistributedSampler
 from torch_geometric.data import Data
 from torch_geometric.sampler import NodeSamplerInput
 
 from graphs import check_neighborhood, homogeneous
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.loader import (
-    HGTLoader,
     LinkNeighborLoader,
     NeighborLoader,
     NodeLoader,
-    ShaDowKHopSampler,
 )
-from pyg_graphzero.loader.locality import grouped_order
 from pyg_graphzero.sampler import RandomWalker
 from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.sampling.options import SamplingOptions
@@ -325,8 +322,6 @@ def test_lightning_makes_loaders_anew(homo):
         ({"layer_dependency": 1}, "layer_dependency: found 1, expected True or False"),
         ({"strictly_earlier": 1}, "strictly_earlier: found 1, expected True or False"),
         ({"seed_order": "disk"}, "seed_order: found 'disk', expected one of"),
-        ({"locality": 0}, "locality: found 0, expected a number of seeds"),
-        ({"locality": 2.5}, "locality: found 2.5"),
     ],
 )
 def test_options_are_checked(options, message):
@@ -365,20 +360,18 @@ def test_beside_a_sampler_of_the_callers(homo):
         kind(d, [2], neighbor_sampler=slow)
 
 
-def test_options_that_mean_nothing_to_a_loader(homo, hetero):
-    data, typed = homo[1].data(), hetero[1].data()
+def test_options_that_mean_nothing_to_a_loader(homo):
+    data = homo[1].data()
     sampler = NeighborSampler(data, [2])
     edges = SamplingOptions(exclude_edges=True)
-    order, groups = SamplingOptions(seed_order="store"), SamplingOptions(locality=2)
+    order = SamplingOptions(seed_order="store")
     for make, options, name in (
         (lambda **k: NeighborLoader(data, [2], **k), edges, "exclude_edges: found True for Neigh"),
         (lambda **k: NeighborLoader(data, [2], **k), order, "seed_order: found 'store' for Neigh"),
         (lambda **k: NodeLoader(data, sampler, **k), LABOR["options"], "method: found 'labor' for"),
-        (lambda **k: HGTLoader(typed, [2], "paper", **k), LABOR["options"], "its HGTSampler draws"),
-        (lambda **k: ShaDowKHopSampler(data, 1, 2, **k), LABOR["options"], "it takes locality"),
-        (lambda **k: NeighborSampler(data, [2], **k), groups, "locality: found 2 for NeighborSam"),
-        (lambda **k: RandomWalker(data, **k), groups, "it takes strictly_earlier"),
-        (lambda **k: NeighborLoader(data, [2], **k), {"locality": 2}, "found dict, expected gz.Sa"),
+        (lambda **k: NeighborSampler(data, [2], **k), order, "seed_order: found 'store' for Neigh"),
+        (lambda **k: RandomWalker(data, **k), order, "it takes strictly_earlier"),
+        (lambda **k: NeighborLoader(data, [2], **k), {"method": "x"}, "found dict, expected gz.Sa"),
     ):
         with pytest.raises((TypeError, ValueError), match=name):
             make(options=options)
@@ -391,149 +384,6 @@ def test_keys_know_their_batch():
     assert batch_number(3) == 0
     again = pickle.loads(pickle.dumps(key))
     assert (again, again.epoch, again.number) == (3, 2**64 - 2, 5)
-
-
-# Locality ---------------------------------------------------------------------------------------
-
-
-def grouped(size):
-    return {"options": SamplingOptions(locality=size)}
-
-
-@pytest.mark.parametrize("size", [0, 1, 7, 100, 101])
-@pytest.mark.parametrize("group", [1, 8, 1000])
-def test_an_order_of_groups(size, group):
-    generator = torch.Generator().manual_seed(1)
-    rows = torch.randperm(size, generator=generator) * 3
-    for given in (None, rows):
-        order = grouped_order(given, size, group, generator)
-        assert order.sort().values.tolist() == list(range(size))
-        ranks = order if given is None else rows[order] // 3
-        if group > 1:
-            # Every break between neighbours lies between two groups.
-            breaks = int((ranks.diff() != 1).sum()) if size else 0
-            assert breaks <= -(-size // group)
-
-
-def test_every_pair_is_in_one_group_sometimes():
-    generator = torch.Generator().manual_seed(2)
-    orders = torch.stack([grouped_order(None, 64, 8, generator) for _ in range(300)])
-    places = orders.argsort(1)
-    together = ((places[:, 1:] - places[:, :-1]) == 1).double().mean(0)
-    # Neighbours are cut apart in one epoch of eight, wherever they are.
-    assert together.min() > 0.75
-    assert together.max() < 0.98
-    # And groups go anywhere.
-    assert stats.chisquare(torch.bincount(places[:, 20] // 8, minlength=8)).pvalue > 1e-6
-
-
-def test_locality_of_the_loader(homo):
-    _, store = homo
-    seeds = torch.randperm(300, generator=torch.Generator().manual_seed(3))
-
-    def epochs(locality=None, **options):
-        torch.manual_seed(9)
-        loader = NeighborLoader(
-            store, [2], input_nodes=seeds, batch_size=50, shuffle=True, **grouped(locality),
-            **options,
-        )  # fmt: skip
-        return [[b.n_id[: b.batch_size] for b in loader] for _ in range(2)]
-
-    first, second = epochs(locality=10)
-    for epoch in (first, second):
-        assert torch.cat(epoch).sort().values.tolist() == list(range(300))
-        for batch in epoch:
-            # 50 seeds of six or seven groups.
-            assert int((batch.sort().values.diff() != 1).sum()) <= 7
-    assert not torch.equal(torch.cat(first), torch.cat(second))
-    assert torch.equal(torch.cat(epochs(locality=10, num_workers=2)[1]), torch.cat(second))
-    plain = torch.cat(epochs()[0])
-    assert torch.equal(torch.cat(epochs(locality=1)[0]), plain)
-    assert int((plain[:50].sort().values.diff() != 1).sum()) > 20
-
-
-def test_locality_saves_nodes():
-    # A ring: neighbours share neighbours.
-    n = 4000
-    dst = torch.arange(n).repeat_interleave(10)
-    src = (dst + torch.arange(1, 11).repeat(n)) % n
-    data = Data(edge_index=torch.stack([src, dst]), num_nodes=n)
-    common = {"num_neighbors": [5, 5], "batch_size": 200, "shuffle": True}
-
-    def nodes(locality):
-        return sum(len(ids) for ids in n_ids(NeighborLoader(data, **common, **grouped(locality))))
-
-    assert nodes(50) < 0.4 * nodes(None)
-
-
-def test_locality_resumes_and_drops_the_last(homo):
-    _, store = homo
-
-    def make():
-        return NeighborLoader(
-            store, [2], batch_size=70, shuffle=True, drop_last=True, **grouped(16),
-            generator=torch.Generator().manual_seed(4),
-        )  # fmt: skip
-
-    expected = n_ids(make())
-    assert len(expected) == 4
-    loader = make()
-    batches = iter(loader)
-    next(batches), next(batches)
-    resumed = make()
-    resumed.load_state_dict(loader.state_dict())
-    assert n_ids(resumed) == expected[2:]
-
-
-def test_locality_of_links_is_by_destination(homo):
-    data, store = homo
-    for seeds in (None, data.edge_index):
-        loader = LinkNeighborLoader(
-            store, [2], edge_label_index=seeds, batch_size=300, shuffle=True, **grouped(50)
-        )
-        ids = []
-        for batch in loader:
-            ids.append(batch.input_id)
-            by_rank = data.edge_index[1].sort(stable=True).indices.argsort()
-            ranks = by_rank[batch.input_id].sort().values
-            assert int((ranks.diff() != 1).sum()) <= 7
-        assert torch.cat(ids).sort().values.tolist() == list(range(3000))
-
-
-def test_locality_of_the_other_loaders(homo, hetero):
-    data, store = homo
-    shadow = ShaDowKHopSampler(
-        store, 1, 2, node_idx=data.train_idx, batch_size=10, shuffle=True, **grouped(5)
-    )
-    roots = torch.cat([batch.n_id[batch.root_n_id] for batch in shadow])
-    assert roots.sort().values.tolist() == data.train_idx.sort().values.tolist()
-    ranks = data.train_idx.sort().values
-    assert int((torch.searchsorted(ranks, roots).diff() != 1).sum()) <= 11
-
-    _, store = hetero
-    loader = HGTLoader(
-        store, {"paper": [4]}, ("paper", None), batch_size=40, shuffle=True, **grouped(20)
-    )
-    seeds = torch.cat([b["paper"].n_id[: b["paper"].batch_size] for b in loader])
-    assert seeds.sort().values.tolist() == list(range(200))
-    assert int((seeds.diff() != 1).sum()) <= 11
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({}, "locality=8: found shuffle=None, batch_size=1, expected shuffle=True"),
-        ({"shuffle": False}, "found shuffle=False"),
-        ({"shuffle": True, "batch_size": None}, "batch_size=None"),
-        ({"sampler": RandomSampler(range(300))}, "found a sampler, which chooses"),
-        ({"batch_sampler": [[1, 2]]}, "found a batch_sampler, which chooses"),
-    ],
-)
-def test_locality_without_a_shuffle(homo, options, message):
-    _, store = homo
-    for kind in (NeighborLoader, LinkNeighborLoader):
-        with pytest.raises(ValueError, match=message):
-            kind(store, [2], **grouped(8), **options)
 
 
 def test_options_are_attributes_of_the_sampler():
