@@ -93,6 +93,10 @@ def info(contents: StoreContents) -> dict[str, Any]:
 
 def outline(value: Mapping[str, Any]) -> list[str]:
     """:func:`info` as lines of text."""
+    if "stores" in value:
+        head = f"{value['path']}: a store in {value['parts']} parts, topology: {value['topology']}"
+        parts = [line for store in value["stores"].values() for line in outline(store)]
+        return [head, *(f"  {line}" for line in parts)]
     lines = [
         f"{value['path']}: {format_bytes(value['bytes'])}, "
         f"format {value['format_version']}, by {value['created_by']}"
