@@ -31,7 +31,7 @@ from pyg_graphzero.errors import (
 )
 from pyg_graphzero.memory.plan import MemoryPlan
 from pyg_graphzero.pyg.stores import Store, info, open
-from pyg_graphzero.shards.split import PartSummary, ShardSummary, shard
+from pyg_graphzero.shards.split import shard
 from pyg_graphzero.store.column_writer import Column
 from pyg_graphzero.store.verify import VerifyReport, verify
 from pyg_graphzero.tune.diagnosis import Advice, Diagnosis
@@ -60,9 +60,7 @@ __all__ = [
     "MissingAttributeError",
     "MissingEdgeIdsError",
     "OptimizeSummary",
-    "PartSummary",
     "ReadOnlyStoreError",
-    "ShardSummary",
     "Store",
     "StoreInUseError",
     "StoreReplacedError",
