@@ -24,6 +24,7 @@ from pyg_graphzero.errors import (
     MemoryUseWarning,
     MissingAttributeError,
     MissingEdgeIdsError,
+    RankLostError,
     ReadOnlyStoreError,
     StoreInUseError,
     StoreReplacedError,
@@ -31,6 +32,7 @@ from pyg_graphzero.errors import (
 )
 from pyg_graphzero.memory.plan import MemoryPlan
 from pyg_graphzero.pyg.stores import Store, info, open
+from pyg_graphzero.shards.opened import open_shards
 from pyg_graphzero.shards.split import shard
 from pyg_graphzero.store.column_writer import Column
 from pyg_graphzero.store.verify import VerifyReport, verify
@@ -60,6 +62,7 @@ __all__ = [
     "MissingAttributeError",
     "MissingEdgeIdsError",
     "OptimizeSummary",
+    "RankLostError",
     "ReadOnlyStoreError",
     "Store",
     "StoreInUseError",
@@ -73,6 +76,7 @@ __all__ = [
     "loader",
     "nn",
     "open",
+    "open_shards",
     "optimize",
     "sampler",
     "shard",
