@@ -24,6 +24,7 @@ from pyg_graphzero.errors import (
     MemoryUseWarning,
     MissingAttributeError,
     MissingEdgeIdsError,
+    RankLostError,
     ReadOnlyStoreError,
     StoreInUseError,
     StoreReplacedError,
@@ -34,6 +35,8 @@ from pyg_graphzero.pyg.stores import Store, info, open
 from pyg_graphzero.reporting.page import Report
 from pyg_graphzero.reporting.run import report
 from pyg_graphzero.sampling.options import SamplingOptions
+from pyg_graphzero.shards.opened import open_shards
+from pyg_graphzero.shards.split import shard
 from pyg_graphzero.store.column_writer import Column
 from pyg_graphzero.store.verify import VerifyReport, verify
 from pyg_graphzero.tune.diagnosis import Advice, Diagnosis
@@ -62,6 +65,7 @@ __all__ = [
     "MissingAttributeError",
     "MissingEdgeIdsError",
     "OptimizeSummary",
+    "RankLostError",
     "ReadOnlyStoreError",
     "Report",
     "SamplingOptions",
@@ -77,10 +81,12 @@ __all__ = [
     "loader",
     "nn",
     "open",
+    "open_shards",
     "optimize",
     "rag",
     "report",
     "sampler",
+    "shard",
     "verify",
 ]
 

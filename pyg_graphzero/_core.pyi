@@ -83,9 +83,9 @@ class Column:
 class ColumnWriter:
     """Writes a .gd file front to back."""
 
-    def __init__(self, path: str, dtype: str, shape: Sequence[int], encoder: RowEncoder | None = None) -> None:
+    def __init__(self, path: str, dtype: str, shape: Sequence[int], encoding: Encoding | None = None, scale: Sequence[float] = [], zero_point: Sequence[float] = []) -> None:
         """
-        The shape is that of what is stored; `encoder` is what makes its rows, if one does.
+        The shape is that of what is stored; the others say what of float32 it is, if it is.
         """
 
     def append(self, rows: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,), order='C', device='cpu', writable=False)]) -> None:

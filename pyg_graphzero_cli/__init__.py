@@ -18,6 +18,7 @@ import click
 from pyg_graphzero_cli.bench import bench
 from pyg_graphzero_cli.convert import convert
 from pyg_graphzero_cli.inspect import clean, info, report, verify
+from pyg_graphzero_cli.shard import shard
 from pyg_graphzero_cli.tune import doctor, optimize
 
 __all__ = ["main"]
@@ -85,5 +86,5 @@ def main(traceback: bool) -> None:
     warnings.filterwarnings("ignore", ".torch.jit", FutureWarning)
 
 
-for _command in (bench, clean, convert, doctor, info, optimize, report, verify):
+for _command in (bench, clean, convert, doctor, info, optimize, report, shard, verify):
     main.add_command(_command)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -15,7 +15,7 @@ from torch_geometric.utils import to_torch_csr_tensor
 
 from pyg_graphzero import _core
 from pyg_graphzero.errors import UnsupportedError
-from pyg_graphzero.pyg.data import empty_like
+from pyg_graphzero.pyg.data import contents_of, empty_like
 from pyg_graphzero.pyg.lazy import OnDemand, called, raw_items
 from pyg_graphzero.sampling.base import GraphSampler, Reading, Sampled
 from pyg_graphzero.sampling.graph import SampledGraph
@@ -40,6 +40,7 @@ class _Part:
     n_id: Tensor | None = None
     edge_index: Tensor | None = None
     e_id: Tensor | None = None
+    fetched: Mapping[str, Tensor] | None = None
 
 
 _Value = Callable[[_Part], Any]
@@ -67,6 +68,10 @@ class _Storage:
         if part.e_id is not None:
             for key, value in self.by_edge.items():
                 mapping[key] = value(part)
+
+
+#: Rows in shards of one batch, by node type and attribute.
+Fetched = Mapping[str | None, Mapping[str, Tensor]]
 
 
 class RowsOfFiles(Protocol):
@@ -119,6 +124,8 @@ class BatchPlan:
         self.has_edge_ids = edge_ids
         self.reading = reading
         self._files = files
+        contents = contents_of(data)
+        self.shards = None if contents is None else contents.shards
         self._paged: dict[tuple[str, int], int] = {}  # numbers of paged rows by file and list
         self.graph = sampler.graph
         self.node_types = list(self.graph.node_types)
@@ -164,7 +171,11 @@ class BatchPlan:
         return self.columns.gather(arrays, num_threads, inner, edges)
 
     def assemble(
-        self, sampled: Sampled, gathered: _core.Gathered, batch: Data | None = None
+        self,
+        sampled: Sampled,
+        gathered: _core.Gathered,
+        batch: Data | None = None,
+        fetched: Fetched | None = None,
     ) -> Data | HeteroData:
         """A batch of a sample and its rows; labels of its seeds are left to the caller.
 
@@ -172,7 +183,11 @@ class BatchPlan:
             sampled: The sample, as it was drawn or as a transform has changed it.
             gathered: Its rows, from :meth:`gather` or the pipeline.
             batch: The ``Data`` to fill; None for a new one.
+            fetched: Its rows in shards; None: they are fetched now, if there are any.
         """
+        if fetched is None and self.shards is not None:
+            fetched = self.shards.ask([self.nodes_of(sampled)]).rows(0)
+        fetched = fetched or {}
         batch = empty_like(self.data) if batch is None else batch
         if isinstance(batch, HeteroData):
             for key, value in self.data._global_store.items():
@@ -185,7 +200,7 @@ class BatchPlan:
 
         ids, rows = gathered.lists, gathered.columns
         for out, name, n_id in zip(nodes, self.node_types, sampled.nodes, strict=True):
-            self._nodes[name].fill(_Part(out, rows, n_id))
+            self._nodes[name].fill(_Part(out, rows, n_id, fetched=fetched.get(name)))
         for out, edge_type, edge_index, slots in zip(
             edges, self.edge_types, sampled.edge_index, sampled.slots, strict=True
         ):
@@ -204,6 +219,10 @@ class BatchPlan:
         if self.first_aggregation is not None or are_hops_wanted():
             attach_hops(batch)
         return batch
+
+    def nodes_of(self, sampled: Sampled) -> dict[str | None, Tensor]:
+        """The nodes of a sample by type."""
+        return dict(zip(self.node_types, sampled.nodes, strict=True))
 
     def _look_up(self, by: int, ids: Tensor | None) -> tuple[int, int | None]:
         """The index list of ids in the places of list ``by``: its number, and that among lookups.
@@ -225,6 +244,13 @@ class BatchPlan:
             elif key == "adj_t" or store.is_edge_attr(key):
                 continue
             elif store.is_node_attr(key):
+                if (
+                    isinstance(value, OnDemand)
+                    and value.is_remote
+                    and self.first_aggregation is None
+                ):
+                    out.values[key] = _fetched(key)
+                    continue
                 if isinstance(value, OnDemand):
                     is_stored = not value.is_built and value.rows is not None
                     value = value.rows if is_stored else value.value()
@@ -370,6 +396,10 @@ def _seen(data: Data | HeteroData) -> list[tuple[str, int, int, int]]:
 
 def _constant(value: Any) -> _Value:
     return lambda part: value
+
+
+def _fetched(key: str) -> _Value:
+    return lambda part: part.fetched[key]  # type: ignore[index]
 
 
 def _sparse(adj_t: Any) -> _Value:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, overload
@@ -21,6 +22,7 @@ from pyg_graphzero.store.handle import StoreHandle
 from pyg_graphzero.store.ids import StringIds, lookup
 from pyg_graphzero.store.info import Info
 from pyg_graphzero.store.info import info as info_of
+from pyg_graphzero.store.manifest import Manifest, is_sharded, stores_in
 from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.store.verify import VerifyReport, verify
 from pyg_graphzero.util.html import outline
@@ -87,8 +89,11 @@ def open(
 def info(path: str | os.PathLike[str]) -> Info:
     """The contents of a store, as plain dictionaries; ``graphzero info`` prints the same.
 
+    A store in shards has how it is divided, and under ``"stores"`` the contents of its shards that
+    are there, by name.
+
     Args:
-        path: The store's directory.
+        path: The store's directory, or one with shards.
 
     Raises:
         FileNotFoundError: There is no store.
@@ -100,6 +105,11 @@ def info(path: str | os.PathLike[str]) -> Info:
         >>> found["node_types"][0]["num_nodes"], found["edge_types"][0]["num_edges"]
         (4, 4)
     """
+    directory = Path(path)
+    if is_sharded(directory):
+        stores = {store.name: info(store) for store in stores_in(directory)}
+        facts = asdict(Manifest.load(directory))
+        return Info({"path": str(path)} | facts | {"stores": stores})
     with open(path) as store:
         return store.info()
 

@@ -18,7 +18,7 @@ class Info(Shown, dict[str, Any]):
     """Plain dictionaries that are printed as lines of text."""
 
     def __str__(self) -> str:
-        return "\n".join(_outline(self))
+        return "\n".join(outline(self))
 
 
 def info(contents: StoreContents) -> Info:
@@ -100,7 +100,12 @@ def info(contents: StoreContents) -> Info:
     return Info(found)
 
 
-def _outline(value: Mapping[str, Any]) -> list[str]:
+def outline(value: Mapping[str, Any]) -> list[str]:
+    """:func:`info` as lines of text."""
+    if "stores" in value:
+        head = f"{value['path']}: a store in {value['parts']} parts, topology: {value['topology']}"
+        parts = [line for store in value["stores"].values() for line in outline(store)]
+        return [head, *(f"  {line}" for line in parts)]
     lines = [
         f"{value['path']}: {format_bytes(value['bytes'])}, "
         f"format {value['format_version']}, by {value['created_by']}"

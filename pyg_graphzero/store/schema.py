@@ -13,7 +13,7 @@ from pyg_graphzero.util.documents import Members, check_whole, read_document, wr
 from pyg_graphzero.util.names import COLUMN, TOPOLOGY, check_name, locate
 
 FORMAT_NAME, FORMAT_VERSION = "pyg_graphzero", 1
-SCHEMA_FILE = "store.json"
+SCHEMA_FILE, SHARDS_FILE = "store.json", "shards.json"
 
 EdgeType: TypeAlias = tuple[str, str, str]
 # Members of the document are read by the types of their fields, see `_MEMBERS`.
@@ -246,6 +246,8 @@ def load(directory: Path) -> StoreSchema:
         body = read_document(path)
     except FileNotFoundError:
         found = f"not a store (it has no {SCHEMA_FILE}, which conversion writes last)"
+        if (directory / SHARDS_FILE).exists():
+            found = "a store in shards, each of which is a store; gz.info() lists them"
         raise FileNotFoundError(2, found, str(directory)) from None
     read = _Reader(path)
     flags = _check_release(body, read)

@@ -111,6 +111,15 @@ class FileSet:
         loss = value.loss() if isinstance(value, ColumnEncoder) else None
         return self.add(path.relative_to(self.directory).as_posix(), loss)
 
+    def copy(self, source: Path, file: str, record: FileRecord) -> None:
+        """Copies and syncs a file of the store at ``source``."""
+        path = self.directory / file
+        locate(self.directory, Path(file).parent.as_posix(), folder=True).mkdir(exist_ok=True)
+        shutil.copyfile(locate(source, file), path)
+        with open(path, "rb+") as copied:
+            os.fsync(copied.fileno())
+        self.schema.files[file] = record
+
     def place(self, folder: str, name: str) -> str:
         """The name of a column file that is about to be created, which nothing else has."""
         path = self._place(folder, name, ".gd")
@@ -378,6 +387,24 @@ class StoreWriter:
                 f"graph attribute {attr!r}: found {type(value).__name__}, expected a tensor, "
                 "number, string or bool"
             )
+
+    def copy(
+        self, source: Path, store: StoreSchema, progress: Callable[[int], object] | None = None
+    ) -> None:
+        """Copies the files that ``store`` names from the store at ``source``, and takes its types.
+
+        Args:
+            source: Directory of the other store.
+            store: Its schema, or a part of that, without adopted rows. REQUIRES that nothing was
+                added.
+            progress: Called with the number of bytes of each file.
+        """
+        for file in schema.named_files(store):
+            self._files.copy(source, file, store.files[file])
+            if progress is not None:
+                progress(store.files[file].bytes)
+        self._schema.node_types, self._schema.edge_types = store.node_types, store.edge_types
+        self._schema.graph_attrs = store.graph_attrs
 
     def finish(self) -> None:
         """Syncs everything, writes `store.json` last, and moves the store into place."""
