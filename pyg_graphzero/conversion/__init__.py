@@ -88,7 +88,8 @@ def convert(
 
     * text with an edge in each row (``.csv``, ``.tsv``, ``.txt``, each also ``.gz`` or ``.zst``;
       ``"-"`` for standard input), or a Parquet, Arrow or Feather file,
-    * a matrix in MatrixMarket's format (``.mtx``), or an adjacency list (``.adjlist``),
+    * a matrix in MatrixMarket's format (``.mtx``), an adjacency list (``.adjlist``), or triples of
+      RDF (``.nt``),
     * a file of arrays (``edges.npy``, ``graph.npz``, ``graph.npz:row,col``, ``.pt``,
       ``.safetensors``, raw ``edges.bin:int64[2]``), or an array or tensor ``[2, E]`` or ``[E, 2]``,
       or a pair of them,
@@ -96,8 +97,9 @@ def convert(
     * several such files: a directory, a pattern or a list,
     * the directory of a dataset: OGB, MAG240M, IGB, GraphBolt or PyG's,
     * a PyG ``Data`` or ``HeteroData``, a dataset of one, or a ``.pt`` file with one,
-    * a graph of NetworkX or DGL, a sparse matrix of SciPy or torch, a frame of pandas or polars, or
-      an Arrow table,
+    * a graph of NetworkX or DGL, a sparse matrix of SciPy or torch,
+    * a table of whatever hands out Arrow data: a frame of pandas or polars, a table, reader or
+      dataset of Arrow, a relation of DuckDB, a cursor of ADBC,
     * a function that returns an iterator of chunks of edges, or such an iterator,
     * a specification of node and edge types: a dict, or a ``.toml`` or ``.json`` file.
 
@@ -109,8 +111,8 @@ def convert(
     Args:
         source: The graph.
         out: Directory of the new store. Written beside it first and renamed when complete.
-        src: Column of source ids; by the usual names, else the first column.
-        dst: Column of destination ids; by the usual names, else the second column.
+        src: Column of source ids; found by names and values, and refused where that is in doubt.
+        dst: Column of destination ids, likewise.
         edge_attrs: Edge attribute → source, or a list of columns; one row per edge.
         nodes: Node table: one row per node, in the order of the store. A path, or a mapping with
             ``file``, ``id`` (its id column; the first by default) and layout options.
@@ -119,7 +121,8 @@ def convert(
         num_nodes: Number of nodes, where there are some beyond the largest id.
         edge_type: ``("user", "rates", "movie")``, where sources and destinations are two kinds of
             nodes: each has ids, and rows, of its own. ``nodes`` and ``num_nodes`` then are mappings
-            from node types, and ``node_attrs`` are called ``"movie.x"``.
+            from node types, and ``node_attrs`` are called ``"movie.x"``. With ``*`` for the
+            relation, ``("entity", "*", "entity")``, each relation of triples is an edge type.
         ids: ``"dense"``: ids are rows. ``"map"``: they are numbered in ascending order (or as
             the node table has them) and kept. ``"auto"`` (the default): dense when they are
             integers and ``num_nodes`` or the rows of an attribute say so, or 0 and at least half
@@ -130,7 +133,7 @@ def convert(
         comment: Lines starting with this are not data; ``None`` if there are none.
         edge_layout: ``"2xE"`` or ``"Ex2"``; needed for a ``[2, 2]`` array only.
         format: What a file of edges is, whatever it is called: ``"text"``, ``"parquet"``,
-            ``"arrow"``, ``"mtx"`` (MatrixMarket) or ``"adjlist"``.
+            ``"arrow"``, ``"mtx"`` (MatrixMarket), ``"adjlist"`` or ``"nt"`` (N-Triples).
         undirected: Add the reverse of every edge, with its attributes. Between two node types
             the reverse edges are a type of their own, ``rev_…``.
         coalesce: Merge parallel edges, their attributes by ``"first"``, ``"sum"``, ``"mean"``,
@@ -142,7 +145,8 @@ def convert(
             none of that name, of their sources; then temporal sampling by it needs no sorting.
         both_directions: Write the edges sorted by source, too, for walks along them; an undirected
             graph needs it for none. See :meth:`Store.create_csr`.
-        feature_dtype: Dtype of the node attribute ``x``, such as ``"float16"``.
+        feature_dtype: Dtype of the node attribute ``x``, such as ``"float16"``. By default
+            ``float64`` of ``x``, ``y`` and weights is stored as ``float32``.
         dtypes: Attribute → dtype, for any attribute.
         fill: Attribute → what stands for a missing value, such as -1 or NaN: an empty cell, a null,
             NaN, or a node that a table with an id column does not have. Without it they are errors.
@@ -186,7 +190,7 @@ def convert(
     target = Path(out)
     options = edge_options(undirected, coalesce, self_loops, edge_ids)
     selection = Selection(take, skip)
-    types = Dtypes(feature_dtype, dtypes, fill)
+    types = Dtypes(feature_dtype, dtypes, fill, adopt)
     faults = Faults(on_error)
     storage = Storage(features, adopt)
     bars = Progress(progress)
@@ -212,6 +216,7 @@ def convert(
         plan = _plan(source, flat, options, selection, inputs)
         selection.check_used()
         types.check_used()
+        plan.notes += types.notes
         plan.expand_undirected()
         storage.check(plan)
         if dry_run:
@@ -284,12 +289,14 @@ def _plan(
         _refuse_flat(flat, "the specification describes the graph itself")
         return plan_files(parse_spec(source), options, selection, inputs)
     if not is_paths(source) and not has_edges(source):
+        is_several = isinstance(source, list | tuple) and bool(source)
         raise InputError(
             "source",
             "type",
-            type(source).__name__,
+            type(source).__name__ + (f" of {type(source[0]).__name__}" if is_several else ""),
             "a path, Data, HeteroData, a dataset, array, table, sparse matrix, graph of NetworkX "
             "or DGL, dict or iterator of chunks",
+            "Batch.from_data_list(...) makes one graph of several." if is_several else "",
         )
     if isinstance(source, str | os.PathLike) and Path(source).suffix == GRAPH:
         flat["edge_attrs"] = flat["edge_attrs"] or weights_of(inputs.file(source))

@@ -128,7 +128,8 @@ def _checked(source: Iterator[Any]) -> Iterator[dict[str, Tensor]]:
     first: dict[str, str] = {}
     for number, value in enumerate(source):
         where = f"chunk {number}"
-        chunk = {name: _tensor(column, name) for name, column in _columns(value, where).items()}
+        columns = _columns(value, where)
+        chunk = {name: _tensor(column, name, where) for name, column in columns.items()}
         kinds = {name: describe(column) for name, column in chunk.items()}
         first = first or kinds
         if kinds != first:
@@ -146,8 +147,12 @@ def _checked(source: Iterator[Any]) -> Iterator[dict[str, Tensor]]:
         raise InputError(PATH, "chunks", "none", "at least one")
 
 
-def _tensor(column: Any, name: str) -> Tensor:
-    return as_tensor(np.asarray(column) if isinstance(column, list) else as_array(column, name))
+def _tensor(column: Any, name: str, where: str) -> Tensor:
+    found = np.asarray(column) if isinstance(column, list) else as_array(column, name)
+    if isinstance(found, np.ndarray) and found.dtype.kind not in "biuf":
+        hint = "Text goes in a stream of Arrow: pa.RecordBatchReader.from_batches(schema, batches)."
+        raise InputError(PATH, f"{where}, {name}", str(found.dtype), "numbers", hint)
+    return as_tensor(found)
 
 
 def _columns(value: Any, where: str) -> dict[str, Any]:

@@ -111,5 +111,6 @@ _NAMES = {
     ".feather": "Feather",
     ".mtx": "MatrixMarket",
     ".adjlist": "adjacency list",
+    ".nt": "N-Triples",
     ".gl": "GraphZero graph",
 }

@@ -302,7 +302,7 @@ class _Reader:
             return InputError(where, f"{name}[{row}]", found, expected)
 
         rows = only_rows(as_table(array, name, self._path), Path(where))
-        return self._dtypes.cast(name, rows, fail)
+        return self._dtypes.cast(name, rows, fail, is_exact=True)
 
     def _edges(self, store: BaseStorage, where: str) -> tuple[Rows, Rows, dict[str, Rows]]:
         """Endpoints, and the values of a sparse matrix as the attribute they stand for."""

@@ -22,6 +22,7 @@ class NodeSummary:
         adopted: Attribute that was not copied → the file it lies in.
         isolated: Nodes without any edge, whatever its type or direction.
         ids: How the user's ids became rows; empty when they are the rows by definition.
+        categories: Attribute that was text → how many names its values have.
         others: Attributes of the type as a whole.
     """
 
@@ -32,6 +33,7 @@ class NodeSummary:
     adopted: dict[str, str] = field(default_factory=dict)
     isolated: int = 0
     ids: str = ""
+    categories: dict[str, int] = field(default_factory=dict)
     others: list[str] = field(default_factory=list)
 
 
@@ -50,6 +52,7 @@ class EdgeSummary:
         stats: What the options did: edges ``reversed``, ``merged``, ``input_self_loops`` found,
             ``self_loops_added``; ``scratch_bytes`` of edges written to temporary files, of which
             ``scratch_peak`` lay there at a time.
+        categories: As those of a :class:`NodeSummary`.
         others: Attributes of the type as a whole.
     """
 
@@ -62,6 +65,7 @@ class EdgeSummary:
     time_order: str | None = None
     edge_ids: bool = True
     stats: dict[str, Any] = field(default_factory=dict)
+    categories: dict[str, int] = field(default_factory=dict)
     others: list[str] = field(default_factory=list)
 
 
@@ -212,7 +216,9 @@ class ConvertSummary:
         for edge_type, edge in self.edges.items():
             label = "edges" if edge_type is None else " → ".join(edge_type)
             lines.append(f"  {label}: {edge.num_edges:,} edges{_edge_extras(edge)}")
-            lines += [f"    {attr}: {kind}" for attr, kind in edge.attrs.items()]
+            lines += [
+                f"    {attr}: {kind}{_named(edge, attr)}" for attr, kind in edge.attrs.items()
+            ]
             lines += [f"    of the type: {', '.join(edge.others)}"] * bool(edge.others)
             if edge.num_edges:
                 shares = ", ".join(f"{name} {value:,}" for name, value in edge.degrees.items())
@@ -230,7 +236,11 @@ def _kept(node: NodeSummary, attr: str) -> str:
     if attr in node.adopted:
         return f", adopted from {node.adopted[attr]}"
     loss = node.losses.get(attr)
-    return "" if loss is None else f" as {loss.encoding}: {loss}"
+    return _named(node, attr) if loss is None else f" as {loss.encoding}: {loss}"
+
+
+def _named(summary: NodeSummary | EdgeSummary, attr: str) -> str:
+    return f", {summary.categories[attr]:,} categories" if attr in summary.categories else ""
 
 
 def _extras(node: NodeSummary) -> str:

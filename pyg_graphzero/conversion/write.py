@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pyg_graphzero import _core
-from pyg_graphzero.conversion.plan import EdgeType, GraphPlan, NodeType
+from pyg_graphzero.conversion.plan import EdgePlan, EdgeType, GraphPlan, NodePlan, NodeType
 from pyg_graphzero.conversion.storage import Storage
 from pyg_graphzero.conversion.summary import ConvertSummary, EdgeSummary, NodeSummary
 from pyg_graphzero.store.csc import BuildRoom, CscOptions, EdgeChunk
@@ -72,9 +72,10 @@ def write_plan(
                 ids=node.note,
                 others=list(node.others),
             )
+            kept = summary.nodes[node_type]
             for attr, rows in node.attrs.items():
-                kept = summary.nodes[node_type]
                 _write_attr(writer, node_type, attr, rows, storage, progress, kept)
+            kept.categories = _write_categories(writer, node_type, node, False)
             for attr, value in node.others.items():
                 writer.add_graph_attr(attr, value, node_type)
         reserved = marks_bytes(plan)
@@ -181,6 +182,15 @@ def _write_attr(
         summary.losses[attr] = loss
 
 
+def _write_categories(
+    writer: StoreWriter, owner: NodeType | EdgeType, plan: NodePlan | EdgePlan, of_edges: bool
+) -> dict[str, int]:
+    found = {attr: names for attr, names in plan.categories.items() if names is not None}
+    for attr, names in found.items():
+        writer.add_categories(owner, attr, names, of_edges)
+    return {attr: len(names) for attr, names in found.items()}
+
+
 def _write_edges(
     plan: GraphPlan,
     edge_type: EdgeType,
@@ -216,6 +226,7 @@ def _write_edges(
         )
     for attr, value in edge.others.items():
         writer.add_graph_attr(attr, value, edge_type)
+    categories = _write_categories(writer, edge_type, edge, True)
     stats = csc.stats
     return EdgeSummary(
         num_input=stats.pop("num_input"),
@@ -226,6 +237,7 @@ def _write_edges(
         degrees=dict(zip(_DEGREES, stats.pop("degree_quantiles"), strict=True)),
         time_order=csc.time_order,
         edge_ids=options.edge_ids,
+        categories=categories,
         others=list(edge.others),
         stats=stats,
     )

@@ -9,7 +9,7 @@ from pyg_graphzero.store.adopted import adopted_path
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.copies import copy_sizes
 from pyg_graphzero.store.leftovers import disk_bytes, drafts
-from pyg_graphzero.store.schema import FORMAT_VERSION
+from pyg_graphzero.store.schema import FORMAT_VERSION, EdgeTypeSchema, NodeTypeSchema
 from pyg_graphzero.util.sizes import format_bytes
 
 
@@ -17,7 +17,8 @@ def info(contents: StoreContents) -> dict[str, Any]:
     """The contents of the store, as plain dictionaries: counts, shapes, dtypes, bytes.
 
     A column that is encoded has ``"encoding"``, what it lost; one that lies in a file which the
-    store does not own has ``"adopted"``, the path. Neither ``bytes`` counts adopted files.
+    store does not own has ``"adopted"``, the path. Neither ``bytes`` counts adopted files. A column
+    whose values have names has ``"categories"``, their number.
     ``"unpublished"`` are drafts of columns, which are being written or were when their writer died:
     ``graphzero clean`` removes them.
     """
@@ -44,6 +45,12 @@ def info(contents: StoreContents) -> dict[str, Any]:
     def columns(files: dict[str, str]) -> dict[str, Any]:
         return {name: column(file) for name, file in files.items()}
 
+    def attrs(record: NodeTypeSchema | EdgeTypeSchema) -> dict[str, Any]:
+        found = columns(record.attrs)
+        for name, file in record.category_offsets.items():
+            found[name]["categories"] = contents.column(file).shape[0] - 1
+        return found
+
     def loose(entries: dict[str, Any]) -> dict[str, Any]:
         return {
             name: column(entry["file"]) if "file" in entry else entry["value"]
@@ -61,8 +68,8 @@ def info(contents: StoreContents) -> dict[str, Any]:
             {
                 "name": t.name,
                 "num_nodes": t.num_nodes,
-                "ids": None if t.ids is None else "string" if t.id_offsets else "int64",
-                "attrs": columns(t.attrs),
+                "ids": t.ids and ("string" if t.id_offsets else contents.column(t.ids).dtype),
+                "attrs": attrs(t),
                 "index_sets": columns(t.index_sets),
                 "others": loose(t.others),
             }
@@ -77,7 +84,7 @@ def info(contents: StoreContents) -> dict[str, Any]:
                 "has_edge_id": t.edge_id is not None,
                 "edge_ids": t.edge_ids,
                 "has_csr": t.csr is not None,
-                "attrs": columns(t.attrs),
+                "attrs": attrs(t),
                 "others": loose(t.others),
             }
             for t in contents.schema.edge_types
@@ -149,6 +156,7 @@ def _kind(column: Mapping[str, Any]) -> str:
     """Dtype, shape and encoding of a column's rows, such as ``float32[16] as int8``."""
     shape = ", ".join(map(str, column["shape"][1:]))
     kind = f"{column['dtype']}[{shape}]" if shape else str(column["dtype"])
+    kind += f", {column['categories']:,} categories" if "categories" in column else ""
     encoding = column.get("encoding")
     return kind if encoding is None else f"{kind} as {encoding['encoding']}"
 
