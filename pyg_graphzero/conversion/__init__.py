@@ -313,8 +313,8 @@ def _plan(
 def _in_memory(source: Any) -> str:
     """What to call edges in memory."""
     if is_frame(source) or is_sparse(source):
-        kind = "table" if is_frame(source) else "sparse matrix"
-        return f"{kind} in memory ({type(source).__name__})"
+        kind = "table" if is_frame(source) else "sparse matrix in memory"
+        return f"{kind} ({type(source).__name__})"
     return "chunks of edges" if is_chunks(source) else "arrays in memory"
 
 

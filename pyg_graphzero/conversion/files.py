@@ -183,8 +183,8 @@ def _check_categories(edge_type: EdgeType, options: EdgeOptions, names: list[str
     option = "coalesce" if options.coalesce in ("sum", "mean") else "self_loops"
     if names and (option == "coalesce" or options.self_loops == "add"):
         raise ValueError(
-            f"{option}={getattr(options, option)!r}: found the attribute {names[0]!r} of edges "
-            f"{edge_label(edge_type)}, whose values are names, expected numbers; leave it out "
+            f"{option}={getattr(options, option)!r}: found the edge attribute {names[0]!r} "
+            f"{edge_label(edge_type)} whose values are names, expected numbers; leave it out "
             f"(skip, --skip {names[0]}), or pass another {option}"
         )
 

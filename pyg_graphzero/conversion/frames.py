@@ -21,7 +21,7 @@ from pyg_graphzero.util.reading import reading
 from pyg_graphzero.util.workspace import Workspace
 
 _STRING_VIEW = getattr(pa, "string_view", pa.large_string)()  # Arrow 16 has it
-# Metadata of a table that name its rows in messages: a word, and the columns that say which.
+# Metadata of a table for messages: its name, a word for its rows, and the columns that call them.
 ROWS_ARE = b"rows are"
 
 
@@ -55,7 +55,11 @@ class FrameTable(ArrowTable):
     """
 
     def __init__(self, value: Any, space: Workspace) -> None:
-        name = f"<{type(value).__name__}>"
+        metadata = getattr(getattr(value, "schema", None), "metadata", None) or {}
+        called = metadata.get(ROWS_ARE, b"").decode().split("\n")
+        name, self._row_word, *self._called_by = (
+            called if len(called) > 1 else (f"<{type(value).__name__}>", "row")
+        )
         self.path = Path(name)
         self.files = (self.path,)
         self._orders: dict[str, dict[str, None]] = {}
@@ -79,17 +83,16 @@ class FrameTable(ArrowTable):
             if pa.types.is_dictionary(column.type):
                 if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
                     order_of(column, self._orders.setdefault(field.name, {}))
-                column = column.dictionary_decode()
+                column = pc.cast(column.dictionary, field.type).take(column.indices)
             columns.append(column if column.type == field.type else pc.cast(column, field.type))
         return pa.record_batch(columns, schema=self.schema)
 
     def place(self, row: int) -> tuple[Path, str]:
         """See :meth:`ArrowTable.place`."""
-        word, *columns = (self.schema.metadata or {}).get(ROWS_ARE, b"row").decode().split("\n")
-        positions = [self.names.index(name) for name in columns]
+        positions = map(self.names.index, self._called_by)
         called = [next(self._batches.slices(at, row, 1 << 62)) for at in positions]
         shown = [repr(column[row - start].as_py()) for start, column in called]
-        return self.path, f"{word} {' '.join(shown or [str(row)])}"
+        return self.path, f"{self._row_word} {' '.join(shown or [str(row)])}"
 
     def check(self, position: int) -> None:
         """There is one part: nothing can differ."""

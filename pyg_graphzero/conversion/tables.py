@@ -380,6 +380,8 @@ class ColumnRows(Rows):
         return tensor if self._length is None else tensor.view(-1, self._length)
 
     def _hint(self) -> str:
-        if not self._attr or self._length is not None:
+        if not self._attr:
             return ""
+        if self._length is not None:
+            return "Give it a value there, or leave that row out: lists have no fill."
         return fill_hint(self._attr, self.dtype.is_floating_point)

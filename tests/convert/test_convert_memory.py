@@ -44,7 +44,7 @@ def frames() -> list[Any]:
 def test_tables(tmp_path: Path, frame: Any) -> None:
     summary = gz.convert(frame, tmp_path / "s", edge_type=RATES, edge_attrs={"w": "r"})
     assert edges_of(tmp_path / "s", RATES, "w") == ROWS
-    assert summary.what == f"table in memory ({type(frame).__name__})"
+    assert summary.what == f"table ({type(frame).__name__})"
     with pytest.raises(InputError, match=r"<\w+>: columns: found u, i, r, expected a column 'q'"):
         gz.convert(frame, tmp_path / "t", edge_attrs=["q"])
 
