@@ -31,7 +31,14 @@ from pyg_graphzero.conversion.plan import EdgeOptions, GraphPlan
 from pyg_graphzero.conversion.pyg import load_pyg, plan_pyg
 from pyg_graphzero.conversion.sources import Inputs
 from pyg_graphzero.conversion.sparse import is_sparse
-from pyg_graphzero.conversion.spec import SPEC_SUFFIXES, GraphSpec, flat_spec, load_spec, parse_spec
+from pyg_graphzero.conversion.spec import (
+    FLAT,
+    SPEC_SUFFIXES,
+    GraphSpec,
+    flat_spec,
+    load_spec,
+    parse_spec,
+)
 from pyg_graphzero.conversion.storage import Storage
 from pyg_graphzero.conversion.summary import ConvertSummary, EdgeSummary, NodeSummary
 from pyg_graphzero.conversion.write import write_plan
@@ -186,6 +193,8 @@ def convert(
         >>> summary.num_nodes, summary.num_edges
         (3, 3)
     """
+    arguments = locals()
+    flat = {name: arguments[name] for name in FLAT}
     started = time.perf_counter()
     target = Path(out)
     options = edge_options(undirected, coalesce, self_loops, edge_ids)
@@ -195,32 +204,17 @@ def convert(
     storage = Storage(features, adopt)
     bars = Progress(progress)
     _check_target(target, force or dry_run)
-    flat = {
-        "src": src,
-        "dst": dst,
-        "edge_attrs": edge_attrs,
-        "nodes": nodes,
-        "node_attrs": node_attrs,
-        "num_nodes": num_nodes,
-        "edge_type": edge_type,
-        "ids": ids,
-        "id_type": id_type,
-        "delimiter": delimiter,
-        "header": header,
-        "comment": comment,
-        "edge_layout": edge_layout,
-        "format": format,
-    }
     with Workspace(target, memory, tmp) as space:
         inputs = Inputs(Path(), target, types, bars, space, faults)
         plan = _plan(source, flat, options, selection, inputs)
         selection.check_used()
         types.check_used()
         plan.notes += types.notes
+        plan.time_attr, plan.both_directions = time_attr, both_directions
         plan.expand_undirected()
         storage.check(plan)
         if dry_run:
-            found = estimate(plan, target, storage, space, time_attr, both_directions)
+            found = estimate(plan, target, storage, space)
             summary = ConvertSummary(target, notes=list(plan.notes), estimate=found)
             summary.two_kinds = plan.two_kinds
         else:
@@ -231,8 +225,6 @@ def convert(
                 force=force,
                 progress=bars,
                 workspace=space,
-                time_attr=time_attr,
-                both_directions=both_directions,
             )
     if summary.two_kinds is not None:
         told = next(note for note in plan.notes if "two kinds of nodes" in note)

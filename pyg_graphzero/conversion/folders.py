@@ -1,10 +1,10 @@
 """Directories with a folder for each node type and relation in ``processed/``: MAG240M and IGB.
 
-MAG240M: ``author___writes___paper/edge_index.npy`` ``[2, E]``, ``paper/node_feat.npy`` …; ``meta.pt``
-has the numbers of nodes and classes, ``split_dict.pt`` the papers of each split. The Illinois Graph
-Benchmark, ``small`` to ``full``: ``paper__cites__paper/edge_index.npy`` ``[E, 2]``,
-``paper/node_label_19.npy`` …; of the two largest sizes some files are float32 without any header.
-``docs/convert.md`` says where both are described.
+MAG240M has ``author___writes___paper/edge_index.npy`` ``[2, E]`` and the like; ``meta.pt`` has the
+numbers of nodes and classes, ``split_dict.pt`` the papers of each split. The Illinois Graph
+Benchmark, ``small`` to ``full``, has ``paper__cites__paper/edge_index.npy`` ``[E, 2]``; of the two
+largest sizes some files are float32 without any header. ``docs/convert.md`` says where both are
+described.
 """
 
 from __future__ import annotations

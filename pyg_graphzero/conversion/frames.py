@@ -56,10 +56,8 @@ class FrameTable(ArrowTable):
 
     def __init__(self, value: Any, space: Workspace) -> None:
         metadata = getattr(getattr(value, "schema", None), "metadata", None) or {}
-        called = metadata.get(ROWS_ARE, b"").decode().split("\n")
-        name, self._row_word, *self._called_by = (
-            called if len(called) > 1 else (f"<{type(value).__name__}>", "row")
-        )
+        called = metadata.get(ROWS_ARE, f"<{type(value).__name__}>\nrow".encode()).decode()
+        name, self._row_word, *self._called_by = called.split("\n")
         self.path = Path(name)
         self.files = (self.path,)
         self._orders: dict[str, dict[str, None]] = {}

@@ -97,6 +97,8 @@ class GraphPlan:
         graph_attrs: Tensors of any shape, or JSON scalars.
         notes: What the user should know and could not see from the result.
         what: What kind of input it was read from.
+        time_attr: Sort neighbourhoods by this attribute of the edges, or of their sources.
+        both_directions: Write edges sorted by source, too.
         two_kinds: The edge type that edges without types seem to be of.
     """
 
@@ -106,6 +108,8 @@ class GraphPlan:
     graph_attrs: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     what: str = ""
+    time_attr: str | None = None
+    both_directions: bool = False
     two_kinds: EdgeType = None
 
     def endpoints(self, edge_type: EdgeType) -> tuple[NodeType, NodeType]:

@@ -117,15 +117,10 @@ class ConvertEstimate:
 
     def to_dict(self) -> dict[str, object]:
         """For JSON."""
-        return {
+        return vars(self) | {
             "path": str(self.path),
             "num_nodes": {name or "": count for name, count in self.num_nodes.items()},
             "edges": {edge_label(name): vars(edge) for name, edge in self.edges.items()},
-            "output_bytes": self.output_bytes,
-            "scratch_bytes": self.scratch_bytes,
-            "disk_bytes": self.disk_bytes,
-            "peak_memory": self.peak_memory,
-            "notes": self.notes,
         }
 
     def __str__(self) -> str:

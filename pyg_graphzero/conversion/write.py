@@ -28,8 +28,6 @@ def write_plan(
     force: bool,
     progress: Progress,
     workspace: Workspace,
-    time_attr: str | None = None,
-    both_directions: bool = False,
 ) -> ConvertSummary:
     """Write the store that ``plan`` describes.
 
@@ -40,15 +38,13 @@ def write_plan(
         force: Replace a store that is there already.
         progress: Where to show slow steps.
         workspace: Memory and temporary files.
-        time_attr: Sort neighbourhoods by this attribute of the edges, or of their sources.
-        both_directions: Write edges sorted by source, too.
 
     Raises:
         FileExistsError: ``out`` exists and ``force`` is not given.
         OSError: Writing failed; nothing is left behind.
         ValueError: There is no such time attribute, or too little memory.
     """
-    check_time_attr(plan, time_attr)
+    check_time_attr(plan)
     check_edge_ids(plan)
     summary = ConvertSummary(
         out,
@@ -84,7 +80,7 @@ def write_plan(
             marks[node_type] = _core.NodeMarks(node.num_nodes)
         for edge_type in list(plan.edges):
             summary.edges[edge_type] = _write_edges(
-                plan, edge_type, writer, marks, progress, workspace, time_attr, both_directions
+                plan, edge_type, writer, marks, progress, workspace
             )
         for attr, value in plan.graph_attrs.items():
             writer.add_graph_attr(attr, value)
@@ -106,12 +102,13 @@ def first_chunk(plan: GraphPlan, edge_type: EdgeType) -> EdgeChunk:
     return next(iter(plan.edges[edge_type].chunks()))
 
 
-def check_time_attr(plan: GraphPlan, time_attr: str | None) -> None:
+def check_time_attr(plan: GraphPlan) -> None:
     """Refuse a time attribute that no edge type could be sorted by.
 
     Raises:
         ValueError: Names it.
     """
+    time_attr = plan.time_attr
     if time_attr is None or not plan.edges:
         return
     for edge_type in plan.edges:
@@ -141,9 +138,9 @@ def check_edge_ids(plan: GraphPlan) -> None:
             )
 
 
-def csc_options(plan: GraphPlan, edge_type: EdgeType, time_attr: str | None) -> CscOptions:
+def csc_options(plan: GraphPlan, edge_type: EdgeType) -> CscOptions:
     """What becomes of the edges of one type."""
-    edge = plan.edges[edge_type]
+    edge, time_attr = plan.edges[edge_type], plan.time_attr
     src_type, dst_type = plan.endpoints(edge_type)
     options = CscOptions(
         bipartite=src_type != dst_type,
@@ -198,10 +195,8 @@ def _write_edges(
     marks: dict[NodeType, _core.NodeMarks],
     progress: Progress,
     workspace: Workspace,
-    time_attr: str | None,
-    both_directions: bool,
 ) -> EdgeSummary:
-    options = csc_options(plan, edge_type, time_attr)
+    options = csc_options(plan, edge_type)
     edge = plan.edges.pop(edge_type)  # let go of the input as soon as it is written
     src_type, dst_type = plan.endpoints(edge_type)
     label = "edges" if edge_type is None else " → ".join(edge_type)
@@ -222,7 +217,7 @@ def _write_edges(
             show,
         )
         csc = writer.add_edge_type(
-            edge_type, edge.chunks(), edge.num_edges, options, room, both_directions
+            edge_type, edge.chunks(), edge.num_edges, options, room, plan.both_directions
         )
     for attr, value in edge.others.items():
         writer.add_graph_attr(attr, value, edge_type)

@@ -105,6 +105,8 @@ class OpenedFiles:
             self._open_column(file, None, "uint8")
         for file in record.category_offsets.values():
             self._open_column(file, None, "int64")
+            if not self._columns[file].shape[0]:
+                raise FormatError.of(self._columns[file].path, "shape", "[0]", "1 row or more")
 
     def _open_edge_type(self, record: EdgeTypeSchema) -> None:
         src = self.node_type(None if record.name is None else record.name[0]).num_nodes
