@@ -6,7 +6,6 @@ One path for Python and the command line: a reader makes a plan (:mod:`.plan`) o
 
 from __future__ import annotations
 
-import errno
 import os
 import time
 import warnings
@@ -43,7 +42,7 @@ from pyg_graphzero.conversion.storage import Storage
 from pyg_graphzero.conversion.summary import ConvertSummary, EdgeSummary, NodeSummary
 from pyg_graphzero.conversion.write import write_plan
 from pyg_graphzero.errors import InputError, InputWarning
-from pyg_graphzero.store.schema import SCHEMA_FILE
+from pyg_graphzero.store.writer import check_target
 from pyg_graphzero.util.progress import Progress
 from pyg_graphzero.util.reading import reading
 from pyg_graphzero.util.workspace import Workspace
@@ -203,7 +202,7 @@ def convert(
     faults = Faults(on_error)
     storage = Storage(features, adopt)
     bars = Progress(progress)
-    _check_target(target, force or dry_run)
+    check_target(target, force or dry_run)
     with Workspace(target, memory, tmp) as space:
         inputs = Inputs(Path(), target, types, bars, space, faults)
         plan = _plan(source, flat, options, selection, inputs)
@@ -232,20 +231,6 @@ def convert(
     summary.num_skipped, summary.skipped = faults.count, faults.first
     summary.seconds = time.perf_counter() - started
     return summary
-
-
-def _check_target(target: Path, force: bool) -> None:
-    """Refuse what the writer would refuse, but before everything has been read."""
-    if target.exists() and not force:
-        raise FileExistsError(
-            errno.EEXIST, "File exists (force=True or --force replaces it)", str(target)
-        )
-    if target.exists() and not (target / SCHEMA_FILE).exists():
-        raise FileExistsError(
-            errno.EEXIST, "Exists and is not a store, so it is not replaced", str(target)
-        )
-    if not target.absolute().parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "No such directory", str(target.absolute().parent))
 
 
 def _plan(

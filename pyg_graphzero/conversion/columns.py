@@ -38,8 +38,7 @@ class Loaded:
     Attributes:
         path: The input it comes from.
         where: From row to place.
-        categories: What the values 0, 1 … stand for, an Arrow array of strings; None if they are
-            themselves.
+        categories: Names of the values 0, 1 …, an Arrow array of strings; None if they have none.
     """
 
     rows: Rows

@@ -43,12 +43,12 @@ class FrameTable(ArrowTable):
     """A table that a program hands over, whose columns are read as those of a file.
 
     Args:
-        value: What :func:`is_frame` or :func:`is_series` recognises. An index of pandas that is
-            more than row numbers is a column.
+        value: One that :func:`is_frame` or :func:`is_series` recognises. An index of pandas that
+            is more than row numbers is a column.
         space: Memory and temporary files.
 
     Attributes:
-        index: What the columns are called that were the index.
+        index: Names of the columns that were the index.
 
     Raises:
         InputError: A column holds what Arrow has no type for.
@@ -112,7 +112,7 @@ def _plain(field: Any) -> Any:
 
 
 def _stream(value: Any) -> Any:
-    """What gives the stream of a table or series."""
+    """The object that gives the stream of a table or series."""
     if isinstance(value, pa.RecordBatch):
         return pa.Table.from_batches([value])
     if isinstance(value, pa.Array | pa.ChunkedArray):

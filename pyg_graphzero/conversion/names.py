@@ -116,7 +116,7 @@ def ends_of(
     """The columns of sources and of destinations; more or fewer than two where that is in doubt.
 
     Args:
-        names: Of all columns.
+        names: The names of all columns.
         holds_ids: Whether a column holds ids: True, False, or None if its numbers might be some.
         given: The columns that are known.
         taken: Columns that are attributes.

@@ -150,14 +150,14 @@ _SINGLE_PRECISION = MULTIPLIED | {"y", "weight"}
 
 
 class Dtypes:
-    """What attributes become: the dtype asked for each, and its fill.
+    """The dtype asked for each attribute, and its fill.
 
     No value changes, but that float64 of what models compute with becomes float32.
 
     Args:
         feature_dtype: The dtype of ``x``.
-        dtypes: Those of attributes.
-        fill: What stands for missing values of attributes.
+        dtypes: Attribute → dtype.
+        fill: Attribute → value in place of missing ones.
         adopt: Attributes that stay as they are; True for all.
 
     Attributes:

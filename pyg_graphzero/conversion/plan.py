@@ -46,7 +46,7 @@ class NodePlan:
         index_sets: 1-D ``int64`` rows, of any length (``train_idx`` …).
         ids: The user's id of each row (``int64`` or strings); ``None`` when it is the row.
         note: How the ids were understood, for the summary.
-        categories: What the values 0, 1 … of attributes stand for: strings, or None.
+        categories: Attribute → names of its values 0, 1 …, strings; None if they have none.
         others: What belongs to the type as a whole: tensors of any shape, or JSON scalars.
     """
 
@@ -67,7 +67,7 @@ class EdgePlan:
         chunks: Starts a new stream over the same edges in the same order; endpoints are rows.
         num_edges: Edges in that stream.
         options: How they become a CSC.
-        categories: As those of a :class:`NodePlan`.
+        categories: See :class:`NodePlan`.
         others: As those of a :class:`NodePlan`.
     """
 

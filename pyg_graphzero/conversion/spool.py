@@ -69,7 +69,7 @@ class RowSpool:
         """All rows, in a dtype that holds those of all batches.
 
         Args:
-            empty: What there is if no batch came, ``[0, ...]``.
+            empty: The rows if no batch came, ``[0, ...]``.
         """
         if self._file is not None:
             self._file.close()

@@ -52,7 +52,7 @@ class EdgeSummary:
         stats: What the options did: edges ``reversed``, ``merged``, ``input_self_loops`` found,
             ``self_loops_added``; ``scratch_bytes`` of edges written to temporary files, of which
             ``scratch_peak`` lay there at a time.
-        categories: As those of a :class:`NodeSummary`.
+        categories: See :class:`NodeSummary`.
         others: Attributes of the type as a whole.
     """
 

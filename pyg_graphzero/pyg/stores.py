@@ -283,7 +283,7 @@ class Store:
         return self._words(record.ids, record.id_offsets)
 
     def categories(self, attr: str, of: str | EdgeType | None = None) -> StringIds:
-        """What the values 0, 1 … of an attribute stand for that was text: a sequence of strings.
+        """The names of the values 0, 1 … of an attribute that was text: a sequence of strings.
 
         Args:
             attr: The attribute of nodes or, if these have none of that name, of edges.

@@ -196,6 +196,21 @@ def edge_folder(name: EdgeType | None) -> str:
     return "edge" if name is None else f"edge-{safe_name('--'.join(name))}"
 
 
+def check_target(path: Path, force: bool) -> None:
+    """Refuses a place where no store may be written.
+
+    Raises:
+        FileExistsError: It exists and ``force`` is not given, or is not a store.
+        FileNotFoundError: There is no such directory to write it in.
+    """
+    if path.exists() and not force:
+        raise FileExistsError(17, "File exists (force=True or --force replaces it)", str(path))
+    if path.exists() and not (path / schema.SCHEMA_FILE).exists():
+        raise FileExistsError(17, "Exists and is not a store, so it is not replaced", str(path))
+    if not path.parent.is_dir():
+        raise FileNotFoundError(2, "No such directory", str(path.parent))
+
+
 class StoreWriter:
     """Writes a new store, all or nothing. Use as a context manager.
 
@@ -219,15 +234,8 @@ class StoreWriter:
         self._target = Path(os.path.realpath(path))  # a link stays, what it leads to is replaced
         self._force = force
         self._replaced: StoreLock | None = None  # on the store that is to be replaced
-        if not self._target.parent.is_dir():
-            raise FileNotFoundError(2, "the parent directory does not exist", str(self._target))
+        check_target(self._target, force)
         if self._target.exists():
-            if not force:
-                raise FileExistsError(17, "already exists (force replaces it)", str(self._target))
-            if not (self._target / schema.SCHEMA_FILE).exists():
-                raise FileExistsError(
-                    17, "exists and is not a store, so it is not replaced", str(self._target)
-                )
             # From now on: columns that are added meanwhile would be lost.
             self._replaced = StoreLock(self._target)
         remove_abandoned(self._target, "partial")
