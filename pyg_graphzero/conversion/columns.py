@@ -175,8 +175,9 @@ class ColumnReader:
             kind = text.TEXT if is_text else text.ID
             columns[position] = text.Column(kind, (text.AS_IT_IS, *others))
         places = Places(dialect)
-        readers = [
-            _TextIds(self.space) if is_text else _IntegerIds(self.space) for _, is_text in ids
+        readers: list[Any] = [
+            TextSpool(self.space, "ids") if is_text else _IntegerIds(self.space)
+            for _, is_text in ids
         ]
         words = {n for n, positions in attrs.items() if columns[positions[0]].kind is text.TEXT}
         spools: dict[str, Any] = {
@@ -195,8 +196,8 @@ class ColumnReader:
             return lambda row: text.locate(places, row, position)
 
         id_columns = [
-            reader.column(dialect.path, where(position))
-            for reader, (position, _) in zip(readers, ids, strict=True)
+            IdColumn(dialect.path, where(at), reader.finish(), getattr(reader, "bounds", None))
+            for reader, (at, _) in zip(readers, ids, strict=True)
         ]
         loaded = {}
         for name, positions in attrs.items():
@@ -219,32 +220,17 @@ class _IntegerIds:
 
     def __init__(self, space: Workspace) -> None:
         self._spool = RowSpool(space, "ids")
-        self._low, self._high = 0, -1
+        self.bounds = (0, -1)
 
     def append(self, batch: Tensor) -> None:
         low, high = (int(bound) for bound in batch.aminmax())
-        if self._high < self._low:
-            self._low, self._high = low, high
-        self._low, self._high = min(low, self._low), max(high, self._high)
+        least, most = self.bounds if self.bounds[0] <= self.bounds[1] else (low, high)
+        self.bounds = min(low, least), max(high, most)
         is_short = low >= -(1 << 31) and high < 1 << 31
         self._spool.append(batch.to(torch.int32) if is_short else batch)
 
-    def column(self, path: Path, where: Callable[[int], str]) -> IdColumn:
-        rows = self._spool.finish(torch.empty(0, dtype=torch.int64))
-        return IdColumn(path, where, rows, (self._low, self._high))
-
-
-class _TextIds:
-    """Collects a column of text ids."""
-
-    def __init__(self, space: Workspace) -> None:
-        self._spool = TextSpool(space, "ids")
-
-    def append(self, batch: Any) -> None:
-        self._spool.append(batch)
-
-    def column(self, path: Path, where: Callable[[int], str]) -> IdColumn:
-        return IdColumn(path, where, self._spool.finish())
+    def finish(self) -> Rows:
+        return self._spool.finish(torch.empty(0, dtype=torch.int64))
 
 
 def _kind(

@@ -42,12 +42,8 @@ class _Sorter(ABC):
         self._piece_bytes = max(_MIN_PIECE, self._run_bytes // _MAX_RUNS)
 
     @abstractmethod
-    def compact(self, slabs: Sequence[Any]) -> Any:
-        """The distinct values of all slabs, in any order."""
-
-    @abstractmethod
-    def sort(self, values: Any) -> Any:
-        """Distinct values, ascending."""
+    def sort(self, slabs: Sequence[Any]) -> Any:
+        """The distinct values of all slabs, ascending."""
 
     @abstractmethod
     def last(self, values: Any) -> Any:
@@ -77,16 +73,16 @@ class _Sorter(ABC):
             size += slab.nbytes
             if size <= self._run_bytes:
                 continue
-            waiting = [self.compact(waiting)]
+            waiting = [self.sort(waiting)]
             size = waiting[0].nbytes
-            # Most ids come again and again: a run ends when that no longer makes it short.
+            # Most ids come again and again: a run ends when sorting no longer makes it short.
             if size > self._run_bytes // 2:
-                runs.append(self.write(self._pieces(map(self.sort, waiting))))
+                runs.append(self.write(self._pieces(waiting)))
                 waiting, size = [], 0
             if len(runs) == _MAX_RUNS:
                 runs = [self.write(self._pieces(self._merge(runs)))]
         if waiting:
-            runs.append(self.write(self._pieces([self.sort(self.compact(waiting))])))
+            runs.append(self.write(self._pieces([self.sort(waiting)])))
         return runs[0] if len(runs) == 1 else self.write(self._pieces(self._merge(runs)))
 
     def _pieces(self, slabs: Iterable[Any]) -> Iterator[Any]:
@@ -103,8 +99,7 @@ class _Sorter(ABC):
             # Of values up to the least of the last ones at hand there are no more to come.
             bound = min(self.last(head) for head, _ in heads)
             cuts = [self.count_to(head, bound) for head, _ in heads]
-            below = [head[:cut] for (head, _), cut in zip(heads, cuts, strict=True)]
-            yield self.sort(self.compact(below))
+            yield self.sort([head[:cut] for (head, _), cut in zip(heads, cuts, strict=True)])
             left = [
                 (head[cut:] if cut < len(head) else next(source, None), source)
                 for (head, source), cut in zip(heads, cuts, strict=True)
@@ -113,13 +108,10 @@ class _Sorter(ABC):
 
 
 class _IntegerSorter(_Sorter):
-    def compact(self, slabs: Sequence[np.ndarray]) -> np.ndarray:
+    def sort(self, slabs: Sequence[np.ndarray]) -> np.ndarray:
         values = np.concatenate(slabs)
         values.sort()
         return values[np.concatenate([[True], values[1:] != values[:-1]])]
-
-    def sort(self, values: np.ndarray) -> np.ndarray:
-        return values
 
     def last(self, values: np.ndarray) -> int:
         return int(values[-1])
@@ -138,10 +130,8 @@ class _IntegerSorter(_Sorter):
 
 
 class _TextSorter(_Sorter):
-    def compact(self, slabs: Sequence[Any]) -> Any:
-        return pc.unique(pa.chunked_array(slabs, pa.string()))
-
-    def sort(self, values: Any) -> Any:
+    def sort(self, slabs: Sequence[Any]) -> Any:
+        values = pc.unique(pa.chunked_array(slabs, pa.string()))
         return values.take(pc.sort_indices(values))
 
     def last(self, values: Any) -> Any:
