@@ -297,11 +297,9 @@ class Store:
         for record in types:
             if record.name == of and attr in record.categories:
                 return self._words(record.categories[attr], record.category_offsets[attr])
-        there = ", ".join(name for record in types for name in record.categories) or "none"
-        where = "" if of is None else f" of {of!r}"
         raise MissingAttributeError(
-            f"{self.path}: categories of {attr!r}{where}: found {there}, expected an attribute "
-            "that was text"
+            f"{self.path}: categories of {attr!r}: found none of {of}, expected those of an "
+            "attribute that was text"
         )
 
     def _words(self, file: str, offsets: str) -> StringIds:

@@ -338,24 +338,20 @@ class StoreWriter:
             folder, ("ids", "id_offsets"), ids, what, record.num_nodes
         )
 
-    def add_categories(
-        self, owner: str | EdgeType | None, attr: str, names: Any, of_edges: bool = False
-    ) -> None:
-        """Writes what the values 0, 1 … of an attribute stand for: strings.
+    def add_categories(self, owner: Any, attr: str, names: Any, of_edges: bool = False) -> None:
+        """Writes names of the values 0, 1 … of an attribute that was written before: strings.
 
         Args:
-            owner: The node or edge type.
-            attr: Its attribute, which was written before.
+            owner: The node type, or the edge type.
+            attr: Its attribute.
             names: One for each value.
             of_edges: Whether ``owner`` is an edge type, as None may be.
         """
-        record: NodeTypeSchema | EdgeTypeSchema
-        folder: str
-        if of_edges or isinstance(owner, tuple):
-            assert not isinstance(owner, str)
-            record, folder = self._edge_type(owner), edge_folder(owner)
+        record: Any
+        if of_edges:
+            record, folder = self._schema.edge_type(owner), edge_folder(owner)
         else:
-            record, folder = self._node_type(owner), node_folder(owner)
+            record, folder = self._schema.node_type(owner), node_folder(owner)
         files = (f"{attr}_categories", f"{attr}_category_offsets")
         record.categories[attr], record.category_offsets[attr] = self._files.words(
             folder, files, names, f"categories of {attr!r}"

@@ -54,7 +54,7 @@ def make_hetero(path: Path) -> None:
         columns = {"time": torch.arange(7, dtype=torch.int16) * 10}
         columns["why"] = torch.tensor([0, 1, 1, 0, 1, 0, 0])
         store.add_edge_type(CITES, [EdgeChunk(src, dst, columns)])
-        store.add_categories(CITES, "why", ["extends", "refutes"])
+        store.add_categories(CITES, "why", ["extends", "refutes"], of_edges=True)
         # Sorted by destination already: no edge_id column.
         writes = EdgeChunk(torch.tensor([4, 0, 1]), torch.tensor([0, 2, 5]))
         store.add_edge_type(WRITES, [writes])
