@@ -113,6 +113,9 @@ def check_time_attr(plan: GraphPlan) -> None:
         return
     for edge_type in plan.edges:
         source = plan.nodes[plan.endpoints(edge_type)[0]]
+        if (source.categories | plan.edges[edge_type].categories).get(time_attr) is not None:
+            found = "names, of which none is before another"
+            raise ValueError(f"time_attr={time_attr!r}: found {found}, expected numbers or times")
         if time_attr in source.attrs or time_attr in first_chunk(plan, edge_type).columns:
             return
     raise ValueError(

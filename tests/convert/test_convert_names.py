@@ -231,6 +231,8 @@ def test_dictionaries_keep_their_order(tmp_path: Path) -> None:
         gz.convert(source, tmp_path / f"own {number}", edge_attrs=["c"])
         store = gz.open(tmp_path / f"own {number}")
         assert store.categories("c")[store.data().c] == ["lo", "hi", "lo"]
+    with pytest.raises(ValueError, match="time_attr='c': found names"):
+        gz.convert(frame, tmp_path / "t", edge_attrs=["c"], time_attr="c")
     for option in ({"coalesce": "mean"}, {"self_loops": "add"}):
         with pytest.raises(ValueError, match="found the edge attribute 'c'"):
             gz.convert(frame, tmp_path / "t", edge_attrs=["c"], **option)  # type: ignore[arg-type]
