@@ -67,7 +67,7 @@ NO_CHUNKS: dict[str, set[str]] = {
     "conversion.dialect": {"MAX_ROW_BYTES", "_HEADER_BYTES", "_SAMPLE_BYTES"},
     "conversion.ids": {"_BITS_PER_ID", "_DENSE_FREE"},
     "conversion.graphzero": {"_ALIGNMENT"},
-    "conversion.igb": {"_WIDTH"},
+    "conversion.folders": {"_WIDTH"},
     "conversion.tables": {"_BUFFER_BYTES"},
     "conversion.tensors": {"_MAX_HEADER"},
     "rag.index": {"_SCANNED"},

@@ -48,7 +48,7 @@ NOT_RUN = {
 }
 
 # Blocks that import one of these are run where it is installed: users have them, the tests do not.
-OPTIONAL = ("dgl", "lightning", "pandas")
+OPTIONAL = ("adbc_driver_sqlite", "dgl", "duckdb", "lightning", "pandas")
 
 # What is run, and "text", which is what running it printed. A page can have no others.
 LANGUAGES = ("python", "bash", "text")

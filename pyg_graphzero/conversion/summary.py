@@ -23,6 +23,7 @@ class NodeSummary:
         adopted: Attribute that was not copied → the file it lies in.
         isolated: Nodes without any edge, whatever its type or direction.
         ids: How the user's ids became rows; empty when they are the rows by definition.
+        categories: Attribute that was text → how many names its values have.
         others: Attributes of the type as a whole.
     """
 
@@ -33,6 +34,7 @@ class NodeSummary:
     adopted: dict[str, str] = field(default_factory=dict)
     isolated: int = 0
     ids: str = ""
+    categories: dict[str, int] = field(default_factory=dict)
     others: list[str] = field(default_factory=list)
 
 
@@ -51,6 +53,7 @@ class EdgeSummary:
         stats: What the options did: edges ``reversed``, ``merged``, ``input_self_loops`` found,
             ``self_loops_added``; ``scratch_bytes`` of edges written to temporary files, of which
             ``scratch_peak`` lay there at a time.
+        categories: See :class:`NodeSummary`.
         others: Attributes of the type as a whole.
     """
 
@@ -63,6 +66,7 @@ class EdgeSummary:
     time_order: str | None = None
     edge_ids: bool = True
     stats: dict[str, Any] = field(default_factory=dict)
+    categories: dict[str, int] = field(default_factory=dict)
     others: list[str] = field(default_factory=list)
 
 
@@ -114,15 +118,10 @@ class ConvertEstimate(Shown):
 
     def to_dict(self) -> dict[str, object]:
         """For JSON."""
-        return {
+        return vars(self) | {
             "path": str(self.path),
             "num_nodes": {name or "": count for name, count in self.num_nodes.items()},
             "edges": {edge_label(name): vars(edge) for name, edge in self.edges.items()},
-            "output_bytes": self.output_bytes,
-            "scratch_bytes": self.scratch_bytes,
-            "disk_bytes": self.disk_bytes,
-            "peak_memory": self.peak_memory,
-            "notes": self.notes,
         }
 
     def __str__(self) -> str:
@@ -213,7 +212,9 @@ class ConvertSummary(Shown):
         for edge_type, edge in self.edges.items():
             label = "edges" if edge_type is None else " → ".join(edge_type)
             lines.append(f"  {label}: {edge.num_edges:,} edges{_edge_extras(edge)}")
-            lines += [f"    {attr}: {kind}" for attr, kind in edge.attrs.items()]
+            lines += [
+                f"    {attr}: {kind}{_named(edge, attr)}" for attr, kind in edge.attrs.items()
+            ]
             lines += [f"    of the type: {', '.join(edge.others)}"] * bool(edge.others)
             if edge.num_edges:
                 shares = ", ".join(f"{name} {value:,}" for name, value in edge.degrees.items())
@@ -231,7 +232,11 @@ def _kept(node: NodeSummary, attr: str) -> str:
     if attr in node.adopted:
         return f", adopted from {node.adopted[attr]}"
     loss = node.losses.get(attr)
-    return "" if loss is None else f" as {loss.encoding}: {loss}"
+    return _named(node, attr) if loss is None else f" as {loss.encoding}: {loss}"
+
+
+def _named(summary: NodeSummary | EdgeSummary, attr: str) -> str:
+    return f", {summary.categories[attr]:,} categories" if attr in summary.categories else ""
 
 
 def _extras(node: NodeSummary) -> str:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
+from pyg_graphzero.errors import MissingAttributeError
 from pyg_graphzero.pyg.data import open_data
 from pyg_graphzero.pyg.edges import DiskGraphStore
 from pyg_graphzero.pyg.features import DiskFeatureStore
@@ -251,15 +252,40 @@ class Store:
         return open_data(self.contents, cls)
 
     def ids(self, node_type: str | None = None) -> Tensor | StringIds:
-        """The user's id of every row: ``int64 [num_nodes]`` or a sequence of strings."""
+        """The user's id of every row: integers ``[num_nodes]`` or a sequence of strings.
+
+        Integers are ``int64``; ``uint64`` where one is 2^63 or more, such as a hash.
+        """
         record = self.contents.node_type(node_type)
         if record.ids is None:
             return torch.arange(record.num_nodes)
         if record.id_offsets is None:
             return self.contents.view(record.ids)
-        offsets = self.contents.view(record.id_offsets)
-        name = str(self.path / record.id_offsets)
-        return StringIds(offsets, self.contents.view(record.ids), name)
+        return self._words(record.ids, record.id_offsets)
+
+    def categories(self, attr: str, of: str | EdgeType | None = None) -> StringIds:
+        """The names of the values 0, 1 … of an attribute that was text: a sequence of strings.
+
+        Args:
+            attr: The attribute of nodes or, if these have none of that name, of edges.
+            of: The node or edge type; None in a homogeneous store.
+
+        Raises:
+            MissingAttributeError: There is no such attribute, or its values have no names.
+        """
+        schema = self.contents.schema
+        types: list[Any] = [*schema.node_types, *schema.edge_types]
+        for record in types:
+            if record.name == of and attr in record.categories:
+                return self._words(record.categories[attr], record.category_offsets[attr])
+        raise MissingAttributeError(
+            f"{self.path}: categories of {attr!r}: found none of {of}, expected those of an "
+            "attribute that was text"
+        )
+
+    def _words(self, file: str, offsets: str) -> StringIds:
+        view = self.contents.view
+        return StringIds(view(offsets), view(file), str(self.path / offsets))
 
     def lookup(self, ids: Any, node_type: str | None = None) -> Tensor:
         """Rows (``int64 [len(ids)]``) of the user's ids; an error names the first missing one."""

@@ -9,7 +9,7 @@ from pyg_graphzero.store.adopted import adopted_path
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.copies import copy_sizes
 from pyg_graphzero.store.leftovers import disk_bytes, drafts
-from pyg_graphzero.store.schema import FORMAT_VERSION
+from pyg_graphzero.store.schema import FORMAT_VERSION, EdgeTypeSchema, NodeTypeSchema
 from pyg_graphzero.util.html import Shown
 from pyg_graphzero.util.sizes import format_bytes
 
@@ -25,7 +25,8 @@ def info(contents: StoreContents) -> Info:
     """The contents of the store, as plain dictionaries: counts, shapes, dtypes, bytes.
 
     A column that is encoded has ``"encoding"``, what it lost; one that lies in a file which the
-    store does not own has ``"adopted"``, the path. Neither ``bytes`` counts adopted files.
+    store does not own has ``"adopted"``, the path. Neither ``bytes`` counts adopted files. A column
+    whose values have names has ``"categories"``, their number.
     ``"unpublished"`` are drafts of columns, which are being written or were when their writer died:
     ``graphzero clean`` removes them.
     """
@@ -52,6 +53,12 @@ def info(contents: StoreContents) -> Info:
     def columns(files: dict[str, str]) -> dict[str, Any]:
         return {name: column(file) for name, file in files.items()}
 
+    def attrs(record: NodeTypeSchema | EdgeTypeSchema) -> dict[str, Any]:
+        found = columns(record.attrs)
+        for name, file in record.category_offsets.items():
+            found[name]["categories"] = contents.column(file).shape[0] - 1
+        return found
+
     def loose(entries: dict[str, Any]) -> dict[str, Any]:
         return {
             name: column(entry["file"]) if "file" in entry else entry["value"]
@@ -69,8 +76,8 @@ def info(contents: StoreContents) -> Info:
             {
                 "name": t.name,
                 "num_nodes": t.num_nodes,
-                "ids": None if t.ids is None else "string" if t.id_offsets else "int64",
-                "attrs": columns(t.attrs),
+                "ids": t.ids and ("string" if t.id_offsets else contents.column(t.ids).dtype),
+                "attrs": attrs(t),
                 "index_sets": columns(t.index_sets),
                 "others": loose(t.others),
             }
@@ -85,7 +92,7 @@ def info(contents: StoreContents) -> Info:
                 "has_edge_id": t.edge_id is not None,
                 "edge_ids": t.edge_ids,
                 "has_csr": t.csr is not None,
-                "attrs": columns(t.attrs),
+                "attrs": attrs(t),
                 "others": loose(t.others),
             }
             for t in contents.schema.edge_types
@@ -141,6 +148,7 @@ def _kind(column: Mapping[str, Any]) -> str:
     """Dtype, shape and encoding of a column's rows, such as ``float32[16] as int8``."""
     shape = ", ".join(map(str, column["shape"][1:]))
     kind = f"{column['dtype']}[{shape}]" if shape else str(column["dtype"])
+    kind += f", {column['categories']:,} categories" if "categories" in column else ""
     encoding = column.get("encoding")
     return kind if encoding is None else f"{kind} as {encoding['encoding']}"
 
