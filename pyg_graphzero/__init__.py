@@ -36,7 +36,7 @@ from pyg_graphzero.reporting.page import Report
 from pyg_graphzero.reporting.run import report
 from pyg_graphzero.sampling.options import SamplingOptions
 from pyg_graphzero.shards.opened import open_shards
-from pyg_graphzero.shards.split import shard
+from pyg_graphzero.shards.split import PartSummary, ShardSummary, shard
 from pyg_graphzero.store.column_writer import Column
 from pyg_graphzero.store.verify import VerifyReport, verify
 from pyg_graphzero.tune.diagnosis import Advice, Diagnosis
@@ -66,9 +66,11 @@ __all__ = [
     "MissingEdgeIdsError",
     "OptimizeSummary",
     "RankLostError",
+    "PartSummary",
     "ReadOnlyStoreError",
     "Report",
     "SamplingOptions",
+    "ShardSummary",
     "Store",
     "StoreInUseError",
     "StoreReplacedError",

@@ -295,7 +295,7 @@ class EpochOfShards(Epoch):
 
     def __init__(self, loader: Any, first: int) -> None:
         super().__init__(loader, first)
-        self._made: dict[int, tuple[_core.Batch, Any]] = {}  # by number, until it was used
+        self._made: dict[int, tuple[_core.Batch, Request]] = {}  # by number, until it was used
         self._asked: dict[int, tuple[Any, int]] = {}  # its window, and its place in that
         self._begins = self._ends = first  # numbers from the one to the other wait for a window
 
@@ -344,9 +344,10 @@ class EpochOfShards(Epoch):
     def _ask(self) -> None:
         """Has the rows of all batches fetched that wait for a window."""
         numbers, sampler = range(self._begins, self._ends), self._loader.graph_sampler
-        made = {n: self._made[n] for n in numbers if self._made[n][1][0] is not None}
+        made = {n: self._made[n] for n in numbers if self._made[n][1].plan is not None}
         if made:
-            plan: BatchPlan = next(iter(made.values()))[1][0]
+            plan = next(iter(made.values()))[1].plan
+            assert plan is not None
             nodes = [plan.nodes_of(sampler.sample_of(batch)) for batch, _ in made.values()]
             assert plan.shards is not None
             window = plan.shards.ask(nodes)

@@ -41,7 +41,7 @@ class NodeLoader(EngineLoader[Graph_co], torch_geometric.loader.NodeLoader):
         input_id: Shown by ``batch.input_id`` for each seed, ``int64 [n]``; None: its position.
         device: Where batches are delivered; see ``NeighborLoader``.
         edge_ids: With a sampler of ours, batches have ``e_id``; see ``NeighborLoader``.
-        options: Those of the sampler, or None.
+        options: None, or how the sampler draws, once more.
         **kwargs: Arguments of ``torch.utils.data.DataLoader``; see ``NeighborLoader``.
 
     Raises:

@@ -271,6 +271,7 @@ class _Splitter:
                     writer.add_node_attr(own, attr, rows, bar.update)
         if self._manifest.topology == "whole":
             return
+        self._write_categories(writer, own, record, of_edges=False)
         writer.add_node_ids(own, self._ids(record, nodes))
         for name, file in record.index_sets.items():
             index = in_memory(contents.view(file))
@@ -288,6 +289,20 @@ class _Splitter:
             return StoredRows(contents.column(record.ids), stored, nodes)
         ids = StringIds(contents.view(record.id_offsets), stored, str(contents.path))
         return ids[numbers_of(nodes, 0, len(nodes))]
+
+    def _write_categories(
+        self,
+        writer: StoreWriter,
+        owner: Any,
+        record: NodeTypeSchema | EdgeTypeSchema,
+        of_edges: bool,
+    ) -> None:
+        """Writes the names of an attribute's codes once more, all of them."""
+        contents = self._contents
+        for attr, file in record.categories.items():
+            offsets = contents.view(record.category_offsets[attr])
+            names = StringIds(offsets, contents.view(file), str(contents.path))
+            writer.add_categories(owner, attr, list(names), of_edges)
 
     def _loose(self, entry: dict[str, Any]) -> Any:
         return self._contents.view(entry["file"]) if "file" in entry else entry["value"]
@@ -317,6 +332,7 @@ class _Splitter:
             chunks = map(count, edges_into(self._contents, record, nodes[destination]))
             csc = writer.add_edge_type(own, chunks, record.num_edges, options, room)
         summary.edges[label] = csc.num_edges
+        self._write_categories(writer, own, record, of_edges=True)
         for attr, entry in record.others.items():
             writer.add_graph_attr(attr, self._loose(entry), own)
 

@@ -295,7 +295,7 @@ def test_a_model_as_pyg_has_it_does_not_run(kind):
 def test_lazy_layers_want_a_whole_batch_first():
     model = gz.nn.accelerate(pyg.GraphSAGE(-1, 16, 3, 7))
     plain, batch = pairs(1)[0]
-    with pytest.raises(gz.UnsupportedError, match=r"a batch loaded with ahead='mean'"):
+    with pytest.raises(gz.UnsupportedError, match=r"a batch loaded with first_aggregation"):
         model(batch.x, batch.edge_index)
     with torch.no_grad():
         model(plain.x, plain.edge_index)

@@ -85,7 +85,7 @@ def test_every_page_is_run():
 
 
 def test_the_api_page_lists_the_public_names_alone():
-    modules = (gz, disk, gz.inference, gz.loader, gz.nn, gz.sampler)
+    modules = (gz, disk, gz.inference, gz.loader, gz.nn, gz.rag, gz.sampler)
     public = {"pyg_graphzero.errors", "pyg_graphzero.nn.ops"}
     for module in modules:
         for name in module.__all__:

@@ -182,7 +182,7 @@ def refuse(rank: int, shards: str) -> None:
         for use in (
             lambda: data.x,
             lambda: pickle.dumps(data),
-            lambda: gz.loader.NeighborLoader(data, [2], [0], ahead="mean")([0]),
+            lambda: gz.loader.NeighborLoader(data, [2], [0], first_aggregation="mean")([0]),
             lambda: pickle.dumps(opened),
         ):
             with pytest.raises(gz.UnsupportedError, match="in shards"):

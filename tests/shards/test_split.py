@@ -201,3 +201,25 @@ def test_refusals(homo, tmp_path):
     (out / "part-0" / "store.json").unlink()
     (out / "shards.json").write_text(json.dumps(document))
     assert not gz.verify(out).ok
+
+
+@pytest.mark.parametrize("topology", ["own", "whole"])
+def test_names_of_categories(tmp_path, topology):
+    contents = golden("hetero", tmp_path)
+    types = [*contents.schema.node_types, *contents.schema.edge_types]
+    named = [(t, attr) for t in types for attr in t.categories]
+    assert named
+    gz.shard(contents.path, tmp_path / "shards", 2, topology=topology)
+    manifest = Manifest.load(tmp_path / "shards")
+    folders = ["whole"] if topology == "whole" else ["part-0", "part-1"]
+    with gz.open(contents.path) as store:
+        for record, attr in named:
+            expected = list(store.categories(attr, record.name))
+            is_edge = record in contents.schema.edge_types
+            for folder in folders:
+                owner = record.name
+                if topology == "own":
+                    own_node = "own" if record.name is None else f"own:{record.name}"
+                    owner = manifest.own_edges(record.name) if is_edge else own_node
+                with gz.open(tmp_path / "shards" / folder) as part:
+                    assert list(part.categories(attr, owner)) == expected
