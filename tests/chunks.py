@@ -74,6 +74,7 @@ NO_CHUNKS: dict[str, set[str]] = {
     "conversion.tensors": {"_MAX_HEADER"},
     "rag.index": {"_SCANNED"},
     "reporting.nodes": {"_MOST_CLASSES"},
+    "reporting.run": {"_DRAWN"},
     "tune.optimize": {"_MOST_SLAB"},
     "util.workspace": {"MIN_ROOM", "READ_ROOM"},
     "util.sizes": {"_TOO_LARGE"},
