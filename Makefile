@@ -20,6 +20,7 @@
 #   make stock      torch-sparse from source (some 25 minutes): gives stock PyG a sampler
 #   make wheel      dist/: sdist and wheel, checked, installed in a fresh environment, the guide run there
 #   make wheels     dist/: wheels for Linux on x86-64 and ARM, and for macOS, compiled here by zig
+#   make gpu-kit    build/gpu/: what tools/gpu.sh installs on a machine with a GPU and no network
 #   make clean
 
 PYTHON ?= python3
@@ -36,7 +37,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Which tests; see the markers in pyproject.toml.
 TESTS ?= not long
 
-.PHONY: demo test test-all test-posix test-arm test-windows test-oldest test-newest versions lint docs cpptest sanitize fuzz fuzz-asan campaigns mutants replay stock wheel wheels clean
+.PHONY: demo test test-all test-posix test-arm test-windows test-oldest test-newest versions lint docs cpptest sanitize fuzz fuzz-asan campaigns mutants replay stock wheel wheels gpu-kit clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python examples/wordnet_sage.py
@@ -169,6 +170,15 @@ wheel: $(VENV)/.torch
 wheels: $(VENV)/.tools
 	$(PIP) build twine abi3audit auditwheel ziglang wheel
 	$(BIN)/python tools/cross.py wheels --constraints constraints.txt
+
+# For this Python's version and this machine's kind of processor. Tests need the last six.
+gpu-kit: $(VENV)/.tools
+	rm -rf build/gpu
+	$(PIP) build
+	$(BIN)/python -m build --wheel --outdir build/gpu
+	$(BIN)/python -m pip download --disable-pip-version-check -q --no-deps --only-binary :all: \
+	  -d build/gpu nanobind-backend psutil pytest pytest-timeout pluggy iniconfig hypothesis sortedcontainers
+	du -sh build/gpu
 
 test-arm test-windows: test-%: $(VENV)/.tools
 	$(PIP) ziglang

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch_geometric.data import Data
 
+import pyg_graphzero as gz
 from harness.real_graphs import arguments, graphs, train, training_loader
 from harness.record import parser, record, write
 
@@ -30,14 +31,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "method": "labor",
         "layer_dependency": True,
         "batch_dependency": 64,
-    },
-    "locality 4": {"locality": 4},
-    "locality 16": {"locality": 16},
-    "all, locality 4": {
-        "method": "labor",
-        "layer_dependency": True,
-        "batch_dependency": 64,
-        "locality": 4,
     },
 }
 
@@ -91,8 +84,9 @@ def main(argv: list[str] | None = None) -> None:
             f"{int(data.train_mask.sum()):,} seeds\n{'':26} nodes/batch  per window  edges/batch  "
             "   CPU ms  test score: mean, each seed"
         )
-        for option, options in OPTIONS.items():
-            row = {"graph": name, "option": option, "arguments": options}
+        for option, fields in OPTIONS.items():
+            options = {"options": gz.SamplingOptions(**fields)}
+            row = {"graph": name, "option": option, "arguments": fields}
             row |= count(data, args, options)
             epochs = args.epochs or EPOCHS[name]
             row["scores"] = [train(data, args, options, seed, epochs) for seed in args.seeds]

@@ -223,18 +223,18 @@ def choose(args: argparse.Namespace, stores: Stores, limit: int) -> list[Run]:
                 f"training {name}, {store}", "train", "ours", store, cold=under is not None,
                 limit=under, budget=under and under - beside,
                 options={
-                    "in_channels": args.features, "ahead": ahead,
-                    "changes_rows": store == "i8" or ahead is not None,
+                    "in_channels": args.features, "first_aggregation": reduction,
+                    "changes_rows": store == "i8" or reduction is not None,
                 },
                 **train,
             )
             for store in ENCODINGS
-            for name, under, ahead in (
+            for name, under, reduction in (
                 ("in RAM", None, None),
                 ("under the limit", limit, None),
-                ("under the limit with ahead", limit, "mean"),
+                ("under the limit with first_aggregation", limit, "mean"),
             )
-            if ahead is None or args.model == "accelerated"
+            if reduction is None or args.model == "accelerated"
         ),
     ]  # fmt: skip
     return [

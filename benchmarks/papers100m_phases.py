@@ -66,7 +66,7 @@ def convert(task: Task, tell: Tell) -> dict[str, Any]:
     seconds = time.perf_counter() - begin
     with gz.open(store) as opened:
         facts: dict[str, Any] = {
-            "num_nodes": opened.num_nodes(),
+            "num_nodes": opened.num_nodes,
             "num_edges": opened.info()["edge_types"][0]["num_edges"],
         }
         data = opened.data()
@@ -130,7 +130,7 @@ def train(task: Task, tell: Tell) -> dict[str, Any]:
         drop_last=True,
         num_workers=task.workers,
         edge_ids=False,
-        ahead=ahead(task),
+        first_aggregation=first_aggregation(task),
     )
     next(iter(loader))  # the first loader that begins decides what stays in memory
     first = time.perf_counter() - begin
@@ -172,7 +172,7 @@ def train(task: Task, tell: Tell) -> dict[str, Any]:
     return found | {"steady": steady_state(steady), "first_batch_of_all_seconds": first}
 
 
-def ahead(task: Task) -> str | None:
+def first_aggregation(task: Task) -> str | None:
     """Whether the loader takes the first layer's means: where the model is one that takes them."""
     return "mean" if task.model == "accelerated" else None
 
@@ -199,7 +199,7 @@ def validation(task: Task, data: Any) -> list[Any]:
             input_nodes=nodes,
             batch_size=task.batch_size,
             edge_ids=False,
-            ahead=ahead(task),
+            first_aggregation=first_aggregation(task),
         )
     )
 
@@ -251,7 +251,7 @@ def infer(task: Task, tell: Tell) -> dict[str, Any]:
             right = (data[out][nodes].long() == data.y[nodes]).float().mean()
             found[f"{name}_accuracy"] = float(right)
         layers = [dataclasses.asdict(each) for each in summary.layers]
-        return found | {"num_nodes": store.num_nodes(), "layers": layers}
+        return found | {"num_nodes": store.num_nodes, "layers": layers}
 
 
 def classes(rows: Tensor) -> Tensor:

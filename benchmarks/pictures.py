@@ -23,8 +23,8 @@ from pyg_graphzero.bench.table import number
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 OURS, OTHERS = "#2f6f8f", "#b8b8b8"
-# What happens, in boxes from left to right: a title, lines, and on the arrow to the next one what
-# it is and what one writes.
+# Steps in boxes from top to bottom: a title, lines, and on the arrow to the next one its name and
+# the code for it.
 STEPS = (
     ("Your graph", ("CSV, Parquet, NumPy", "PyG and OGB datasets", "chunks of a program")),
     ("A store on disk", ("features, edges, labels", "laid out to be read", "checksums")),
@@ -39,27 +39,28 @@ ARROWS = (
 
 
 def workflow() -> Figure:
-    """From files to a model, in four boxes."""
-    figure = Figure(figsize=(10, 2.3))
+    """From files to a model, in four boxes: no wider than a phone, so that it is never shrunk."""
+    height, gap, margin, width = 50, 28, 3, 270
+    total = 4 * height + 3 * gap + 2 * margin
+    figure = Figure(figsize=(width / 72, total / 72))
     axes = figure.add_axes((0, 0, 1, 1))
-    axes.set(xlim=(0, 100), ylim=(0, 23))
+    axes.set(xlim=(0, width), ylim=(total, 0))
     axes.set_axis_off()
-    width, gap = 20, 6
     for at, (title, lines) in enumerate(STEPS):
-        left, color = 1 + at * (width + gap), OURS if at in (1, 2) else "#707070"
-        shape = "round,pad=0,rounding_size=1"
-        look = {"facecolor": "white", "edgecolor": color, "linewidth": 2}
-        axes.add_patch(FancyBboxPatch((left, 4.5), width, 14, shape, **look))
-        middle = left + width / 2
-        axes.text(middle, 16, title, ha="center", va="center", weight="bold", fontsize=13)
-        axes.text(middle, 9.6, "\n".join(lines), ha="center", va="center", fontsize=10.5)
+        top, color = margin + at * (height + gap), OURS if at in (1, 2) else "#707070"
+        look = {"facecolor": "white", "edgecolor": color, "linewidth": 1.5}
+        shape = "round,pad=0,rounding_size=4"
+        axes.add_patch(FancyBboxPatch((margin, top), width - 2 * margin, height, shape, **look))
+        middle = top + height / 2
+        axes.text(14, middle, title, va="center", weight="bold", fontsize=10)
+        axes.text(128, middle, "\n".join(lines), va="center", fontsize=9)
     for at, (what, code) in enumerate(ARROWS):
-        begin = 1 + at * (width + gap) + width
-        head = {"arrowstyle": "-|>", "linewidth": 2, "color": OURS, "mutation_scale": 16}
-        axes.annotate("", (begin + gap - 0.4, 11.5), (begin + 0.4, 11.5), arrowprops=head)
-        font = {"ha": "center", "fontsize": 10}
-        axes.text(begin + gap / 2, 13.6, what, **font)
-        axes.text(begin + gap / 2, 1.2, code, family="monospace", color=OURS, **font)
+        begin = margin + at * (height + gap) + height
+        head = {"arrowstyle": "-|>", "linewidth": 1.5, "color": OURS, "mutation_scale": 12}
+        axes.annotate("", (60, begin + gap), (60, begin), arrowprops=head)
+        font = {"va": "center", "fontsize": 9}
+        axes.text(70, begin + gap / 2, what, **font)
+        axes.text(128, begin + gap / 2, code, family="monospace", color=OURS, **font)
     return figure
 
 
@@ -120,7 +121,7 @@ def result() -> Figure:
 
 def out_of_core_speed() -> Figure:
     """The chart that a run draws, from its summary."""
-    shown = list(runs("out_of_core").values())
+    shown = [each for name, each in runs("out_of_core").items() if "training" not in name]
     for each in shown:
         each.setdefault("group", each["name"].replace(",", " ").split()[0])
     figure = Figure(figsize=(8, 0.9 + 0.3 * len(shown)), layout="constrained")

@@ -169,7 +169,7 @@ def make_loader(
         num_workers=args.num_workers,
         device=args.device,
         edge_ids=False,
-        ahead=None if args.use_gat else "mean",
+        first_aggregation=None if args.use_gat else "mean",
         **options,
     )
 

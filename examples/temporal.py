@@ -63,7 +63,7 @@ def loaders(data: Data, days: float | None, batch_size: int) -> list[gz.loader.L
             time_attr="time",
             temporal_strategy="last",
             time_window=None if days is None else days * DAY,
-            strict=True,  # nor what was said in the same moment
+            options=gz.SamplingOptions(strictly_earlier=True),  # nor of the same moment
             batch_size=batch_size,
             shuffle=shuffle,
         )

@@ -11,7 +11,7 @@ import torch  # isort: skip
 
 from importlib.metadata import version as _version
 
-from pyg_graphzero import _core, inference, loader, nn, sampler
+from pyg_graphzero import _core, inference, loader, nn, rag, sampler
 from pyg_graphzero.conversion import ConvertSummary, convert
 from pyg_graphzero.errors import (
     ClosedStoreError,
@@ -24,6 +24,7 @@ from pyg_graphzero.errors import (
     MemoryUseWarning,
     MissingAttributeError,
     MissingEdgeIdsError,
+    RankLostError,
     ReadOnlyStoreError,
     StoreInUseError,
     StoreReplacedError,
@@ -31,6 +32,11 @@ from pyg_graphzero.errors import (
 )
 from pyg_graphzero.memory.plan import MemoryPlan
 from pyg_graphzero.pyg.stores import Store, info, open
+from pyg_graphzero.reporting.page import Report
+from pyg_graphzero.reporting.run import report
+from pyg_graphzero.sampling.options import SamplingOptions
+from pyg_graphzero.shards.opened import open_shards
+from pyg_graphzero.shards.split import PartSummary, ShardSummary, shard
 from pyg_graphzero.store.column_writer import Column
 from pyg_graphzero.store.verify import VerifyReport, verify
 from pyg_graphzero.tune.diagnosis import Advice, Diagnosis
@@ -59,7 +65,12 @@ __all__ = [
     "MissingAttributeError",
     "MissingEdgeIdsError",
     "OptimizeSummary",
+    "PartSummary",
+    "RankLostError",
     "ReadOnlyStoreError",
+    "Report",
+    "SamplingOptions",
+    "ShardSummary",
     "Store",
     "StoreInUseError",
     "StoreReplacedError",
@@ -72,8 +83,12 @@ __all__ = [
     "loader",
     "nn",
     "open",
+    "open_shards",
     "optimize",
+    "rag",
+    "report",
     "sampler",
+    "shard",
     "verify",
 ]
 

@@ -83,9 +83,9 @@ class Column:
 class ColumnWriter:
     """Writes a .gd file front to back."""
 
-    def __init__(self, path: str, dtype: str, shape: Sequence[int], encoder: RowEncoder | None = None) -> None:
+    def __init__(self, path: str, dtype: str, shape: Sequence[int], encoding: Encoding | None = None, scale: Sequence[float] = [], zero_point: Sequence[float] = []) -> None:
         """
-        The shape is that of what is stored; `encoder` is what makes its rows, if one does.
+        The shape is that of what is stored; the others say what of float32 it is, if it is.
         """
 
     def append(self, rows: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,), order='C', device='cpu', writable=False)]) -> None:
@@ -756,13 +756,13 @@ class Recipe:
         """
 
     @staticmethod
-    def hgt(sampler: HgtSampler, num_samples: Sequence[Sequence[int]], plan: GatherPlan | None = None, window: tuple[int, int] = (16, 67108864), disjoint: bool = False, earliest: Sequence[Sequence[int]] = []) -> Recipe:
-        """
-        `window`, `earliest`: as of `neighbors`; the last hop's nodes have the last window, and there is one where there is no hop.
-        """
+    def hgt(sampler: HgtSampler, num_samples: Sequence[Sequence[int]], plan: GatherPlan | None = None, window: tuple[int, int] = (16, 67108864)) -> Recipe:
+        """`window`: as of `neighbors`."""
 
-    def make(self, seeds: Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], key: int, num_threads: int = 0, number: int = 0) -> Batch:
-        """One batch, the `number`th of its epoch, made at once by the caller."""
+    def make(self, seeds: Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], key: int, num_threads: int = 0, number: int = 0, excluded: Sequence[tuple[int, torch.Tensor, torch.Tensor, torch.Tensor | None]] = ()) -> Batch:
+        """
+        One batch, the `number`th of its epoch, made at once by the caller. `excluded`: edges by edge type that are in no sample of `neighbors`, by their ends, and by their time unless that is None.
+        """
 
 class Epoch:
     """Batches by number, made ahead by threads."""
@@ -770,8 +770,8 @@ class Epoch:
     def __init__(self, num_threads: int, max_bytes: int, first: int = 0) -> None:
         """`first`: the first number."""
 
-    def add(self, number: int, recipe: Recipe, seeds: Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], key: int) -> None:
-        """Adds batch `number`, which is `end`."""
+    def add(self, number: int, recipe: Recipe, seeds: Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], key: int, excluded: Sequence[tuple[int, torch.Tensor, torch.Tensor, torch.Tensor | None]] = ()) -> None:
+        """Adds batch `number`, which is `end`; `excluded` as in Recipe.make()."""
 
     def get(self, number: int, timeout: float = 0.0) -> Batch | None:
         """

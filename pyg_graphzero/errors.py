@@ -99,5 +99,9 @@ class StoreInUseError(GraphZeroError, BlockingIOError):
     """Somebody else has the store open for writing."""
 
 
+class RankLostError(GraphZeroError, ConnectionError):
+    """Rows of another rank's shard cannot be fetched: it ended, or does not answer."""
+
+
 class StoreReplacedError(GraphZeroError, OSError):
     """The store that was opened for writing is no longer at its path."""

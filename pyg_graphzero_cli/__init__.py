@@ -1,4 +1,4 @@
-"""The command line: ``graphzero convert | info | verify | clean | optimize | doctor | bench``.
+"""The command line: ``graphzero convert | info | verify | clean | report | doctor …``.
 
 A package of its own, because whatever is imported from ``pyg_graphzero`` brings torch and PyG,
 which takes seconds: here a command imports that when it is run, and ``--help`` does not.
@@ -17,7 +17,8 @@ import click
 
 from pyg_graphzero_cli.bench import bench
 from pyg_graphzero_cli.convert import convert
-from pyg_graphzero_cli.inspect import clean, info, verify
+from pyg_graphzero_cli.inspect import clean, info, report, verify
+from pyg_graphzero_cli.shard import shard
 from pyg_graphzero_cli.tune import doctor, optimize
 
 __all__ = ["main"]
@@ -85,5 +86,5 @@ def main(traceback: bool) -> None:
     warnings.filterwarnings("ignore", ".torch.jit", FutureWarning)
 
 
-for _command in (bench, clean, convert, doctor, info, optimize, verify):
+for _command in (bench, clean, convert, doctor, info, optimize, report, shard, verify):
     main.add_command(_command)

@@ -79,7 +79,7 @@ def bench(preset: str, quick: bool, datasets: Path, out: Path, **options: Any) -
     from pyg_graphzero.bench import settings
     from pyg_graphzero.bench.data import prepare
     from pyg_graphzero.bench.report import facts, summary, tables, write_report
-    from pyg_graphzero.bench.run import run
+    from pyg_graphzero.bench.run import left_out, run
 
     given = {name: value for name, value in options.items() if value is not None}
     chosen = settings.Settings(**(settings.PRESETS["quick" if quick else preset] | given))
@@ -87,6 +87,8 @@ def bench(preset: str, quick: bool, datasets: Path, out: Path, **options: Any) -
     def say(line: str) -> None:
         click.echo(line, err=True)
 
+    for line in left_out():
+        say(f"{line}; what follows is of the others alone")
     say(f"graph: {chosen.data}")
     store = prepare(chosen.data, out / "stores", datasets)
     report = run(chosen, store, say)

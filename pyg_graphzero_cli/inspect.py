@@ -1,13 +1,14 @@
-"""``graphzero info``, ``verify``, ``clean``: what a store holds, whether it is whole, and less."""
+"""``graphzero info``, ``verify``, ``report``, ``clean``: what a store holds, and its faults."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
-from pyg_graphzero_cli.options import progress_bars, quiet
+from pyg_graphzero_cli.options import bounded, print_summary, progress_bars, quiet, sampled
 
 
 @click.command(short_help="Print what a store holds.")
@@ -16,10 +17,9 @@ from pyg_graphzero_cli.options import progress_bars, quiet
 def info(store: str, as_json: bool) -> None:
     """Print what STORE holds."""
     from pyg_graphzero.pyg.stores import info as run
-    from pyg_graphzero.store.info import outline
 
     value = run(store)
-    click.echo(json.dumps(value, indent=2, default=str) if as_json else "\n".join(outline(value)))
+    click.echo(json.dumps(value, indent=2, default=str) if as_json else str(value))
 
 
 @click.command(short_help="Check every checksum of a store.")
@@ -67,3 +67,22 @@ def clean(store: str) -> None:
 
     count, num_bytes = map(sum, zip(remove_copies(store), remove_drafts(store), strict=True))
     click.echo(f"{store}: {count} removed, {num_bytes:,} bytes")
+
+
+@click.command(short_help="Say what of a store's graph may hurt training.")
+@click.argument("store", type=click.Path(path_type=str))
+@click.option("-o", "--out", type=click.Path(path_type=Path), help="Write a page of HTML.")
+@sampled
+@bounded
+def report(store: str, is_quiet: bool, as_json: bool, **options: Any) -> None:
+    """Say what of STORE's graph may hurt training.
+
+    Reads all edges and node attributes once, in bounded memory: isolated nodes, duplicate edges,
+    degrees, components, labels, splits, features; then samples batches. Leaves STORE as it is.
+    """
+    from pyg_graphzero.reporting.run import report as run
+
+    if is_quiet:
+        options["progress"] = False
+    options["num_neighbors"] = list(options["num_neighbors"])
+    print_summary(run(store, **options), is_quiet, as_json)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial, reduce
 from typing import Any
 
 import click
@@ -27,9 +28,7 @@ def bounded(command: Callable[..., Any]) -> Callable[..., Any]:
         quiet,
         click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON."),
     )
-    for option in reversed(options):
-        command = option(command)
-    return command
+    return reduce(lambda made, option: option(made), reversed(options), command)
 
 
 def print_summary(summary: Any, is_quiet: bool, as_json: bool) -> None:
@@ -47,3 +46,22 @@ def comma_list(kind: click.ParamType[Any]) -> Any:
         return tuple(kind.convert(part.strip(), param, ctx) for part in value.split(","))
 
     return parse
+
+
+def sampled(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of a command that samples batches as training would."""
+    size, seconds = click.IntRange(min=1), click.FloatRange(min=0, min_open=True)
+    fan_out = comma_list(click.IntRange(min=-1))
+    default = partial(click.option, show_default=True)
+    options = (
+        default("--num-neighbors", callback=fan_out, default="15,10,5", help="Fan-out per hop."),
+        default("--batch-size", type=size, default=1024, help="Seeds each."),
+        click.option(
+            "--seeds",
+            metavar="NAME",
+            help="An index set or mask of the store; train_idx or train_mask.",
+        ),
+        click.option("--input-type", help="The seeds' node type, where several have such a set."),
+        default("--seconds", type=seconds, default=10.0, help="How long to sample."),
+    )
+    return reduce(lambda made, option: option(made), reversed(options), command)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from pyg_graphzero_cli.options import bounded, comma_list, print_summary
+from pyg_graphzero_cli.options import bounded, comma_list, print_summary, sampled
 
 
 @click.command(short_help="Copy the rows that training uses, in the order of their use.")
@@ -53,28 +53,8 @@ def optimize(
 @click.option(
     "--memory", help="The budget, as 8GB, as gz.open(memory=) takes it; most of what is free."
 )
-@click.option(
-    "--num-neighbors",
-    callback=comma_list(click.IntRange(min=-1)),
-    default="15,10,5",
-    show_default=True,
-    help="Fan-out per hop.",
-)
-@click.option(
-    "--batch-size", type=click.IntRange(min=1), default=1024, show_default=True, help="Seeds each."
-)
-@click.option(
-    "--seeds", metavar="NAME", help="An index set or mask of the store; train_idx or train_mask."
-)
-@click.option("--input-type", help="The seeds' node type, where several have such a set.")
+@sampled
 @click.option("--no-edge-ids", is_flag=True, help="The loader is told edge_ids=False.")
-@click.option(
-    "--seconds",
-    type=click.FloatRange(min=0, min_open=True),
-    default=10.0,
-    show_default=True,
-    help="How long to sample.",
-)
 @click.option("--refresh", is_flag=True, help="Measure the disk even if its speed is remembered.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def doctor(

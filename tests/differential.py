@@ -117,6 +117,7 @@ class Case:
     seed_type: Any  # node type, edge type or None
     arguments: dict[str, Any] = field(default_factory=dict)
     ours: dict[str, Any] = field(default_factory=dict)  # arguments that PyG has not
+    drawn: dict[str, Any] = field(default_factory=dict)  # fields of their options
     fanouts: list[int] | None = None  # None: by edge type
     kind: str = "plain"
     is_paged: bool = False
@@ -215,7 +216,7 @@ def make_case(seed: int, graphs: Graphs) -> Case:
         if negatives is None or negatives.is_binary():
             arguments["edge_label"] = rng.choice(labels)
         if negatives is not None and case.seed_type != LIKES and rng.random() < 0.15:
-            case.ours["exclude_edges"] = True
+            case.drawn["exclude_edges"] = True
     else:
         case.seed_type = rng.choice(data.node_types) if case.is_hetero else None
         num_nodes = (data[case.seed_type] if case.is_hetero else data).num_nodes
@@ -248,8 +249,8 @@ def _how_to_sample(rng: random.Random, case: Case, count: int, generator: torch.
         elif not has_own or rng.random() < 0.7:
             arguments["input_time"] = times
     if rng.random() < 0.1:
-        case.ours["method"] = "labor"
-        case.ours["layer_dependency"] = rng.random() < 0.5
+        case.drawn["method"] = "labor"
+        case.drawn["layer_dependency"] = rng.random() < 0.5
 
 
 def _how_to_load(rng: random.Random, case: Case, count: int, generator: torch.Generator) -> None:
@@ -264,13 +265,11 @@ def _how_to_load(rng: random.Random, case: Case, count: int, generator: torch.Ge
         arguments["transform"] = tag
     if rng.random() < 0.1:
         arguments["transform_sampler_output"] = keep
-    if arguments["shuffle"] and rng.random() < 0.15:
-        case.ours["locality"] = rng.choice([1, 8])
     if rng.random() < 0.1:
         case.ours["edge_ids"] = False
     case.kind = rng.choice(KINDS)
     # LABOR wants all neighbours in memory.
-    case.is_paged = rng.random() < 0.3 and "method" not in case.ours
+    case.is_paged = rng.random() < 0.3 and "method" not in case.drawn
     case.given = rng.choice(["data", "data", "store", "stores", "pickled data"])
     case.way = rng.choices(WAYS, [6, 2, 1, 2])[0]
     case.num_workers = rng.choice([0, 0, 2])
@@ -308,7 +307,8 @@ def run_pickled(loader: bytes, seed: int) -> bytes:
 
 def our_loader(case: Case, data: Any, num_workers: int) -> Any:
     loader = gz.loader.LinkNeighborLoader if case.is_link else gz.loader.NeighborLoader
-    return loader(data, num_workers=num_workers, **case.arguments, **case.ours)
+    options = gz.SamplingOptions(**case.drawn)
+    return loader(data, num_workers=num_workers, options=options, **case.arguments, **case.ours)
 
 
 def on_disk(case: Case, graphs: Graphs, spawned: Any) -> Outcome:
@@ -459,7 +459,7 @@ def _check_counts(case: Case, data: Any, batch: Any, name: Any) -> None:
     arguments, fanouts = case.arguments, case.fanouts
     if not fanouts or arguments.get("time_attr") or arguments.get("weight_attr"):
         return
-    if case.ours.get("method") == "labor":
+    if case.drawn.get("method") == "labor":
         return
     dst, k = _of(batch, _ends(name)[1]), fanouts[0]
     count = dst.num_sampled_nodes[0]
@@ -489,6 +489,7 @@ def is_comparable(case: Case) -> bool:
         not HAS_PYG_LIB
         or (is_fraction and arguments["disjoint"])  # PyG then mixes up whose tree is whose
         or case.ours
+        or case.drawn
         or arguments["subgraph_type"] == "induced"  # pyg-lib has none
         or (case.has_duplicates and not arguments["disjoint"])  # pyg-lib gives wrong edges
         or ("weight_attr" in arguments and "time_attr" in arguments)  # likewise has none

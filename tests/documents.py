@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # What a user reads in this order, all of it in one directory and one session.
 GUIDE = (
-    *("docs/index.md", "docs/convert.md", "docs/loading.md", "docs/walks.md"),
+    *("docs/index.md", "docs/convert.md", "docs/report.md", "docs/loading.md", "docs/walks.md"),
     *("docs/train-faster.md", "docs/out-of-core.md", "docs/inference.md", "docs/multi-process.md"),
 )
 
@@ -48,7 +48,7 @@ NOT_RUN = {
 }
 
 # Blocks that import one of these are run where it is installed: users have them, the tests do not.
-OPTIONAL = ("dgl", "lightning", "pandas")
+OPTIONAL = ("adbc_driver_sqlite", "dgl", "duckdb", "lightning", "pandas")
 
 # What is run, and "text", which is what running it printed. A page can have no others.
 LANGUAGES = ("python", "bash", "text")

@@ -4,6 +4,8 @@ A page links to them as the repository has them (`../benchmarks/results/performa
 reads well there. For the site, the files linked to are copied beside the pages, below
 `repository/`, and the links follow them: the site is whole without the repository and the network.
 A link to what is not a file is left as it is, and fails the strict build.
+
+The site's name has the version, its footer the repository that ``[project.urls]`` names.
 """
 
 from __future__ import annotations
@@ -16,6 +18,16 @@ from mkdocs.structure.files import File, Files
 
 _LINK = re.compile(r"(?<=\]\()\.\./([^)#\s]+)")
 _FOLDER = "repository"
+
+
+def on_config(config: Any) -> Any:
+    """Says of which version the site is, and where the repository is, if the project says so."""
+    project = Path(__file__).resolve().parents[1].joinpath("pyproject.toml").read_text()
+    found = dict(re.findall(r'^(version|Repository) = "(.+)"', project, re.MULTILINE))
+    config.site_name += f" {found['version']}"
+    if "Repository" in found:
+        config.copyright = f'<a href="{found["Repository"]}">Repository</a>'
+    return config
 
 
 def on_files(files: Files, config: Any) -> Files:

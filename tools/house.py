@@ -23,8 +23,20 @@ PACKAGE = "pyg_graphzero"
 
 #: Each uses those before it, never those behind it. Public names of one module stand at the end.
 ORDER = (
-    *("_core", "errors", "util", "store", "conversion", "pyg", "sampling", "memory", "loader"),
-    *("nn", "inference", "tune", "bench", "sampler", "disk", "", "__main__"),
+    *("_core", "errors", "util", "store", "conversion", "pyg", "shards", "sampling", "memory"),
+    *(
+        "loader",
+        "nn",
+        "inference",
+        "rag",
+        "tune",
+        "reporting",
+        "bench",
+        "sampler",
+        "disk",
+        "",
+        "__main__",
+    ),
 )
 # Names of torch's, PyG's and IPython's that ours have too.
 _FOREIGN = {

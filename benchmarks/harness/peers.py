@@ -191,7 +191,7 @@ class Ours(Contestant):
             shuffle=True,
             num_workers=task.workers,
             edge_ids=False,  # not looked at here
-            ahead=task.options.get("ahead"),
+            first_aggregation=task.options.get("first_aggregation"),
         )
 
     def epoch(self) -> Iterable[Any]:

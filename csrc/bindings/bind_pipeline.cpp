@@ -27,13 +27,24 @@ using Fanouts = std::vector<std::vector<std::int64_t>>;
 // (node type, nodes, their times or None, as in Seeds) each.
 using SeedArrays = std::vector<std::tuple<int, Int64Array, std::optional<Int64Array>>>;
 
-BatchRequest request_of(const SeedArrays& seeds, BatchKey key) {
+// (edge type, sources, destinations, their times or None, as in ExcludedPairs) each.
+using ExcludedArrays =
+    std::vector<std::tuple<int, Int64Array, Int64Array, std::optional<Int64Array>>>;
+
+BatchRequest request_of(const SeedArrays& seeds, const ExcludedArrays& excluded, BatchKey key) {
   BatchRequest request;
   request.key = key;
+  const auto copied = [](const Int64Array& array) {
+    const auto all = as_span(array);
+    return std::vector<std::int64_t>(all.begin(), all.end());
+  };
+  for (const auto& [type, src, dst, times] : excluded) {
+    request.excluded.push_back(
+        {type, copied(src), copied(dst), times ? copied(*times) : std::vector<std::int64_t>{}});
+  }
   for (const auto& [type, nodes, times] : seeds) {
-    const auto n = as_span(nodes);
-    const auto t = times ? as_span(*times) : std::span<const std::int64_t>{};
-    request.seeds.push_back({type, {n.begin(), n.end()}, {t.begin(), t.end()}});
+    request.seeds.push_back(
+        {type, copied(nodes), times ? copied(*times) : std::vector<std::int64_t>{}});
   }
   return request;
 }
@@ -96,22 +107,27 @@ std::shared_ptr<Recipe> recipe_of(std::shared_ptr<const Sampler> sampler, Reques
     throw std::invalid_argument("window: found " + std::to_string(recipe.sampled.max_batches) +
                                 " batches, expected 1 or more");
   }
-  auto ask = [request = std::move(request)](std::vector<Seeds> seeds, BatchKey key, int threads) {
+  auto ask = [request = std::move(request)](SampleInput input, BatchKey key, int threads) {
     Request one = request;
-    one.seeds = std::move(seeds);
+    one.seeds = std::move(input.seeds);
+    if constexpr (requires { one.excluded; }) {
+      one.excluded = std::move(input.excluded);
+    } else if (!input.excluded.empty()) {
+      throw std::invalid_argument("excluded: found some, expected a sampler of neighbors");
+    }
     one.key = key;
     one.threads = threads;
     return one;
   };
   if (sampler->reads()) {
-    recipe.begin = [sampler = std::move(sampler), ask = std::move(ask)](std::vector<Seeds> seeds,
+    recipe.begin = [sampler = std::move(sampler), ask = std::move(ask)](SampleInput input,
                                                                         BatchKey key, int threads) {
-      return sampler->begin(ask(std::move(seeds), key, threads));
+      return sampler->begin(ask(std::move(input), key, threads));
     };
   } else {
     recipe.sample = [sampler = std::move(sampler), ask = std::move(ask)](
-                        std::vector<Seeds> seeds, BatchKey key, int threads) {
-      return sampler->sample(ask(std::move(seeds), key, threads));
+                        SampleInput input, BatchKey key, int threads) {
+      return sampler->sample(ask(std::move(input), key, threads));
     };
   }
   return std::make_shared<Recipe>(std::move(recipe));
@@ -220,24 +236,19 @@ void init_pipeline(nb::module_& m) {
       .def_static(
           "hgt",
           [](std::shared_ptr<const HgtSampler> sampler, Fanouts num_samples,
-             std::shared_ptr<const GatherPlan> plan, const Window& window, bool disjoint,
-             WindowRows earliest) {
+             std::shared_ptr<const GatherPlan> plan, const Window& window) {
             HgtRequest request;
             request.num_samples = std::move(num_samples);
-            request.disjoint = disjoint;
-            request.earliest = std::move(earliest);
             return recipe_of(std::move(sampler), std::move(request), std::move(plan), false,
                              window);
           },
           "sampler"_a, "num_samples"_a, "plan"_a.none() = nb::none(), "window"_a = kWindow,
-          "disjoint"_a = false, "earliest"_a = WindowRows(),
-          "`window`, `earliest`: as of `neighbors`; the last hop's nodes have the last window, and "
-          "there is one where there is no hop.")
+          "`window`: as of `neighbors`.")
       .def(
           "make",
           [](const Recipe& self, const SeedArrays& seeds, std::uint64_t key, int num_threads,
-             std::uint64_t number) {
-            const BatchRequest request = request_of(seeds, {key, number});
+             std::uint64_t number, const ExcludedArrays& excluded) {
+            const BatchRequest request = request_of(seeds, excluded, {key, number});
             Batch batch;
             {
               const nb::gil_scoped_release released;
@@ -246,10 +257,15 @@ void init_pipeline(nb::module_& m) {
             }
             return TensorBatch::of(std::move(batch));
           },
-          "seeds"_a, "key"_a, "num_threads"_a = 0, "number"_a = 0,
+          "seeds"_a, "key"_a, "num_threads"_a = 0, "number"_a = 0, "excluded"_a = ExcludedArrays(),
           nb::sig("def make(self, seeds: Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], "
-                  "key: int, num_threads: int = 0, number: int = 0) -> Batch"),
-          "One batch, the `number`th of its epoch, made at once by the caller.");
+                  "key: int, num_threads: int = 0, number: int = 0, excluded: "
+                  "Sequence[tuple[int, torch.Tensor, torch.Tensor, torch.Tensor | None]] = ()) -> "
+                  "Batch"),
+          "One batch, the `number`th of its epoch, made at once by the caller. `excluded`: edges "
+          "by "
+          "edge type that are in no sample of `neighbors`, by their ends, and by their time unless "
+          "that is None.");
 
   nb::class_<OwnedEpoch>(m, "Epoch", nb::is_weak_referenceable(),
                          "Batches by number, made ahead by threads.")
@@ -258,13 +274,15 @@ void init_pipeline(nb::module_& m) {
       .def(
           "add",
           [](OwnedEpoch& self, std::uint64_t number, std::shared_ptr<const Recipe> recipe,
-             const SeedArrays& seeds, std::uint64_t key) {
-            self.add(number, std::move(recipe), request_of(seeds, {key, number}));
+             const SeedArrays& seeds, std::uint64_t key, const ExcludedArrays& excluded) {
+            self.add(number, std::move(recipe), request_of(seeds, excluded, {key, number}));
           },
-          "number"_a, "recipe"_a, "seeds"_a, "key"_a,
+          "number"_a, "recipe"_a, "seeds"_a, "key"_a, "excluded"_a = ExcludedArrays(),
           nb::sig("def add(self, number: int, recipe: Recipe, seeds: "
-                  "Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], key: int) -> None"),
-          "Adds batch `number`, which is `end`.")
+                  "Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], key: int, excluded: "
+                  "Sequence[tuple[int, torch.Tensor, torch.Tensor, torch.Tensor | None]] = ()) -> "
+                  "None"),
+          "Adds batch `number`, which is `end`; `excluded` as in Recipe.make().")
       .def(
           "get",
           [](OwnedEpoch& self, std::uint64_t number, double timeout) -> std::optional<TensorBatch> {

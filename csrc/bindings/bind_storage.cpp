@@ -10,7 +10,6 @@
 
 #include "base/errors.h"
 #include "bindings/arrays.h"
-#include "build/encode.h"
 #include "io/publish.h"
 #include "storage/column.h"
 #include "storage/row_writer.h"
@@ -90,16 +89,14 @@ void init_storage(nb::module_& m) {
       .def(
           "__init__",
           [](ColumnWriter* self, const std::string& path, const std::string& dtype,
-             std::vector<std::uint64_t> shape, const RowEncoder* encoder) {
-            if (encoder == nullptr) {
-              new (self) ColumnWriter(path, dtype_named(dtype), std::move(shape));
-              return;
-            }
-            new (self) ColumnWriter(path, dtype_named(dtype), std::move(shape), encoder->encoding(),
-                                    encoder->scale(), encoder->zero_point());
+             std::vector<std::uint64_t> shape, std::optional<Encoding> encoding,
+             std::vector<float> scale, std::vector<float> zero_point) {
+            new (self) ColumnWriter(path, dtype_named(dtype), std::move(shape), encoding,
+                                    std::move(scale), std::move(zero_point));
           },
-          "path"_a, "dtype"_a, "shape"_a, nb::arg("encoder") = nb::none(),
-          "The shape is that of what is stored; `encoder` is what makes its rows, if one does.")
+          "path"_a, "dtype"_a, "shape"_a, nb::arg("encoding") = nb::none(),
+          "scale"_a = std::vector<float>(), "zero_point"_a = std::vector<float>(),
+          "The shape is that of what is stored; the others say what of float32 it is, if it is.")
       .def(
           "append",
           [](ColumnWriter& self, const Bytes& rows) {

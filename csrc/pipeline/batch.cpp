@@ -78,10 +78,14 @@ void unpack(Batch& batch) {
   batch.packed.reset();
 }
 
-std::vector<Seeds> seeds_of(const BatchRequest& request) {
-  std::vector<Seeds> seeds;
-  for (const auto& [type, nodes, times] : request.seeds) seeds.push_back({type, nodes, times});
-  return seeds;
+SampleInput input_of(const BatchRequest& request) {
+  SampleInput input;
+  for (const auto& [type, nodes, times] : request.seeds)
+    input.seeds.push_back({type, nodes, times});
+  for (const auto& [type, src, dst, times] : request.excluded) {
+    input.excluded.push_back({type, src, dst, times});
+  }
+  return input;
 }
 
 // The arrays of a sample, as batches have them.
@@ -131,7 +135,7 @@ Batch sample_batch(const Recipe& recipe, const BatchRequest& request, int thread
     return batch;
   }
   const Clock::time_point begin = Clock::now();
-  take_sample(recipe, recipe.sample(seeds_of(request), request.key, threads), batch);
+  take_sample(recipe, recipe.sample(input_of(request), request.key, threads), batch);
   batch.sample_time = Clock::now() - begin;
   return batch;
 }
@@ -141,7 +145,7 @@ std::vector<std::exception_ptr> sample_together(std::span<const BatchToSample> b
   const Clock::time_point begin = Clock::now();
   std::vector<SamplingRun> runs;
   for (const BatchToSample& one : batches) {
-    runs.push_back(one.recipe->begin(seeds_of(*one.request), one.request->key, threads));
+    runs.push_back(one.recipe->begin(input_of(*one.request), one.request->key, threads));
   }
   // Each is taken, and packed, once it is done, so that few lie unpacked in memory.
   const auto take = [&](std::size_t k, Sample sample) {

@@ -22,22 +22,27 @@
 
 namespace gz {
 
-// The seeds and the key that a batch is made from. Owns its seeds.
+// Seeds, key and excluded edges of a batch, which it owns.
 struct BatchRequest {
   struct SeedArrays {
     int node_type;
     std::vector<std::int64_t> nodes;
     std::vector<std::int64_t> times;  // as in Seeds
   };
+  struct ExcludedArrays {
+    int edge_type;
+    std::vector<std::int64_t> src, dst, times;  // as in ExcludedPairs
+  };
   std::vector<SeedArrays> seeds;
   BatchKey key;
+  std::vector<ExcludedArrays> excluded = {};
 };
 
 // Any sampler with its fan-out: samples around seeds, on a number of threads.
-using SampleStage = std::function<Sample(std::vector<Seeds> seeds, BatchKey key, int threads)>;
+using SampleStage = std::function<Sample(SampleInput input, BatchKey key, int threads)>;
 
 // Any sampler that reads its topology: begins a run that goes on in a window of batches.
-using BeginStage = std::function<SamplingRun(std::vector<Seeds> seeds, BatchKey key, int threads)>;
+using BeginStage = std::function<SamplingRun(SampleInput input, BatchKey key, int threads)>;
 
 // How every batch of an epoch is made. Immutable; used by several threads at once.
 struct Recipe {

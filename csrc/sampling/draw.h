@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <span>
 #include <type_traits>
 #include <utility>
 
@@ -88,26 +89,32 @@ inline void draw_uniform(const Draw& draw, std::int64_t from, std::int64_t to) {
   }
 }
 
-// In proportion to weight; false where weights of 0 left places empty, marked kMissing.
+// One node's draws in proportion to weight among its `n` ranks but `gone`; false where weights of 0
+// left places empty, marked kMissing.
+inline bool draw_weighted(const Draw& draw, WeightedSampler& weighted, std::int64_t i,
+                          std::int64_t n, std::span<const std::int64_t> gone = {}) {
+  const std::int64_t wanted = draw.offset[i + 1] - draw.offset[i];
+  if (wanted == 0) return true;
+  std::int64_t* const out = draw.ranks + draw.offset[i];
+  CounterRng rng(draw.key, static_cast<std::uint64_t>(i));
+  const std::int64_t drawn =
+      draw.replace
+          ? weighted.draw_with_replacement(draw.order, rng, draw.first[i], n, wanted, out, gone)
+          : weighted.draw_distinct(draw.order, rng, draw.first[i], n, wanted, out, gone);
+  std::fill(out + drawn, out + wanted, kMissing);
+  return drawn == wanted;
+}
+
 inline bool draw_weighted(const Draw& draw, std::int64_t from, std::int64_t to) {
   WeightedSampler weighted;
   bool complete = true;
   for (std::int64_t i = from; i < to; ++i) {
-    const std::int64_t wanted = draw.offset[i + 1] - draw.offset[i];
-    std::int64_t* const out = draw.ranks + draw.offset[i];
-    std::fill_n(draw.cols + draw.offset[i], wanted, draw.col + i);
+    const std::int64_t begin = draw.offset[i], end = draw.offset[i + 1];
+    std::fill(draw.cols + begin, draw.cols + end, draw.col + i);
     if (i + kNodesAhead < to) {
       draw.order.prefetch_weights(draw.first[i + kNodesAhead], draw.degree[i + kNodesAhead]);
     }
-    if (wanted == 0) continue;
-    CounterRng rng(draw.key, static_cast<std::uint64_t>(i));
-    const std::int64_t drawn =
-        draw.replace
-            ? weighted.draw_with_replacement(draw.order, rng, draw.first[i], draw.degree[i], wanted,
-                                             out)
-            : weighted.draw_distinct(draw.order, rng, draw.first[i], draw.degree[i], wanted, out);
-    std::fill(out + drawn, out + wanted, kMissing);
-    complete = complete && drawn == wanted;
+    complete = draw_weighted(draw, weighted, i, draw.degree[i]) && complete;
   }
   return complete;
 }
@@ -135,6 +142,20 @@ inline bool draw_ranks(const Draw& draw, int threads) {
     }
   });
   return complete.load();
+}
+
+// After draw_ranks(): makes the draws of node i be of its ranks but `gone`, which rise, and which
+// its degree does not count. False where some ranks are kMissing.
+inline bool draw_without(const Draw& draw, std::int64_t i, std::span<const std::int64_t> gone) {
+  if (draw.order.cumulative != nullptr && draw.k >= 0) {
+    WeightedSampler weighted;
+    const auto n = draw.degree[i] + static_cast<std::int64_t>(gone.size());
+    return detail::draw_weighted(draw, weighted, i, n, gone);
+  }
+  for (std::int64_t j = draw.offset[i]; j < draw.offset[i + 1]; ++j) {
+    for (const std::int64_t rank : gone) draw.ranks[j] += draw.ranks[j] >= rank;
+  }
+  return true;
 }
 
 }  // namespace gz

@@ -26,22 +26,18 @@ namespace {
 constexpr std::uint32_t kNone = IdMap<std::uint64_t>::kNone;
 
 // Every node of one type that has been met: sampled, or with a budget. Order is that of meeting, so
-// nothing hangs on the order of a hash table. Where trees share no node, each has its own of them;
-// where they do, all are of tree 0.
+// nothing hangs on the order of a hash table.
 struct Known {
   struct Node {
     std::int64_t id;
     double budget;
     std::uint32_t position;  // in the batch; kNone: only in the budget
-    std::uint32_t tree;
   };
 
-  std::uint64_t num_nodes = 0;  // of the type
-  IdMap<std::uint64_t> places;  // key() -> index into nodes
+  IdMap<std::uint64_t> places;  // id -> index into nodes
   std::vector<Node> nodes;
 
-  void begin(std::int64_t count) {
-    num_nodes = static_cast<std::uint64_t>(count);
+  void clear() {
     places.clear();
     nodes.clear();
   }
@@ -52,48 +48,35 @@ struct Known {
   }
 
   // REQUIRES: 0 <= id < number of nodes, reserved room.
-  Node& meet(std::int64_t tree, std::int64_t id) {
+  Node& meet(std::int64_t id) {
     if (nodes.size() >= std::numeric_limits<std::uint32_t>::max() - 1) throw_too_many();
     const auto fresh = static_cast<std::uint32_t>(nodes.size());
-    const std::uint32_t at = places.find_or_insert(key(tree, id), fresh);
-    if (at == fresh) nodes.push_back({id, 0, kNone, static_cast<std::uint32_t>(tree)});
+    const std::uint32_t at = places.find_or_insert(static_cast<std::uint64_t>(id), fresh);
+    if (at == fresh) nodes.push_back({id, 0, kNone});
     return nodes[at];
   }
 
   // The position of a sampled node, or kNone.
-  std::uint32_t find(std::int64_t tree, std::int64_t id) const noexcept {
-    const std::uint32_t at = places.find(key(tree, id));
+  std::uint32_t find(std::int64_t id) const noexcept {
+    const std::uint32_t at = places.find(static_cast<std::uint64_t>(id));
     return at == kNone ? kNone : nodes[at].position;
   }
-  void prefetch(std::int64_t tree, std::int64_t id) const noexcept {
-    places.prefetch(key(tree, id));
-  }
-
-  std::uint64_t key(std::int64_t tree, std::int64_t id) const noexcept {
-    return static_cast<std::uint64_t>(tree) * num_nodes + static_cast<std::uint64_t>(id);
-  }
+  void prefetch(std::int64_t id) const noexcept { places.prefetch(static_cast<std::uint64_t>(id)); }
 };
 
-// For induce(): where the sources of a destination's edges are, in its tree.
+// For induce(): where the sources of a destination's edges are.
 struct Positions {
   const Known& known;
-  const std::int64_t* trees;  // [destination]; null: there is one tree
 
-  std::int64_t tree(std::int64_t col) const noexcept { return trees == nullptr ? 0 : trees[col]; }
-  std::uint32_t find(std::int64_t col, std::int64_t source) const noexcept {
-    return known.find(tree(col), source);
+  std::uint32_t find(std::int64_t, std::int64_t source) const noexcept {
+    return known.find(source);
   }
-  void prefetch(std::int64_t col, std::int64_t source) const noexcept {
-    known.prefetch(tree(col), source);
-  }
+  void prefetch(std::int64_t, std::int64_t source) const noexcept { known.prefetch(source); }
 };
 
 std::size_t num_hops(const HgtRequest& request) {
   return request.num_samples.empty() ? 0 : request.num_samples.front().size();
 }
-
-// Of HgtRequest::earliest.
-std::size_t num_windows(std::size_t num_hops) { return std::max<std::size_t>(num_hops, 1); }
 
 struct Candidate {
   double arrival;
@@ -122,11 +105,8 @@ class HgtSampler::Run {
   Run(const HgtSampler& sampler, const HgtRequest& request, Workspace& workspace)
       : sampler_(sampler), request_(request), workspace_(workspace) {
     workspace_.known.resize(sampler.num_nodes_.size());
-    for (std::size_t t = 0; t < workspace_.known.size(); ++t) {
-      workspace_.known[t].begin(sampler.num_nodes_[t]);
-    }
+    for (Known& known : workspace_.known) known.clear();
     out_.nodes.resize(sampler.num_nodes_.size());
-    if (request.disjoint) out_.trees.resize(sampler.num_nodes_.size());
     out_.num_sampled_nodes.resize(sampler.num_nodes_.size());
     out_.edges.resize(sampler.edge_types_.size());
     out_.num_sampled_edges.resize(sampler.edge_types_.size());
@@ -154,29 +134,22 @@ class HgtSampler::Run {
   }
 
   // Adds them to the budget of their type.
-  void fill_budget(std::size_t e, std::size_t hop) {
+  void fill_budget(std::size_t e) {
     const SampledEdgeType& type = sampler_.edge_types_[e];
-    const auto dst = static_cast<std::size_t>(type.dst_type);
     const std::int64_t total = workspace_.slot.size();
     const std::int64_t count = workspace_.offset.size() - 1;
     const std::int64_t* const offset = workspace_.offset.data();
-    const std::int64_t* const trees = trees_of(dst, first_of(dst, hop));
-    const auto tree = [&](std::int64_t i) { return trees == nullptr ? 0 : trees[i]; };
     Known& known = workspace_.known[static_cast<std::size_t>(type.src_type)];
     known.reserve(total);
-    std::int64_t later = 0;  // whose neighbour is prefetched
     for (std::int64_t i = 0; i < count; ++i) {
       const double share = 1.0 / static_cast<double>(offset[i + 1] - offset[i]);
       for (std::int64_t j = offset[i]; j < offset[i + 1]; ++j) {
-        if (j + kPrefetchAhead < total) {
-          while (offset[later + 1] <= j + kPrefetchAhead) ++later;
-          known.prefetch(tree(later), workspace_.source[j + kPrefetchAhead]);
-        }
+        if (j + kPrefetchAhead < total) known.prefetch(workspace_.source[j + kPrefetchAhead]);
         if (static_cast<std::uint64_t>(workspace_.source[j]) >=
             static_cast<std::uint64_t>(type.csc.num_src)) {
           throw_bad_index(type.csc, workspace_.source[j]);
         }
-        known.meet(tree(i), workspace_.source[j]).budget += share;
+        known.meet(workspace_.source[j]).budget += share;
       }
     }
   }
@@ -221,10 +194,8 @@ class HgtSampler::Run {
     workspace_.known[type].reserve(static_cast<std::int64_t>(seeds.nodes.size()));
     for (std::size_t i = 0; i < seeds.nodes.size(); ++i) {
       check_seed(i, seeds.nodes[i], sampler_.num_nodes_[type]);
-      const std::int64_t tree = request_.disjoint ? num_trees_++ : 0;
-      add(type, workspace_.known[type].meet(tree, seeds.nodes[i]));
+      add(type, workspace_.known[type].meet(seeds.nodes[i]));
     }
-    tree_times_.add(seeds);
   }
 
   // Puts a node into the sample. A seed that occurs twice has its first position.
@@ -233,7 +204,6 @@ class HgtSampler::Run {
       node.position = static_cast<std::uint32_t>(out_.nodes[type].size());
     }
     out_.nodes[type].push_back(node.id);
-    if (request_.disjoint) out_.trees[type].push_back(node.tree);
   }
 
   // The position of the first node of a type that a hop added (0: seeds).
@@ -243,14 +213,8 @@ class HgtSampler::Run {
                            std::int64_t{0});
   }
 
-  // The trees of the nodes from position `begin` on; null: there is one.
-  const std::int64_t* trees_of(std::size_t type, std::int64_t begin) const {
-    return request_.disjoint ? out_.trees[type].data() + begin : nullptr;
-  }
-
   Positions positions(const SampledEdgeType& type) const {
-    return {workspace_.known[static_cast<std::size_t>(type.src_type)],
-            trees_of(static_cast<std::size_t>(type.dst_type), 0)};
+    return {workspace_.known[static_cast<std::size_t>(type.src_type)]};
   }
 
   // Fills slot with neighbours of the destinations that the hop before has added.
@@ -302,32 +266,20 @@ class HgtSampler::Run {
     const SampledEdgeType& type = sampler_.edge_types_[e];
     const auto dst = static_cast<std::size_t>(type.dst_type);
     const Buffer<std::int64_t>& nodes = out_.nodes[dst];
-    std::int64_t begin = first_of(dst, from);
+    const std::int64_t begin = first_of(dst, from);
     const std::int64_t count = type.csc.num_edges == 0 ? 0 : nodes.size() - begin;
     workspace_.first.resize(count);
     workspace_.degree.resize(count);
     workspace_.offset.resize(count + 1);
-    std::int64_t* first = workspace_.first.data();
-    std::int64_t* degree = workspace_.degree.data();
-    std::int64_t* offset = workspace_.offset.data() + 1;
-    const std::vector<std::int64_t>& added = out_.num_sampled_nodes[dst];
-    for (std::size_t hop = from; count > 0 && hop < added.size(); ++hop) {
-      const TimeSlice slice =
-          tree_times_.slice(e, type.order, std::min(hop, num_windows(num_hops()) - 1));
-      const std::int64_t* const trees = trees_of(dst, begin);
-      visit_ranges(type.csc, nodes.data() + begin, added[hop], request_.threads,
-                   [&](std::int64_t i, std::int64_t start, std::int64_t stop) {
-                     std::int64_t n = stop - start;
-                     if (slice.is_timed()) slice.narrow(trees[i], start, n);
-                     first[i] = start;
-                     degree[i] = n;
-                     offset[i] = std::min(n, most);
-                   });
-      begin += added[hop];
-      first += added[hop];
-      degree += added[hop];
-      offset += added[hop];
-    }
+    std::int64_t* const first = workspace_.first.data();
+    std::int64_t* const degree = workspace_.degree.data();
+    std::int64_t* const offset = workspace_.offset.data() + 1;
+    visit_ranges(type.csc, nodes.data() + begin, count, request_.threads,
+                 [&](std::int64_t i, std::int64_t start, std::int64_t stop) {
+                   first[i] = start;
+                   degree[i] = stop - start;
+                   offset[i] = std::min(stop - start, most);
+                 });
     return sum_offsets(workspace_.offset.data(), count);
   }
 
@@ -337,8 +289,6 @@ class HgtSampler::Run {
   Sample out_;
   std::vector<SourceList> wanted_;
   std::optional<InducedStretches> stretches_;
-  std::int64_t num_trees_ = 0;  // seeds so far, if disjoint
-  TreeTimes tree_times_{request_.earliest};
 };
 
 HgtSampler::HgtSampler(std::vector<std::int64_t> num_nodes, std::vector<SampledEdgeType> edge_types)
@@ -366,8 +316,6 @@ void HgtSampler::check(const HgtRequest& request) const {
     }
   }
   for (const Seeds& seeds : request.seeds) check_seed_type(seeds.node_type, num_nodes_.size());
-  check_times(request.seeds, request.earliest, num_windows(num_hops(request)), edge_types_,
-              request.disjoint);
   check_files(edge_types_);
 }
 
@@ -382,7 +330,7 @@ SamplingRun HgtSampler::begin(HgtRequest request) const {
     for (std::size_t e = 0; e < edge_types_.size(); ++e) {
       const std::span<const SourceList> wanted = run.choose(e, hop);
       if (!wanted.empty()) co_yield wanted;
-      run.fill_budget(e, hop);
+      run.fill_budget(e);
     }
     run.take_nodes(hop);
   }

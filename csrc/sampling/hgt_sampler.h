@@ -8,7 +8,6 @@
 #include "sampling/graph.h"
 #include "sampling/sample.h"
 #include "sampling/sample_window.h"
-#include "sampling/tree_times.h"
 #include "sampling/workspace_pool.h"
 
 namespace gz {
@@ -17,10 +16,6 @@ struct HgtRequest {
   std::vector<Seeds> seeds;
   // [node type][hop]: how many nodes are added.
   std::vector<std::vector<std::int64_t>> num_samples;
-  bool disjoint = false;  // every seed grows a tree of its own; trees share no node
-  // The window of a hop is that of the nodes whose neighbours it looks at: seeds at hop 0. Those of
-  // the last hop have the last window, and there is one where there is no hop.
-  WindowRows earliest = {};
   std::uint64_t key = 0;  // names the batch; the same key gives the same sample
   int threads = 0;
 };
@@ -32,7 +27,7 @@ class HgtSampler {
   // at random, into the budget, as torch-sparse does.
   static constexpr std::int64_t kMaxNeighbors = 50;
 
-  // As NeighborSampler's; weights are not looked at.
+  // As NeighborSampler's; weights and times are not looked at.
   HgtSampler(std::vector<std::int64_t> num_nodes, std::vector<SampledEdgeType> edge_types);
   ~HgtSampler();
 
@@ -41,10 +36,6 @@ class HgtSampler {
   // - each sampled node (each occurrence of a seed) adds, by every edge type into it, 1 / n to the
   //   budget of each of its n neighbours that are not sampled (n is kMaxNeighbors and they are
   //   drawn, where there are more); parallel edges count each;
-  // - disjoint, what is said here of nodes is said of the nodes of a tree, each of which has a
-  //   budget of its own in that tree; the trees compete for the places of a hop;
-  // - with times (REQUIRES disjoint and times for every seed), edges later than the seed of the
-  //   tree, or before the window, are not there;
   // - a hop takes min(num_samples, how many have a budget) nodes of each type, one after the other
   //   without replacement, each in proportion to budget squared; then what they took adds to the
   //   budgets of the next hop;

@@ -11,6 +11,7 @@
 #include "base/chunk_sizes.h"
 #include "base/rng.h"
 #include "sampling/draw.h"
+#include "sampling/excluded_edges.h"
 #include "sampling/id_map.h"
 #include "sampling/induce.h"
 #include "sampling/labor.h"
@@ -22,6 +23,20 @@ namespace {
 
 // Node types above this need 64-bit keys.
 constexpr std::int64_t kNarrowNodes = std::int64_t{1} << 32;
+
+void check_pairs(const ExcludedPairs& pairs, std::size_t num_edge_types) {
+  const bool even = pairs.src.size() == pairs.dst.size() &&
+                    (pairs.times.empty() || pairs.times.size() == pairs.src.size());
+  if (pairs.edge_type >= 0 && static_cast<std::size_t>(pairs.edge_type) < num_edge_types && even) {
+    return;
+  }
+  throw std::invalid_argument("excluded: found " + std::to_string(pairs.src.size()) + " sources, " +
+                              std::to_string(pairs.dst.size()) + " destinations and " +
+                              std::to_string(pairs.times.size()) + " times for edge type " +
+                              std::to_string(pairs.edge_type) +
+                              ", expected as many of each, or no times, and an edge type below " +
+                              std::to_string(num_edge_types));
+}
 
 // Batches of one loader differ by a few percent.
 std::int64_t with_slack(std::int64_t room) { return room + room / 8; }
@@ -58,6 +73,7 @@ class NeighborSampler::Run {
     out_.edges.resize(num_edge_types);
     out_.num_sampled_nodes.resize(num_node_types);
     out_.num_sampled_edges.resize(num_edge_types);
+    excluded_.resize(num_edge_types);
     workspace.ids.resize(num_node_types);
     workspace.node_room.resize(num_node_types);
     workspace.edge_room.resize(num_edge_types);
@@ -90,6 +106,25 @@ class NeighborSampler::Run {
   std::size_t num_hops() const {
     return request_.num_neighbors.empty() ? 0 : request_.num_neighbors.front().size();
   }
+
+  // Finds the edges that no hop may take; a paged type is read in stretches, which the caller goes
+  // on with until list_excluded() says false.
+  void exclude(const ExcludedPairs& pairs) {
+    const auto e = static_cast<std::size_t>(pairs.edge_type);
+    const SampledEdgeType& type = sampler_.edge_types_[e];
+    excluded_[e] = std::make_unique<ExcludedEdges>(type, pairs, request_.threads);
+    if (type.csc.paged != nullptr) return;
+    excluded_[e]->find(request_.threads);
+    excluded_[e]->settle();
+  }
+
+  bool list_excluded(std::size_t e) {
+    wanted_.clear();
+    if (excluded_[e]->list(request_.threads, wanted_)) return true;
+    excluded_[e]->settle();
+    return false;
+  }
+  void keep_excluded(std::size_t e) { excluded_[e]->keep(); }
 
   // Begins a hop: over each edge type in turn as far as memory has the sources. Returns what is to
   // be read before relabel_rest().
@@ -125,7 +160,7 @@ class NeighborSampler::Run {
     out_.num_sampled_edges[e].clear();
     out_.edges[e].resize(0);
     const std::int64_t count = type.csc.num_edges == 0 ? 0 : out_.nodes[dst].size();
-    look_up_degrees(e, 0, 0, count, -1);
+    look_up_degrees(e, 0, 0, count, -1, nullptr);
     if (type.csc.paged != nullptr) {
       stretches_.emplace(type, workspace_.first.data(), workspace_.degree.data(), count);
     } else if (count > 0) {
@@ -145,6 +180,12 @@ class NeighborSampler::Run {
   void keep_induced(std::size_t e) {
     with_positions(sampler_.edge_types_[e],
                    [&](const auto& positions) { stretches_->keep(positions, out_.edges[e]); });
+  }
+
+  // Once all induced edges of a type are there.
+  void drop_excluded(std::size_t e) {
+    if (excluded_[e] == nullptr) return;
+    drop_if(out_.edges[e], 0, [&](std::int64_t slot) { return excluded_[e]->has_slot(slot); });
   }
 
   Sample take() { return std::move(out_); }
@@ -207,7 +248,7 @@ class NeighborSampler::Run {
     Sample::Edges& edges = out_.edges[e];
     const std::int64_t base = base_[e] = edges.row.size();
     if (begin == end || k == 0 || type.csc.num_edges == 0) return;
-    const std::int64_t total = look_up_degrees(e, hop, begin, end - begin, k);
+    const std::int64_t total = look_up_degrees(e, hop, begin, end - begin, k, excluded_[e].get());
     check_room(static_cast<std::size_t>(type.src_type), total);
     edges.resize(base + total);
     workspace_.edge_room[e] = base + total;
@@ -222,12 +263,13 @@ class NeighborSampler::Run {
                     .col = begin,
                     .ranks = edges.slot.data() + base,
                     .cols = edges.col.data() + base};
-    const bool complete =
+    bool complete =
         request_.labor && k > 0
             ? draw_by_variates(draw, type, {*request_.labor, request_.key, hop, type.src_type},
                                request_.threads)
             : draw_ranks(draw, request_.threads);
-    if (!complete) drop_missing(edges, base);
+    for (const auto& [i, gone] : without_) complete = draw_without(draw, i, gone) && complete;
+    if (!complete) drop_if(edges, base, [&](std::int64_t slot) { return slot == kMissing; });
   }
 
   // The second: their sources, from memory or to be read.
@@ -253,9 +295,9 @@ class NeighborSampler::Run {
   }
 
   // Fills first, degree and offset for `count` nodes from `begin` on; returns how many edges they
-  // draw in all.
+  // draw in all. Nodes with excluded edges are listed in without_, and have fewer to draw.
   std::int64_t look_up_degrees(std::size_t e, std::size_t hop, std::int64_t begin,
-                               std::int64_t count, std::int64_t k) {
+                               std::int64_t count, std::int64_t k, const ExcludedEdges* excluded) {
     const SampledEdgeType& type = sampler_.edge_types_[e];
     const Csc& csc = type.csc;
     const auto dst = static_cast<std::size_t>(type.dst_type);
@@ -269,27 +311,53 @@ class NeighborSampler::Run {
     std::int64_t* const first = workspace_.first.data();
     std::int64_t* const degree = workspace_.degree.data();
     std::int64_t* const offset = workspace_.offset.data();
-    const auto look_up = [&](std::int64_t i, std::int64_t start, std::int64_t stop) {
-      std::int64_t n = stop - start;
-      if (timed) {
-        slice.narrow(trees[i], start, n);
-        if (request_.last && k >= 0 && n > k) {
-          start += n - k;
-          n = k;
-        }
+    const auto settle = [&](std::int64_t i, std::int64_t start, std::int64_t n) {
+      if (timed && request_.last && k >= 0 && n > k) {
+        start += n - k;
+        n = k;
       }
       first[i] = start;
       degree[i] = n;
       offset[i + 1] = k < 0 ? n : request_.replace ? (n > 0 ? k : 0) : std::min(n, k);
     };
+    const auto look_up = [&](std::int64_t i, std::int64_t start, std::int64_t stop) {
+      std::int64_t n = stop - start;
+      if (timed) slice.narrow(trees[i], start, n);
+      if (excluded == nullptr) return settle(i, start, n);
+      first[i] = start;
+      degree[i] = n;
+    };
     visit_ranges(csc, frontier, count, request_.threads, look_up);
+    without_.clear();
+    for (std::int64_t i = 0; excluded != nullptr && i < count; ++i) {
+      auto gone = excluded->within(frontier[i], first[i], degree[i]);
+      if (timed && request_.last && k >= 0) drop_older(k, first[i], degree[i], gone);
+      if (!gone.empty()) without_.emplace_back(i, gone);
+      settle(i, first[i], degree[i] - static_cast<std::int64_t>(gone.size()));
+    }
     return sum_offsets(offset, count);
   }
 
-  static void drop_missing(Sample::Edges& edges, std::int64_t base) {
+  // Narrows the ranks [first, first + n) to the last of which k are not gone.
+  static void drop_older(std::int64_t k, std::int64_t& first, std::int64_t& n,
+                         std::span<const std::int64_t>& gone) {
+    if (n - static_cast<std::int64_t>(gone.size()) <= k) return;
+    const std::int64_t end = first + n;
+    std::int64_t begin = end - k;
+    std::size_t kept = 0;
+    for (; kept < gone.size() && gone[gone.size() - 1 - kept] >= begin; ++kept) --begin;
+    gone = gone.last(kept);
+    first = begin;
+    n = end - begin;
+  }
+
+  // Keeps those of the edges from `base` on whose slot is not dropped.
+  template <class Dropped>
+  static void drop_if(Sample::Edges& edges, std::int64_t base, const Dropped& dropped) {
     std::int64_t kept = base;
     for (std::int64_t j = base; j < edges.slot.size(); ++j) {
-      if (edges.slot[j] == kMissing) continue;
+      if (dropped(edges.slot[j])) continue;
+      edges.row[kept] = edges.row[j];
       edges.slot[kept] = edges.slot[j];
       edges.col[kept] = edges.col[j];
       ++kept;
@@ -382,6 +450,9 @@ class NeighborSampler::Run {
   Sample out_;
   std::vector<std::int64_t> begin_, end_;  // [node type]: the frontier
   std::vector<std::int64_t> base_;         // [edge type]: where the hop's edges begin
+  std::vector<std::unique_ptr<ExcludedEdges>> excluded_;  // [edge type], or null
+  // Nodes of the hop with excluded ranks, and these ranks.
+  std::vector<std::pair<std::int64_t, std::span<const std::int64_t>>> without_;
   std::vector<SourceList> wanted_;
   std::size_t relabelled_ = 0;  // edge types of this hop that are done
   std::optional<InducedStretches> stretches_;
@@ -426,6 +497,7 @@ void NeighborSampler::check(const SampleRequest& request) const {
     throw std::invalid_argument("batch_dependency: found 0, expected a number of batches");
   }
   for (const Seeds& seeds : request.seeds) check_seed_type(seeds.node_type, num_nodes_.size());
+  for (const ExcludedPairs& pairs : request.excluded) check_pairs(pairs, edge_types_.size());
   const std::size_t num_hops =
       request.num_neighbors.empty() ? 0 : request.num_neighbors.front().size();
   check_times(request.seeds, request.earliest, num_hops, edge_types_, request.disjoint);
@@ -439,6 +511,14 @@ SamplingRun NeighborSampler::begin(SampleRequest request) const {
   std::unique_ptr<Workspace> workspace = workspaces_.borrow();
   Run run(*this, request, *workspace);
   run.add_seeds();
+  for (const ExcludedPairs& pairs : request.excluded) {
+    const auto e = static_cast<std::size_t>(pairs.edge_type);
+    run.exclude(pairs);
+    while (edge_types_[e].csc.paged != nullptr && run.list_excluded(e)) {
+      co_yield run.wanted();
+      run.keep_excluded(e);
+    }
+  }
   for (std::size_t hop = 0; hop < run.num_hops(); ++hop) {
     const std::span<const SourceList> wanted = run.expand(hop);
     if (!wanted.empty()) co_yield wanted;
@@ -447,11 +527,11 @@ SamplingRun NeighborSampler::begin(SampleRequest request) const {
   if (request.induced) {
     for (std::size_t e = 0; e < edge_types_.size(); ++e) {
       run.induce(e);
-      if (edge_types_[e].csc.paged == nullptr) continue;
-      while (run.list_induced()) {
+      while (edge_types_[e].csc.paged != nullptr && run.list_induced()) {
         co_yield run.wanted();
         run.keep_induced(e);
       }
+      run.drop_excluded(e);
     }
   }
   if (reads()) {  // the next runs of the window end one by one, and each takes this room then

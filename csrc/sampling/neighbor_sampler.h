@@ -25,7 +25,8 @@ struct SampleRequest {
   bool induced = false;   // afterwards: all edges among the sampled nodes instead of those drawn
   bool whole_frontier = false;      // in each hop all nodes of the sample draw, not only the newest
   std::optional<Labor> labor = {};  // draw by variates that destinations share
-  BatchKey key;                     // the same key gives the same sample
+  std::vector<ExcludedPairs> excluded = {};  // at most one for each edge type
+  BatchKey key;                              // the same key gives the same sample
   int threads = 0;
 };
 
@@ -48,12 +49,14 @@ class NeighborSampler {
   //   them; induced edges are within the window of the first hop;
   // - with weights, each draw is in proportion to weight; an edge of weight 0 is never drawn,
   //   unless all neighbours are asked for;
+  // - excluded edges are in no sample: all that was said holds of the neighbours that remain; the
+  //   whole neighbourhoods of their destinations are looked at;
   // - by LABOR each destination draws as if alone, in proportion to weight too, but all by the same
   //   variates of a node type's vertices (trees and occurrences of a seed as well, so that the same
   //   vertices serve all of them), at a cost of O(degree); without replacement only;
   // - the result depends on the request alone, not on `threads`.
-  // Raises std::out_of_range for a seed that is not a node, std::invalid_argument for a bad
-  // fan-out, FormatError for a topology that contradicts itself, OsError when its file was cut
+  // Raises std::out_of_range for a seed or an end that is not a node, std::invalid_argument for a
+  // bad fan-out, FormatError for a topology that contradicts itself, OsError when its file was cut
   // short.
   Sample sample(const SampleRequest& request) const;
 

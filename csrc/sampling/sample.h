@@ -36,6 +36,21 @@ struct Seeds {
   std::span<const std::int64_t> times = {};
 };
 
+// Edges of a type by their ends, which carry no message in a batch: all that join a pair, or, where
+// times are given and the type's edges have some, those of that time.
+struct ExcludedPairs {
+  int edge_type;
+  std::span<const std::int64_t> src;         // [pairs]: where messages come from
+  std::span<const std::int64_t> dst;         // [pairs]
+  std::span<const std::int64_t> times = {};  // [pairs], or empty
+};
+
+// A batch differs from others by these and its key.
+struct SampleInput {
+  std::vector<Seeds> seeds;
+  std::vector<ExcludedPairs> excluded = {};  // at most one for each edge type
+};
+
 // What was sampled, relabelled. Positions count within their node type, seeds first.
 struct Sample {
   struct Edges {

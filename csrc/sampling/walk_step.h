@@ -141,8 +141,9 @@ class WalkStepper {
       std::int64_t slot = kWalkEnd;
       if (order.cumulative != nullptr) {
         if (last > first) {
+          WeightedSampler weighted;  // with nothing gone, it owns nothing
           const std::int64_t drawn =
-              WeightedSampler::draw_with_replacement(order, rng, first, last - first, 1, &slot);
+              weighted.draw_with_replacement(order, rng, first, last - first, 1, &slot);
           slot = drawn == 0 ? kWalkEnd : order.slot(slot);
         }
       } else if (last > first) {

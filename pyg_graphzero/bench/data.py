@@ -131,7 +131,7 @@ def draw_seeds(store: Store, settings: Settings) -> Seeds:
     """
     data = store.data()
     graph = graph_of(data)
-    with_edges = [name for name in graph.edge_types if store.num_edges(name)]
+    with_edges = [name for name in graph.edge_types if store.num_edges_of(name)]
     if not with_edges:
         raise ValueError(f"{store.path}: found no edges, expected some to sample")
     # Stable: among types with labels, and among those without, the store's order decides.

@@ -29,6 +29,12 @@ _WARM = 0.99
 _PIECE = 8 << 20
 
 
+def left_out() -> list[str]:
+    """Contestants that cannot take part here, a line each."""
+    reasons = {name: each.missing() for name, each in CONTESTANTS.items()}
+    return [f"{name} left out: {why}" for name, why in reasons.items() if why]
+
+
 def run(settings: Settings, path: Path, say: Callable[[str], None]) -> dict[str, Any]:
     """Runs a comparison.
 
@@ -52,11 +58,7 @@ def run(settings: Settings, path: Path, say: Callable[[str], None]) -> dict[str,
         info = store.info()
         seeds = draw_seeds(store, settings)
     names = [name for name, each in CONTESTANTS.items() if each.missing() is None]
-    notes = [
-        f"{name} left out: {each.missing()}"
-        for name, each in CONTESTANTS.items()
-        if each.missing() is not None
-    ]
+    notes = left_out()
     results: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch) / "seeds.pt"

@@ -6,7 +6,6 @@ One path for Python and the command line: a reader makes a plan (:mod:`.plan`) o
 
 from __future__ import annotations
 
-import errno
 import os
 import time
 import warnings
@@ -31,12 +30,19 @@ from pyg_graphzero.conversion.plan import EdgeOptions, GraphPlan
 from pyg_graphzero.conversion.pyg import load_pyg, plan_pyg
 from pyg_graphzero.conversion.sources import Inputs
 from pyg_graphzero.conversion.sparse import is_sparse
-from pyg_graphzero.conversion.spec import SPEC_SUFFIXES, GraphSpec, flat_spec, load_spec, parse_spec
+from pyg_graphzero.conversion.spec import (
+    FLAT,
+    SPEC_SUFFIXES,
+    GraphSpec,
+    flat_spec,
+    load_spec,
+    parse_spec,
+)
 from pyg_graphzero.conversion.storage import Storage
 from pyg_graphzero.conversion.summary import ConvertSummary, EdgeSummary, NodeSummary
 from pyg_graphzero.conversion.write import write_plan
 from pyg_graphzero.errors import InputError, InputWarning
-from pyg_graphzero.store.schema import SCHEMA_FILE
+from pyg_graphzero.store.writer import check_target
 from pyg_graphzero.util.progress import Progress
 from pyg_graphzero.util.reading import reading
 from pyg_graphzero.util.workspace import Workspace
@@ -88,7 +94,8 @@ def convert(
 
     * text with an edge in each row (``.csv``, ``.tsv``, ``.txt``, each also ``.gz`` or ``.zst``;
       ``"-"`` for standard input), or a Parquet, Arrow or Feather file,
-    * a matrix in MatrixMarket's format (``.mtx``), or an adjacency list (``.adjlist``),
+    * a matrix in MatrixMarket's format (``.mtx``), an adjacency list (``.adjlist``), or triples of
+      RDF (``.nt``),
     * a file of arrays (``edges.npy``, ``graph.npz``, ``graph.npz:row,col``, ``.pt``,
       ``.safetensors``, raw ``edges.bin:int64[2]``), or an array or tensor ``[2, E]`` or ``[E, 2]``,
       or a pair of them,
@@ -96,8 +103,9 @@ def convert(
     * several such files: a directory, a pattern or a list,
     * the directory of a dataset: OGB, MAG240M, IGB, GraphBolt or PyG's,
     * a PyG ``Data`` or ``HeteroData``, a dataset of one, or a ``.pt`` file with one,
-    * a graph of NetworkX or DGL, a sparse matrix of SciPy or torch, a frame of pandas or polars, or
-      an Arrow table,
+    * a graph of NetworkX or DGL, a sparse matrix of SciPy or torch,
+    * a table of whatever hands out Arrow data: a frame of pandas or polars, a table, reader or
+      dataset of Arrow, a relation of DuckDB, a cursor of ADBC,
     * a function that returns an iterator of chunks of edges, or such an iterator,
     * a specification of node and edge types: a dict, or a ``.toml`` or ``.json`` file.
 
@@ -109,8 +117,8 @@ def convert(
     Args:
         source: The graph.
         out: Directory of the new store. Written beside it first and renamed when complete.
-        src: Column of source ids; by the usual names, else the first column.
-        dst: Column of destination ids; by the usual names, else the second column.
+        src: Column of source ids; found by names and values, and refused where that is in doubt.
+        dst: Column of destination ids, likewise.
         edge_attrs: Edge attribute → source, or a list of columns; one row per edge.
         nodes: Node table: one row per node, in the order of the store. A path, or a mapping with
             ``file``, ``id`` (its id column; the first by default) and layout options.
@@ -119,7 +127,8 @@ def convert(
         num_nodes: Number of nodes, where there are some beyond the largest id.
         edge_type: ``("user", "rates", "movie")``, where sources and destinations are two kinds of
             nodes: each has ids, and rows, of its own. ``nodes`` and ``num_nodes`` then are mappings
-            from node types, and ``node_attrs`` are called ``"movie.x"``.
+            from node types, and ``node_attrs`` are called ``"movie.x"``. With ``*`` for the
+            relation, ``("entity", "*", "entity")``, each relation of triples is an edge type.
         ids: ``"dense"``: ids are rows. ``"map"``: they are numbered in ascending order (or as
             the node table has them) and kept. ``"auto"`` (the default): dense when they are
             integers and ``num_nodes`` or the rows of an attribute say so, or 0 and at least half
@@ -130,7 +139,7 @@ def convert(
         comment: Lines starting with this are not data; ``None`` if there are none.
         edge_layout: ``"2xE"`` or ``"Ex2"``; needed for a ``[2, 2]`` array only.
         format: What a file of edges is, whatever it is called: ``"text"``, ``"parquet"``,
-            ``"arrow"``, ``"mtx"`` (MatrixMarket) or ``"adjlist"``.
+            ``"arrow"``, ``"mtx"`` (MatrixMarket), ``"adjlist"`` or ``"nt"`` (N-Triples).
         undirected: Add the reverse of every edge, with its attributes. Between two node types
             the reverse edges are a type of their own, ``rev_…``.
         coalesce: Merge parallel edges, their attributes by ``"first"``, ``"sum"``, ``"mean"``,
@@ -142,7 +151,8 @@ def convert(
             none of that name, of their sources; then temporal sampling by it needs no sorting.
         both_directions: Write the edges sorted by source, too, for walks along them; an undirected
             graph needs it for none. See :meth:`Store.create_csr`.
-        feature_dtype: Dtype of the node attribute ``x``, such as ``"float16"``.
+        feature_dtype: Dtype of the node attribute ``x``, such as ``"float16"``. By default
+            ``float64`` of ``x``, ``y`` and weights is stored as ``float32``.
         dtypes: Attribute → dtype, for any attribute.
         fill: Attribute → what stands for a missing value, such as -1 or NaN: an empty cell, a null,
             NaN, or a node that a table with an id column does not have. Without it they are errors.
@@ -182,40 +192,28 @@ def convert(
         >>> summary.num_nodes, summary.num_edges
         (3, 3)
     """
+    arguments = locals()
+    flat = {name: arguments[name] for name in FLAT}
     started = time.perf_counter()
     target = Path(out)
     options = edge_options(undirected, coalesce, self_loops, edge_ids)
     selection = Selection(take, skip)
-    types = Dtypes(feature_dtype, dtypes, fill)
+    types = Dtypes(feature_dtype, dtypes, fill, adopt)
     faults = Faults(on_error)
     storage = Storage(features, adopt)
     bars = Progress(progress)
-    _check_target(target, force or dry_run)
-    flat = {
-        "src": src,
-        "dst": dst,
-        "edge_attrs": edge_attrs,
-        "nodes": nodes,
-        "node_attrs": node_attrs,
-        "num_nodes": num_nodes,
-        "edge_type": edge_type,
-        "ids": ids,
-        "id_type": id_type,
-        "delimiter": delimiter,
-        "header": header,
-        "comment": comment,
-        "edge_layout": edge_layout,
-        "format": format,
-    }
+    check_target(target, force or dry_run)
     with Workspace(target, memory, tmp) as space:
         inputs = Inputs(Path(), target, types, bars, space, faults)
         plan = _plan(source, flat, options, selection, inputs)
         selection.check_used()
         types.check_used()
+        plan.notes += types.notes
+        plan.time_attr, plan.both_directions = time_attr, both_directions
         plan.expand_undirected()
         storage.check(plan)
         if dry_run:
-            found = estimate(plan, target, storage, space, time_attr, both_directions)
+            found = estimate(plan, target, storage, space)
             summary = ConvertSummary(target, notes=list(plan.notes), estimate=found)
             summary.two_kinds = plan.two_kinds
         else:
@@ -226,8 +224,6 @@ def convert(
                 force=force,
                 progress=bars,
                 workspace=space,
-                time_attr=time_attr,
-                both_directions=both_directions,
             )
     if summary.two_kinds is not None:
         told = next(note for note in plan.notes if "two kinds of nodes" in note)
@@ -235,20 +231,6 @@ def convert(
     summary.num_skipped, summary.skipped = faults.count, faults.first
     summary.seconds = time.perf_counter() - started
     return summary
-
-
-def _check_target(target: Path, force: bool) -> None:
-    """Refuse what the writer would refuse, but before everything has been read."""
-    if target.exists() and not force:
-        raise FileExistsError(
-            errno.EEXIST, "File exists (force=True or --force replaces it)", str(target)
-        )
-    if target.exists() and not (target / SCHEMA_FILE).exists():
-        raise FileExistsError(
-            errno.EEXIST, "Exists and is not a store, so it is not replaced", str(target)
-        )
-    if not target.absolute().parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "No such directory", str(target.absolute().parent))
 
 
 def _plan(
@@ -284,12 +266,14 @@ def _plan(
         _refuse_flat(flat, "the specification describes the graph itself")
         return plan_files(parse_spec(source), options, selection, inputs)
     if not is_paths(source) and not has_edges(source):
+        is_several = isinstance(source, list | tuple) and bool(source)
         raise InputError(
             "source",
             "type",
-            type(source).__name__,
+            type(source).__name__ + (f" of {type(source[0]).__name__}" if is_several else ""),
             "a path, Data, HeteroData, a dataset, array, table, sparse matrix, graph of NetworkX "
             "or DGL, dict or iterator of chunks",
+            "Batch.from_data_list(...) makes one graph of several." if is_several else "",
         )
     if isinstance(source, str | os.PathLike) and Path(source).suffix == GRAPH:
         flat["edge_attrs"] = flat["edge_attrs"] or weights_of(inputs.file(source))
@@ -306,8 +290,8 @@ def _plan(
 def _in_memory(source: Any) -> str:
     """What to call edges in memory."""
     if is_frame(source) or is_sparse(source):
-        kind = "table" if is_frame(source) else "sparse matrix"
-        return f"{kind} in memory ({type(source).__name__})"
+        kind = "table" if is_frame(source) else "sparse matrix in memory"
+        return f"{kind} ({type(source).__name__})"
     return "chunks of edges" if is_chunks(source) else "arrays in memory"
 
 

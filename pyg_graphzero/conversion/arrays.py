@@ -19,13 +19,13 @@ from torch import Tensor
 
 from pyg_graphzero.conversion.frames import is_series
 from pyg_graphzero.conversion.graphzero import FEATURES, GRAPH, open_features, open_graph
-from pyg_graphzero.conversion.ids import IdColumn
+from pyg_graphzero.conversion.ids import IdColumn, as_unsigned
 from pyg_graphzero.conversion.npz import open_npy, open_npz
 from pyg_graphzero.conversion.options import as_tensor
 from pyg_graphzero.conversion.paths import LIST_SUFFIXES, TEXT_SUFFIXES, kind_suffix
 from pyg_graphzero.conversion.plan import Array
 from pyg_graphzero.conversion.sparse import is_sparse, sparse_members, sparse_rows
-from pyg_graphzero.conversion.spool import PrintedRows, WordRows
+from pyg_graphzero.conversion.spool import PrintedRows, word_rows
 from pyg_graphzero.conversion.tables import TABLE_SUFFIXES
 from pyg_graphzero.conversion.tensors import load_torch, open_raw, open_safetensors, tensor_rows
 from pyg_graphzero.errors import InputError
@@ -47,7 +47,8 @@ _KINDS |= {suffix: suffix[1:] for suffix in LIST_SUFFIXES}
 _KINDS |= dict.fromkeys((GRAPH, FEATURES), "graphzero")
 SUFFIXES = tuple(_KINDS)
 # What files may be said to be, whatever they are called.
-FORMATS = {"text": "text", "parquet": "table", "arrow": "table", "mtx": "mtx", "adjlist": "adjlist"}
+FORMATS = {"text": "text", "parquet": "table", "arrow": "table"}
+FORMATS |= {suffix[1:]: suffix[1:] for suffix in LIST_SUFFIXES}
 
 
 @dataclass(frozen=True)
@@ -95,13 +96,21 @@ def id_column(
         try:
             words = pc.cast(pa.array(table), pa.string())
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise InputError(path, "ids", str(error), "integers or strings") from error
-        return IdColumn(path, where, WordRows([words], [len(words)]))
+            hint = "Make them all text: np.array(ids, dtype=str), or frame['id'].astype(str)."
+            raise InputError(path, "ids", str(error), "integers or strings", hint) from error
+        return IdColumn(path, where, word_rows(words))
     if table.dtype.is_floating_point or table.dtype.is_complex or table.dtype == torch.bool:
         name = str(table.dtype).removeprefix("torch.")
-        raise InputError(path, "ids", name, "integers or strings")
-    rows = integers(table, path, where)
-    return IdColumn(path, where, PrintedRows(rows) if as_text else rows)
+        hint = "Integers with a missing one are floats in pandas: frame.dropna().astype('int64')."
+        place = where(0) if len(table) else "ids"
+        raise InputError(path, place, name, "integers or strings, as ids are", hint)
+    if as_text:
+        return IdColumn(path, where, PrintedRows(table))
+    if table.dtype == torch.uint64:
+        unsigned = IdColumn(path, where, as_unsigned(table), is_unsigned=True)
+        if unsigned.range[1] >= 0:
+            return unsigned
+    return IdColumn(path, where, integers(table, path, where))
 
 
 def integers(rows: Rows, path: str | Path, where: Callable[[int], str]) -> Rows:

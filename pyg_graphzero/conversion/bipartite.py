@@ -8,16 +8,8 @@ from __future__ import annotations
 import re
 
 from pyg_graphzero.conversion.ids import IdColumn
+from pyg_graphzero.conversion.names import are_of_one_kind, kind_of
 
-# A column that is called by one of these says which end of an edge it is, not what is there.
-_ENDS = re.compile(
-    "source|target|src|dst|dest|destination|from|to|head|tail|start|end|begin|stop|first|second|left|"
-    "right|in|out|origin|orig|sink|row|col|column|prev|next|parent|child|ancestor|descendant|cit(ing|"
-    "ed|es)|follow(er|ee|ing|ed)|sender|receiver|recipient|caller|callee|subject|object|nodes?|vertex|"
-    "vertices|endpoint|edge|predecessor|successor|referr(er|ed)|initiator|responder|ego|alter|."
-)
-_ID_WORDS = frozenset(("id", "ids", "idx", "index", "key", "no", "nr", "num", "number", "name"))
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_]+")
 # Ends of one kind have ids of one range, or nearly so.
 _RANGES_DIFFER = 1.5
 _FEW = 1000  # ids whose range tells nothing
@@ -36,7 +28,9 @@ def two_kinds(
         ends: Their ids.
         relation: What to call the edges.
     """
-    kinds = [_kind(name) for name in names]
+    if are_of_one_kind(names):
+        return None
+    kinds = [kind_of(name) for name in names]
     relation = "_".join(re.findall(r"\w+", relation)) or "to"
     if all(kinds):
         return None if kinds[0] == kinds[1] else (kinds[0], relation, kinds[1])
@@ -62,12 +56,3 @@ def describe_two_kinds(
         f"both is one node here; to keep them apart, pass edge_type={edge_type} "
         f"(--edge-type {option})"
     )
-
-
-def _kind(name: str) -> str:
-    """What a column's name says its ids are of; empty if nothing."""
-    words = [word.lower() for word in _WORD.findall(name)]
-    # "userid" is one word to the eye of a program.
-    words = [re.sub(r"(?<=...)ids?$", "", word) for word in words if word not in _ID_WORDS]
-    left = [word for word in words if not _ENDS.fullmatch(word)]
-    return "_".join(left)

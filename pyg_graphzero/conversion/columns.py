@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import reduce
 from pathlib import Path
@@ -18,19 +18,17 @@ from pyg_graphzero.conversion.arrays import id_column
 from pyg_graphzero.conversion.blocks import Places
 from pyg_graphzero.conversion.dialect import Dialect
 from pyg_graphzero.conversion.faults import Faults
-from pyg_graphzero.conversion.ids import IdColumn
-from pyg_graphzero.conversion.options import Dtypes, Fill
-from pyg_graphzero.conversion.spool import RowSpool, TextSpool
+from pyg_graphzero.conversion.ids import IdColumn, IdSpace
+from pyg_graphzero.conversion.names import is_neo4j_id
+from pyg_graphzero.conversion.options import MULTIPLIED, Dtypes, Fill, filled_dtype
+from pyg_graphzero.conversion.spool import RowSpool, TextSpool, word_rows
 from pyg_graphzero.conversion.tables import ArrowTable
 from pyg_graphzero.errors import InputError
-from pyg_graphzero.store.rows import Rows, StackedRows
+from pyg_graphzero.store.rows import MappedRows, Rows, StackedRows
 from pyg_graphzero.util.progress import Progress
 from pyg_graphzero.util.workspace import Workspace
 
 Columns = Dialect | ArrowTable
-# What models multiply: read from text, float32 as PyG expects. Anything else, such as a unix time
-# with a fraction, keeps all its digits.
-_SINGLE_PRECISION = frozenset({"x", "edge_attr", "edge_weight"})
 
 
 @dataclass(frozen=True)
@@ -40,11 +38,13 @@ class Loaded:
     Attributes:
         path: The input it comes from.
         where: From row to place.
+        categories: Names of the values 0, 1 …, an Arrow array of strings; None if they have none.
     """
 
     rows: Rows
     path: str | Path
     where: Callable[[int], str]
+    categories: Any = None
 
     def fail(self, row: int, found: str, expected: str) -> InputError:
         """The error for one row."""
@@ -91,6 +91,10 @@ class ColumnReader:
         loaded = {}
         for name, positions in attrs.items():
             fill = self.dtypes.fill(name)
+            if len(positions) == 1 and self._is_coded(name) and columns.is_text(positions[0]):
+                words = self._words(columns, positions[0], name, fill)
+                loaded[name] = self.coded(name, words, columns.order(positions[0]))
+                continue
             parts = [columns.rows(position, name, fill) for position in positions]
             for part, position in zip(parts, positions, strict=True):
                 if len(parts) > 1 and len(part.shape) > 1:
@@ -103,15 +107,49 @@ class ColumnReader:
 
     def cast(self, name: str, loaded: Loaded) -> Loaded:
         """The rows of an attribute in the dtype that is asked for."""
-        rows = self.dtypes.cast(name, loaded.rows, loaded.fail)
-        return Loaded(rows, loaded.path, loaded.where)
+        return replace(loaded, rows=self.dtypes.cast(name, loaded.rows, loaded.fail))
+
+    def coded(self, name: str, column: IdColumn, order: Any = None) -> Loaded:
+        """Text as numbers, which are the places of names in ``order``, or else in ascending order.
+
+        Args:
+            name: The attribute.
+            column: Its text; empty strings, if it has a fill, are missing.
+            order: An Arrow array of all names.
+        """
+        space = IdSpace(self.space, Faults(), name, "map", columns=[column])
+        fill = self.dtypes.fill(name)
+        if order is not None:
+            order = order if fill is None else pa.concat_arrays([pa.array([""]), order])
+            space.table = IdColumn(column.path, column.where, word_rows(order))
+        space.resolve()
+        rows, names = space.rows_of(column), space.ids
+        if fill is not None and len(names) and not names[0].as_py():
+            dtype, names = filled_dtype(torch.int64, fill, name), names[1:]
+            rows = MappedRows(
+                rows,
+                rows.shape,
+                dtype,
+                lambda slab, _: (slab - 1).to(dtype).masked_fill(slab == 0, fill),
+            )
+        return self.cast(name, Loaded(rows, column.path, column.where, names))
+
+    def _is_coded(self, name: str) -> bool:
+        """Whether text may be an attribute, by the dtype that is asked for."""
+        dtype = self.dtypes.get(name) or torch.int64
+        return not (dtype.is_floating_point or dtype == torch.bool)
+
+    def _words(
+        self, table: ArrowTable, position: int, attr: str = "", fill: Fill | None = None
+    ) -> IdColumn:
+        spool = TextSpool(self.space, "words")
+        for words in table.words(position, attr, fill):
+            spool.append(words)
+        return IdColumn(table.path, table.where(position), spool.finish())
 
     def _table_ids(self, table: ArrowTable, position: int, is_text: bool) -> IdColumn:
         if table.is_text(position):
-            spool = TextSpool(self.space, "ids")
-            for words in table.words(position):
-                spool.append(words)
-            return IdColumn(table.path, table.where(position), spool.finish())
+            return self._words(table, position)
         return id_column(table.rows(position), table.path, table.where(position), is_text)
 
     def _text_columns(
@@ -127,20 +165,24 @@ class ColumnReader:
         for name, positions in attrs.items():
             for position in positions:
                 others = columns[position].outputs if position in columns else ()
-                kind = _kind(dialect, position, name, outputs[name])
+                kind = _kind(dialect, position, name, outputs[name], len(positions) == 1)
                 columns[position] = text.Column(kind, (*others, outputs[name]), name)
         for position, is_text in ids:
             others = columns[position].outputs if position in columns else ()
-            if is_text and others:
+            if is_text and others and columns[position].kind is not text.TEXT:
                 column = f"column {dialect.label(position)}"
                 raise InputError(dialect.path, column, "text ids", "numbers, for an attribute")
             kind = text.TEXT if is_text else text.ID
             columns[position] = text.Column(kind, (text.AS_IT_IS, *others))
         places = Places(dialect)
-        readers = [
-            _TextIds(self.space) if is_text else _IntegerIds(self.space) for _, is_text in ids
+        readers: list[Any] = [
+            TextSpool(self.space, "ids") if is_text else _IntegerIds(self.space)
+            for _, is_text in ids
         ]
-        spools = {name: RowSpool(self.space, "column") for name in attrs}
+        words = {n for n, positions in attrs.items() if columns[positions[0]].kind is text.TEXT}
+        spools: dict[str, Any] = {
+            name: (TextSpool if name in words else RowSpool)(self.space, "column") for name in attrs
+        }
         may_drop = {"rows": {*columns}, "ids": {position for position, _ in ids}, "none": set()}
         drops = frozenset(may_drop[leave_out])
         for batch in text.read(places, columns, self.faults, self.progress, drops):
@@ -154,17 +196,22 @@ class ColumnReader:
             return lambda row: text.locate(places, row, position)
 
         id_columns = [
-            reader.column(dialect.path, where(position))
-            for reader, (position, _) in zip(readers, ids, strict=True)
+            IdColumn(dialect.path, where(at), reader.finish(), getattr(reader, "bounds", None))
+            for reader, (at, _) in zip(readers, ids, strict=True)
         ]
         loaded = {}
         for name, positions in attrs.items():
+            place = where(positions[0])
+            if name in words:
+                found = IdColumn(dialect.path, place, spools[name].finish())
+                loaded[name] = self.coded(name, found)
+                continue
             empty = _side_by_side([columns[each].empty(outputs[name]) for each in positions])
-            loaded[name] = Loaded(spools[name].finish(empty), dialect.path, where(positions[0]))
+            loaded[name] = self.cast(name, Loaded(spools[name].finish(empty), dialect.path, place))
         return id_columns, loaded
 
     def _output(self, name: str) -> text.Output:
-        single = torch.float32 if name in _SINGLE_PRECISION else None
+        single = torch.float32 if name in MULTIPLIED else None
         return text.Output(self.dtypes.get(name) or single, self.dtypes.fill(name))
 
 
@@ -173,38 +220,28 @@ class _IntegerIds:
 
     def __init__(self, space: Workspace) -> None:
         self._spool = RowSpool(space, "ids")
-        self._low, self._high = 0, -1
+        self.bounds = (0, -1)
 
     def append(self, batch: Tensor) -> None:
         low, high = (int(bound) for bound in batch.aminmax())
-        if self._high < self._low:
-            self._low, self._high = low, high
-        self._low, self._high = min(low, self._low), max(high, self._high)
+        least, most = self.bounds if self.bounds[0] <= self.bounds[1] else (low, high)
+        self.bounds = min(low, least), max(high, most)
         is_short = low >= -(1 << 31) and high < 1 << 31
         self._spool.append(batch.to(torch.int32) if is_short else batch)
 
-    def column(self, path: Path, where: Callable[[int], str]) -> IdColumn:
-        rows = self._spool.finish(torch.empty(0, dtype=torch.int64))
-        return IdColumn(path, where, rows, (self._low, self._high))
+    def finish(self) -> Rows:
+        return self._spool.finish(torch.empty(0, dtype=torch.int64))
 
 
-class _TextIds:
-    """Collects a column of text ids."""
-
-    def __init__(self, space: Workspace) -> None:
-        self._spool = TextSpool(space, "ids")
-
-    def append(self, batch: Any) -> None:
-        self._spool.append(batch)
-
-    def column(self, path: Path, where: Callable[[int], str]) -> IdColumn:
-        return IdColumn(path, where, self._spool.finish())
-
-
-def _kind(dialect: Dialect, position: int, name: str, output: text.Output) -> text.Kind:
-    """How a column is parsed that is to become an attribute."""
+def _kind(
+    dialect: Dialect, position: int, name: str, output: text.Output, is_alone: bool
+) -> text.Kind:
+    """How a column is parsed that is to become an attribute, or part of one."""
     kind = text.guess(dialect, position, output.fill is not None)
-    if output.dtype is not None and kind not in text.TIMES.values():
+    dtype = output.dtype or torch.int64
+    if kind is text.TEXT and (dtype.is_floating_point or dtype == torch.bool or not is_alone):
+        kind = text.FLOAT
+    if output.dtype is not None and kind not in (text.TEXT, *text.TIMES.values()):
         kind = text.FLOAT if output.dtype.is_floating_point else text.INTEGER
         kind = text.BOOLEAN if output.dtype == torch.bool else kind
     return _kind_with(kind, name, output.fill)
@@ -212,7 +249,7 @@ def _kind(dialect: Dialect, position: int, name: str, output: text.Output) -> te
 
 def _kind_with(kind: text.Kind, name: str, fill: Fill | None) -> text.Kind:
     """A kind that ``fill`` is one of, too."""
-    if fill is None or kind is text.FLOAT:
+    if fill is None or kind in (text.FLOAT, text.TEXT):
         return kind
     if kind in text.TIMES.values():
         if fill != int(fill if fill == fill else 0):
@@ -247,13 +284,17 @@ def is_boolean(columns: Columns, position: int) -> bool:
     return bool(columns.schema.field(position).type == pa.bool_())
 
 
-def may_be_ids(columns: Columns, position: int, is_text: bool) -> bool:
-    """Whether a column may hold ids, text ones or integers, by its beginning or its type."""
+def holds_ids(columns: Columns, position: int) -> bool | None:
+    """Whether a column holds integers or text, by its beginning or its type.
+
+    None if it holds other numbers, of which ids may have been made by mistake.
+    """
     if isinstance(columns, Dialect):
-        is_integer = text.guess(columns, position) is text.GUESSED_INTEGER
-        return is_integer or (is_text and text.is_text_id(columns, position))
+        kind = text.guess(columns, position)
+        return None if kind is text.FLOAT else kind in (text.TEXT, text.GUESSED_INTEGER)
     kind = columns.schema.field(position).type
-    return columns.is_text(position) if is_text else bool(pa.types.is_integer(kind))
+    is_number = pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)
+    return None if is_number else columns.is_text(position) or bool(pa.types.is_integer(kind))
 
 
 def select(dialect: Columns, columns: Any) -> list[int]:
@@ -276,7 +317,7 @@ def select(dialect: Columns, columns: Any) -> list[int]:
 
 
 def first_column(columns: Columns, option: str = "") -> int:
-    """The column that is meant where none is named; ``option`` would name one.
+    """The column of ids where none is named: Neo4j's, or the first; ``option`` would name one.
 
     Raises:
         InputError: It has no name while the others have: the row numbers that pandas writes.
@@ -286,7 +327,7 @@ def first_column(columns: Columns, option: str = "") -> int:
         names = f"{', '.join(columns.names[1:9])}; or 0 for this one"
         hint = f"Name the column that is meant{f' ({option})' if option else ''}: {names}."
         raise InputError(columns.path, "column 0", found, "a name", hint)
-    return 0
+    return next((at for at, name in enumerate(columns.names) if is_neo4j_id(name)), 0)
 
 
 def is_unnamed(columns: Columns) -> bool:

@@ -17,8 +17,6 @@ from pyg_graphzero.conversion.ogb import SPLITS, num_classes, read_split, split_
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.util.reading import reading
 
-_NAMES = {"node_feat": "x", "edge_feat": "edge_attr"}
-
 
 def is_dataset(value: Any) -> bool:
     """Whether this is a dataset that holds graphs: PyG's class, or what acts as ``ogb``'s does."""
@@ -38,10 +36,10 @@ def dataset_graph(dataset: Any) -> Data | HeteroData:
     name = f"<{type(dataset).__name__}>"
     if len(dataset) != 1:
         raise InputError(name, "dataset", f"{len(dataset)} graphs", "one, which a store holds")
-    item = dataset[0]
-    if isinstance(item, Mapping):  # of links: there are no labels
-        item = (item, None)
-    data = _from_ogb(*item) if isinstance(item, tuple) else copy.copy(item)
+    data = copy.copy(dataset[0])
+    if not isinstance(data, Data | HeteroData):
+        expected = "a Data, as ogb's datasets for PyG have; or pass the dataset's directory"
+        raise InputError(name, "graph", type(data).__name__, expected)
     if hasattr(dataset, "get_edge_split"):
         _add_split(data, dataset.get_edge_split(), name)
     if not hasattr(dataset, "get_idx_split"):
@@ -128,31 +126,3 @@ def _classes(labels: Tensor, count: int | None, name: str) -> Tensor:
         expected = f"a class of 0…{count - 1}" if count is not None else "a class of 0 or more"
         raise InputError(name, f"y[{row}]", labels[bad][0].item(), f"{expected}, or NaN for none")
     return labels
-
-
-def _from_ogb(graph: Mapping[str, Any], labels: Any) -> Data | HeteroData:
-    """The graph and labels that ``ogb``'s datasets for no library in particular hold."""
-    if "edge_index" not in graph:
-        return _from_ogb_hetero(graph, labels)
-    data = Data()
-    for name, value in graph.items():
-        if value is not None and name != "num_nodes":
-            data[_NAMES.get(name, name)] = torch.as_tensor(value)
-    data.num_nodes = int(graph["num_nodes"])
-    if labels is not None:
-        data.y = torch.as_tensor(labels)
-    return data
-
-
-def _from_ogb_hetero(graph: Mapping[str, Any], labels: Mapping[str, Any]) -> HeteroData:
-    data = HeteroData()
-    for kind, count in graph["num_nodes_dict"].items():
-        data[kind].num_nodes = int(count)
-    for name, values in graph.items():
-        attr = name.removesuffix("_dict")
-        if attr != "num_nodes":
-            for kind, value in (values or {}).items():
-                data[kind][_NAMES.get(attr, attr)] = torch.as_tensor(value)
-    for kind, value in (labels or {}).items():
-        data[kind].y = torch.as_tensor(value)
-    return data

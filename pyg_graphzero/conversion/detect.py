@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyg_graphzero.conversion import graphbolt, igb, mag240m, ogb
+from pyg_graphzero.conversion import folders, graphbolt, ogb
 from pyg_graphzero.conversion.arrays import SUFFIXES
 from pyg_graphzero.conversion.paths import COMPRESSIONS, TEXT_SUFFIXES, kind_suffix
 from pyg_graphzero.conversion.spec import SPEC_SUFFIXES, GraphSpec
@@ -35,8 +35,8 @@ class Layout:
 LAYOUTS = (
     Layout("GraphBolt", graphbolt.LOOKED_FOR, graphbolt.is_graphbolt, graphbolt.graphbolt_spec),
     Layout("OGB", ogb.LOOKED_FOR, ogb.is_ogb, ogb.ogb_spec),
-    Layout("MAG240M", mag240m.LOOKED_FOR, mag240m.is_mag240m, mag240m.mag240m_spec),
-    Layout("IGB", igb.LOOKED_FOR, igb.is_igb, igb.igb_spec),
+    Layout("MAG240M", folders.MAG240M, folders.is_mag240m, folders.mag240m_spec),
+    Layout("IGB", folders.IGB, folders.is_igb, folders.igb_spec),
 )
 _PROCESSED = ("data.pt", "geometric_data_processed.pt")
 _BESIDE = ("pre_filter.pt", "pre_transform.pt")  # what PyG writes beside processed data
@@ -99,17 +99,14 @@ def file_kind(path: Path, num_files: int, form: str | None = None) -> str:
 _NAMES = {
     ".npy": "NumPy array",
     ".npz": "NumPy archive",
-    ".pt": "torch file",
-    ".pth": "torch file",
-    ".bin": "raw binary",
-    ".raw": "raw binary",
     ".safetensors": "safetensors",
-    ".parquet": "Parquet",
-    ".pq": "Parquet",
-    ".arrow": "Arrow",
-    ".ipc": "Arrow",
     ".feather": "Feather",
     ".mtx": "MatrixMarket",
     ".adjlist": "adjacency list",
+    ".nt": "N-Triples",
     ".gl": "GraphZero graph",
+    **dict.fromkeys((".pt", ".pth"), "torch file"),
+    **dict.fromkeys((".bin", ".raw"), "raw binary"),
+    **dict.fromkeys((".parquet", ".pq"), "Parquet"),
+    **dict.fromkeys((".arrow", ".ipc"), "Arrow"),
 }

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from pyg_graphzero.conversion.decompress import TextFile
+from pyg_graphzero.conversion.names import is_header
 from pyg_graphzero.errors import InputError
 
 NUMBER = re.compile(
@@ -36,11 +37,6 @@ MAX_ROW_BYTES = 64 << 20
 _SAMPLE_BYTES = 1 << 16
 _HEADER_BYTES = 1 << 12  # of a file that follows another
 _SAMPLE_ROWS = 50
-_HEADER_WORDS = frozenset(
-    f"{word}{end}"
-    for word in ("source", "target", "src", "dst", "from", "to", "head", "tail", "node")
-    for end in ("", "_id", "id", "nodeid")
-) | {"id", "label", "weight", "time", "timestamp", "u", "v"}
 # Blanks in the sense of pyarrow's number parsing; other Unicode spaces are part of a cell.
 BLANKS = " \t"
 _SEPARATOR = "\x1f"  # ASCII's own, which text does not hold
@@ -189,6 +185,9 @@ def sniff(
     skip = head.start
     if header:
         names, table, skip = tuple(table[0]), table[1:], skip + length
+    if not table:  # of Neo4j's exports, one file is the header of the others
+        lines = next((lines for _, other in heads if (lines := other.lines)), [])
+        table = [row for row in _table(lines, delimiter)[0] if tuple(row) != names]
     repeated = names if header else ()
     parts = [Part(path, skip)]
     parts += [
@@ -339,14 +338,18 @@ def _has_header(
 ) -> bool:
     """Whether the first row names the columns.
 
-    A number is no name. Where neither the columns asked for, nor the usual words, nor names above a
-    number settle it, the file is refused: a wrong guess loses an edge or invents one.
+    A number is no name, and none is a value of its own column. Where neither that, nor the columns
+    asked for, the usual words or names above a number settle it, the file is refused: a wrong guess
+    loses an edge or invents one.
     """
     first = table[0]
     if any(NUMBER.fullmatch(cell) for cell in first):
         return False
-    if (words and words <= set(first)) or any(cell.lower() in _HEADER_WORDS for cell in first):
+    if (words and words <= set(first)) or is_header(first):
         return True
+    below = zip(*table[1:], strict=False)
+    if any(cell and cell in cells for cell, cells in zip(first, below, strict=False)):
+        return False
     named = first[1:] if len(first) > 1 and not first[0] else first  # beside pandas' row numbers
     names = all(_NAME.match(cell) for cell in named) and len(set(first)) == len(first)
     if names and any(NUMBER.fullmatch(cell) for row in table[1:2] for cell in row):

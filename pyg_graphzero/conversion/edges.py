@@ -5,8 +5,9 @@ Several files of arrays follow one another, each with its part of the edges.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from pyg_graphzero.conversion.columns import (
     Columns,
     Loaded,
     first_column,
+    holds_ids,
     is_text_column,
     is_unnamed,
     select,
@@ -41,9 +43,10 @@ from pyg_graphzero.conversion.ends import (
     from_sparse,
     places,
 )
-from pyg_graphzero.conversion.frames import FrameTable, is_frame
+from pyg_graphzero.conversion.frames import is_frame
 from pyg_graphzero.conversion.ids import IdColumn
-from pyg_graphzero.conversion.lists import MatrixMarket, read_adjacency
+from pyg_graphzero.conversion.lists import MatrixMarket, read_adjacency, read_triples
+from pyg_graphzero.conversion.names import are_numbered, ends_of, is_relation
 from pyg_graphzero.conversion.options import Selection
 from pyg_graphzero.conversion.paths import kind_suffix
 from pyg_graphzero.conversion.plan import EdgeType, edge_label
@@ -53,8 +56,9 @@ from pyg_graphzero.conversion.spec import EdgeSpec
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.rows import ChainRows
 
+# PyG's name of what a relation of a knowledge graph becomes.
+RELATION = "edge_type"
 _TEXT_OPTIONS = ("src", "dst", "delimiter", "header")
-_NAMES = (("source", "target"), ("src", "dst"), ("from", "to"), ("head", "tail"), ("u", "v"))
 
 
 @dataclass
@@ -101,12 +105,12 @@ def read_edges(
         return name not in wanted and selection.wants(owner, name)
 
     if is_frame(spec.file):
-        return _read_columns(FrameTable(spec.file), spec, id_types, wanted, inputs)
+        return _read_columns(inputs.frame(spec.file), spec, id_types, wanted, takes, inputs)
     if in_files(spec.file):
         reference = inputs.reference(spec.file, spec.format)
         if reference.kind in ("text", "table"):
             columns = _open_columns(reference, spec, inputs)
-            return _read_columns(columns, spec, id_types, wanted, inputs)
+            return _read_columns(columns, spec, id_types, wanted, takes, inputs)
         _refuse_options(spec, _TEXT_OPTIONS, reference.path)
         if reference.kind == "mtx":
             result = _read_matrix(reference, spec, takes("edge_weight"), inputs)
@@ -114,6 +118,13 @@ def read_edges(
             files = reference.files
             src, dst, nodes = read_adjacency(files, id_types[0], spec.comment, inputs)
             result = EdgeList(src, dst, nodes=nodes)
+        elif reference.kind == "nt":
+            src, relation, dst, num_literals = read_triples(reference.files, inputs)
+            result = EdgeList(src, dst)
+            if takes(RELATION):
+                result.attrs[RELATION] = inputs.coded(RELATION, relation)
+            told = f"{reference.path.name}: {num_literals:,} triples to literals are no edges"
+            result.notes += [told] * bool(num_literals)
         else:
             parts = [from_file(reference, path, spec, inputs) for path in reference.files]
             result = _edge_list(reference.files, parts, id_types)
@@ -177,6 +188,7 @@ def _read_columns(
     spec: EdgeSpec,
     id_types: tuple[str, str],
     attrs: Mapping[str, Any],
+    takes: Callable[[str], bool],
     inputs: Inputs,
 ) -> EdgeList:
     if not isinstance(dialect, Dialect):
@@ -188,12 +200,15 @@ def _read_columns(
             expected = f"2 or more, separated by {dialect.delimiter!r}"
             hint = "Pass delimiter=... (--delimiter) if they are separated otherwise."
         raise InputError(dialect.path, where, "1 column", expected, hint)
-    src, dst = _endpoint_columns(dialect, spec)
     own, external = split_own(dialect, attrs)
+    src, dst = _endpoint_columns(dialect, spec, {at for each in own.values() for at in each})
     ids = [
         (position, id_type == "str" or (id_type == "auto" and is_text_column(dialect, position)))
         for position, id_type in zip((src, dst), id_types, strict=True)
     ]
+    third = _relation(dialect, src, dst)
+    if third is not None and takes(RELATION) and [third] not in own.values():
+        own[RELATION] = [third]
     columns, loaded = inputs.columns(dialect, own, ids)
     for name, source in external.items():
         loaded[name] = inputs.load(name, source)
@@ -245,28 +260,63 @@ def untaken(dialect: Columns, taken: set[int]) -> list[str]:
     return [f"{dialect.path.name}: columns not taken: {', '.join(rest[:8])}"] if rest else []
 
 
-def _endpoint_columns(dialect: Columns, spec: EdgeSpec) -> tuple[int, int]:
-    src, dst = spec.src, spec.dst
+def _endpoint_columns(columns: Columns, spec: EdgeSpec, taken: set[int]) -> list[int]:
+    found = [None if end is None else columns.position(end) for end in (spec.src, spec.dst)]
+    ends = [at for at in found if at is not None]
     # Row numbers that pandas wrote are no ids. Of two columns one may be an index that is.
-    first = 1 if is_unnamed(dialect) and dialect.num_columns > 2 else 0
-    if first == 0 and None in (src, dst):
-        first_column(dialect, "src or dst, --src or --dst")
-    if src is None and dst is None:
-        lower = [name.lower() for name in dialect.names]
-        for pair in _NAMES:
-            for suffix in ("", "_id", "id"):
-                names = [name + suffix for name in pair]
-                if all(lower.count(name) == 1 for name in names):
-                    return lower.index(names[0]), lower.index(names[1])
-    found = (
-        dialect.position(first if src is None else src),
-        dialect.position(first + 1 if dst is None else dst),
-    )
-    if found[0] == found[1]:
+    first = 1 if is_unnamed(columns) and columns.num_columns > 2 else 0
+    if not ends and _are_triples(columns):
+        return [0, 2]
+    if first == 0 and None in found:
+        first_column(columns, "src or dst, --src or --dst")
+    names = columns.names or ("",) * columns.num_columns
+    in_order = [at if at is not None else first + end for end, at in enumerate(found)]
+    holds = partial(holds_ids, columns)
+    if are_numbered(columns.names) and all(holds(at) is not False for at in in_order):
+        ends = in_order
+    if len(ends) != 2:
+        kinds = ("", "") if spec.type is None else (spec.type[0], spec.type[2])
+        ends = ends_of(names, holds, found, taken | {*range(first)}, kinds)
+    if len(ends) != 2:
+        shown = [columns.label(at) for at in (ends if len(ends) > 2 else range(len(names)))]
+        options = [str(each).strip("'") for each in (*shown, *shown)[:2]]
+        hint = "Say which: src={0!r}, dst={1!r} (--src {0} --dst {1}).".format(*options)
+        expected = "two of them that are the ends of edges, by their names and values"
+        raise InputError(columns.path, "columns", ", ".join(shown[:12]), expected, hint)
+    if ends[0] == ends[1]:
         raise InputError(
-            dialect.path, "columns", f"{dialect.label(found[0])} for both ends", "two columns"
+            columns.path, "columns", f"{columns.label(ends[0])} for both ends", "two columns"
         )
-    return found
+    return ends
+
+
+def _are_triples(columns: Columns) -> bool:
+    """Whether columns without names are those of a knowledge graph: head, relation and tail.
+
+    Raises:
+        InputError: They are text, and the last one rather is a relation than the second.
+    """
+    if columns.num_columns != 3 or not are_numbered(columns.names):
+        return False
+    is_text = [is_text_column(columns, at) for at in range(3)]
+    if isinstance(columns, Dialect) and all(is_text):
+        counts = [len({row[at] for row in columns.sample if len(row) == 3}) for at in range(3)]
+        if 2 * counts[2] <= counts[1]:
+            found = "three of text, of which the last has the fewest values"
+            hint = "Say which are the ends: src=0, dst=1 (--src 0 --dst 1)."
+            raise InputError(columns.path, "columns", found, "head, relation and tail", hint)
+    return is_text[1] and is_text[0] == is_text[2]
+
+
+def _relation(columns: Columns, src: int, dst: int) -> int | None:
+    """The third column where it is text that names the relation between the other two."""
+    rest = [at for at in range(columns.num_columns) if at not in (src, dst)]
+    if len(rest) != 1 or is_unnamed(columns):
+        return None
+    is_text = [is_text_column(columns, at) for at in range(3)]
+    is_between = are_numbered(columns.names) and rest == [1]
+    is_called_so = bool(columns.names) and is_relation(columns.names[rest[0]])
+    return rest[0] if is_text[rest[0]] and (all(is_text) or is_between or is_called_so) else None
 
 
 def _edge_list(files: Sequence[Path], ends: list[Ends], id_types: tuple[str, str]) -> EdgeList:

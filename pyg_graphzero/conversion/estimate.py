@@ -28,20 +28,13 @@ _SORTED_RECORD = 4 + 32 + 32
 _PARTS = 32  # files that edges wait in
 
 
-def estimate(
-    plan: GraphPlan,
-    out: Path,
-    storage: Storage,
-    workspace: Workspace,
-    time_attr: str | None,
-    both_directions: bool = False,
-) -> ConvertEstimate:
+def estimate(plan: GraphPlan, out: Path, storage: Storage, workspace: Workspace) -> ConvertEstimate:
     """What :func:`.write.write_plan` would do.
 
     Raises:
         ValueError: As :func:`.write.write_plan` does.
     """
-    check_time_attr(plan, time_attr)
+    check_time_attr(plan)
     check_edge_ids(plan)
     reserved = marks_bytes(plan)
     left = workspace.left(reserved)
@@ -54,29 +47,22 @@ def estimate(
             result.output_bytes += prod(index.shape) * index.dtype.itemsize + 4096
     result.disk_bytes = result.output_bytes
     for edge_type in plan.edges:
-        room = BuildRoom(left, Path())
-        found = _estimate_edges(plan, edge_type, room, time_attr, both_directions)
+        found = _estimate_edges(plan, edge_type, BuildRoom(left, Path()))
         result.edges[edge_type] = found
         result.disk_bytes = max(result.disk_bytes, result.output_bytes + found.disk_bytes)
         result.output_bytes += found.output_bytes
     scratch = [edge.scratch_bytes for edge in result.edges.values()]
-    memory = [edge.memory for edge in result.edges.values()]
+    memory = [edge.buffer_bytes for edge in result.edges.values()]
     result.scratch_bytes = max(scratch, default=0)
     result.peak_memory = rss() + reserved + max(memory, default=0)
     return result
 
 
-def _estimate_edges(
-    plan: GraphPlan,
-    edge_type: EdgeType,
-    room: BuildRoom,
-    time_attr: str | None,
-    both_directions: bool,
-) -> EdgeEstimate:
+def _estimate_edges(plan: GraphPlan, edge_type: EdgeType, room: BuildRoom) -> EdgeEstimate:
     edge = plan.edges[edge_type]
     num_src, num_dst = (plan.nodes[end].num_nodes for end in plan.endpoints(edge_type))
     chunk = first_chunk(plan, edge_type)
-    options = csc_options(plan, edge_type, time_attr)
+    options = csc_options(plan, edge_type)
     build = CscBuild(chunk, num_src, num_dst, edge.num_edges, options, room)
     records = edge.num_edges * (2 if options.undirected else 1)
     waiting = records * build.record_bytes
@@ -86,7 +72,7 @@ def _estimate_edges(
     widths = [4 if num_src <= 1 << 32 else 8, *rows]
     number = 4 if num_edges <= 1 << 31 else 8
     again = 0
-    if both_directions:
+    if plan.both_directions:
         both = 4 if num_dst <= 1 << 32 else 8
         again = num_edges * (both + number * options.edge_ids) + 8 * (num_src + 1) + 2 * 8192
     if options.edge_ids:
@@ -104,6 +90,6 @@ def _estimate_edges(
         output_bytes=output + again,
         # What waits goes part by part while the topology is written.
         disk_bytes=most + scratch // _PARTS,
-        memory=room.memory if spills else waiting + min(room.memory // 2, buffers),
+        buffer_bytes=room.memory if spills else waiting + min(room.memory // 2, buffers),
         edge_ids=options.edge_ids,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -13,9 +13,9 @@ import torch
 
 from pyg_graphzero.conversion.chunks import is_chunks
 from pyg_graphzero.conversion.columns import Columns, Loaded, first_column, is_text_column
-from pyg_graphzero.conversion.edges import EdgeList, read_edges, split_own, untaken
+from pyg_graphzero.conversion.edges import RELATION, EdgeList, read_edges, split_own, untaken
 from pyg_graphzero.conversion.faults import SHOWN
-from pyg_graphzero.conversion.frames import FrameTable, is_frame, is_series
+from pyg_graphzero.conversion.frames import is_frame, is_series
 from pyg_graphzero.conversion.ids import IdColumn, IdSpace
 from pyg_graphzero.conversion.join import OfNodes, in_node_order
 from pyg_graphzero.conversion.options import Selection, edge_options
@@ -26,16 +26,20 @@ from pyg_graphzero.conversion.plan import (
     GraphPlan,
     NodePlan,
     NodeType,
+    edge_label,
     stream,
 )
 from pyg_graphzero.conversion.sources import Inputs, Scattered
 from pyg_graphzero.conversion.sparse import is_sparse
 from pyg_graphzero.conversion.spec import EdgeSpec, GraphSpec, NodeSpec
+from pyg_graphzero.conversion.spool import RowSpool
 from pyg_graphzero.errors import InputError
+from pyg_graphzero.store.csc import EdgeChunk
 from pyg_graphzero.store.rows import Rows, ScatterRows
 
 _INDEX_NAME = re.compile(r"(^|_)(idx|index|indices)(_|$)")
 _SLAB_EDGES = 1 << 20
+EACH = "*"  # instead of a relation: each is an edge type
 ID_TYPES = ("auto", "int", "str")
 
 
@@ -91,9 +95,11 @@ def plan_files(
         spaces[node_type] = builder.space
     for edge in spec.edges:
         src_type, dst_type = plan.endpoints(edge.type)
-        plan.edges[edge.type] = _plan_edges(
-            edge, lists[edge.type], (spaces[src_type], spaces[dst_type]), options
-        )
+        planned = _plan_edges(edge, lists[edge.type], (spaces[src_type], spaces[dst_type]), options)
+        if edge.type is not None and edge.type[1] == EACH:
+            plan.edges |= _by_relation(edge.type, planned, lists[edge.type].src.path, inputs)
+        else:
+            plan.edges[edge.type] = planned
     plan.notes += inputs.untaken_members()
     return plan
 
@@ -121,6 +127,8 @@ def _plan_edges(
         if (value := getattr(spec, name)) is not None
     }
     checked = replace(options, **own)
+    named = {name: each.categories for name, each in edges.attrs.items()}
+    _check_categories(spec.type, checked, [name for name in named if named[name] is not None])
     src, dst = (
         space.rows_of(column) for space, column in zip(spaces, (edges.src, edges.dst), strict=True)
     )
@@ -131,8 +139,54 @@ def _plan_edges(
     return EdgePlan(
         stream(src, dst, columns, leave_out),
         num_edges,
-        edge_options(checked.undirected, checked.coalesce, checked.self_loops, checked.edge_ids),
+        categories=named,
+        options=edge_options(
+            checked.undirected, checked.coalesce, checked.self_loops, checked.edge_ids
+        ),
     )
+
+
+def _by_relation(
+    edge_type: tuple[str, str, str], edges: EdgePlan, path: Any, inputs: Inputs
+) -> dict[EdgeType, EdgePlan]:
+    """The edges of each relation as a type of their own."""
+    names = edges.categories.get(RELATION)
+    if names is None or len(edges.categories) > 1:
+        found = ", ".join(edges.categories) or "no column of relations"
+        raise InputError(path, f"edge_type {edge_type}", found, f"triples, {RELATION} alone")
+    spool = RowSpool(inputs.space, "relations")
+    bounds = [np.zeros(len(names) + 1, np.int64)]
+    for chunk in edges.chunks():
+        codes = chunk.columns[RELATION].long()
+        ends = torch.stack([torch.as_tensor(end).long() for end in (chunk.src, chunk.dst)], dim=1)
+        spool.append(ends[codes.argsort(stable=True)])
+        counts = torch.bincount(codes, minlength=len(names)).numpy()
+        bounds.append(bounds[-1][-1] + np.cumsum([0, *counts]))
+    rows = spool.finish(torch.empty((0, 2), dtype=torch.int64))
+
+    def chunks(code: int) -> Iterator[EdgeChunk]:
+        for starts in bounds:
+            src, dst = rows.read(starts[code], starts[code + 1]).T.contiguous().numpy()
+            yield EdgeChunk(src=src, dst=dst)
+
+    total = np.diff(np.stack(bounds)).sum(axis=0)
+    return {
+        (edge_type[0], name, edge_type[2]): EdgePlan(
+            partial(chunks, code), int(total[code]), edges.options
+        )
+        for code, name in enumerate(names.to_pylist())
+    }
+
+
+def _check_categories(edge_type: EdgeType, options: EdgeOptions, names: list[str]) -> None:
+    """Refuse to add names up, or to make up the name of a loop."""
+    option = "coalesce" if options.coalesce in ("sum", "mean") else "self_loops"
+    if names and (option == "coalesce" or options.self_loops == "add"):
+        raise ValueError(
+            f"{option}={getattr(options, option)!r}: found the edge attribute {names[0]!r} "
+            f"{edge_label(edge_type)} whose values are names, expected numbers; leave it out "
+            f"(skip, --skip {names[0]}), or pass another {option}"
+        )
 
 
 def _leave_out(edges: EdgeList, spaces: tuple[IdSpace, IdSpace], src: Rows, dst: Rows) -> int:
@@ -187,7 +241,7 @@ class _NodeBuilder:
         named = () if spec.id is None else (spec.id,)
         dialect: Columns
         if is_frame(spec.file):
-            dialect = FrameTable(spec.file)
+            dialect = self._inputs.frame(spec.file)
         else:
             reference = self._inputs.reference(spec.file)
             if reference.kind not in ("text", "table"):
@@ -234,6 +288,7 @@ class _NodeBuilder:
             fill = self._inputs.dtypes.fill(name)
             loaded = in_node_order(found, name, space, fill, self.notes)
             node.attrs[name] = self._checked(name, loaded, num_nodes)
+            node.categories[name] = loaded.categories
         self._note_order()
         for name, source in self._sets.items():
             self._add_set(node, name, source)
@@ -285,6 +340,7 @@ class _NodeBuilder:
             return
         found = self._find(node, name, source)
         if isinstance(found, Loaded):
+            node.categories[name] = found.categories
             node.attrs[name] = self._checked(name, found, node.num_nodes)
         else:
             node.index_sets[name] = found

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from pyg_graphzero.conversion.frames import ROWS_ARE
 from pyg_graphzero.conversion.plan import EdgeType, NodeType
 from pyg_graphzero.conversion.spec import EdgeSpec, GraphSpec, NodeSpec
 from pyg_graphzero.errors import InputError
@@ -53,20 +54,27 @@ def _networkx(graph: Any) -> GraphSpec:
     id_type = pa.int64() if kinds <= {int} else pa.string()
     with reading(name, "nodes", "integers below 2**63, or strings"):
         id_column = pa.array(ids, id_type)
-    node = NodeSpec(pa.table({"id": id_column, **columns}), "id", _same(columns))
+    table = _table({"id": id_column}, columns, name, "node")
+    node = NodeSpec(table, "id", _same(columns))
     edges = list(graph.edges(data=True))
     weights, also_left = _columns([attrs for *_, attrs in edges], name, "edges")
     ends = {
         end: pa.array([edge[place] for edge in edges], id_type)
         for place, end in enumerate(("source id", "target id"))
     }
-    edge = EdgeSpec(None, pa.table({**ends, **weights}), attrs=_same(weights))
+    edge = EdgeSpec(None, _table(ends, weights, name, "edge"), attrs=_same(weights))
     edge.src, edge.dst = ends
     edge.undirected = not graph.is_directed()
     for what, names in (("nodes", left), ("edges", also_left)):
         if names:
             notes.append(f"of {what} not taken, being no numbers: {', '.join(names)}")
     return GraphSpec({None: node}, [edge], name, f"NetworkX {type(graph).__name__}", notes)
+
+
+def _table(ids: dict[str, Any], columns: dict[str, Any], *called: str) -> Any:
+    """A table that is called by a name, and its rows by a word and their ids, in messages."""
+    metadata = {ROWS_ARE: "\n".join([*called, *ids])}
+    return pa.table({**ids, **columns}).replace_schema_metadata(metadata)
 
 
 def _columns(

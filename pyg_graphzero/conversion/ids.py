@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from pyg_graphzero.conversion.distinct import distinct_integers, distinct_text
 from pyg_graphzero.conversion.faults import SHOWN, Faults
 from pyg_graphzero.conversion.spool import TextRows
 from pyg_graphzero.errors import InputError, MemoryBudgetError
-from pyg_graphzero.store.rows import ArrayRows, Rows
+from pyg_graphzero.store.rows import ArrayRows, MappedRows, Rows
 from pyg_graphzero.util.workspace import Workspace
 
 POLICIES = ("auto", "dense", "map")
@@ -38,6 +38,7 @@ _DENSE_FREE = 1 << 24  # … where the rows are more than a few megabytes
 _BITS_PER_ID = 64  # a bit for every id of a range that takes no more room than the ids
 _BITS_SHARE = 0.25  # of the room
 _SLAB_ROWS = 1 << 19
+_TOP = -(1 << 63)
 _NO_ROWS = torch.empty(0, dtype=torch.int64)
 _ASK_FOR_TEXT = (
     'If all ids are text, pass id_type="str" (--id-type str); if the ends of edges are two kinds '
@@ -59,12 +60,14 @@ class IdColumn:
         where: Position of the n-th value in the input, for messages.
         rows: The ids: of any integer dtype below 2**63, ``[n]``, or strings.
         bounds: The least and the greatest integer, where they are known already.
+        is_unsigned: Whether the rows are those of :func:`as_unsigned`.
     """
 
     path: str | Path
     where: Callable[[int], str]
     rows: Rows | TextRows
     bounds: tuple[int, int] | None = None
+    is_unsigned: bool = False
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -74,7 +77,7 @@ class IdColumn:
         """Whether ids are strings."""
         return isinstance(self.rows, TextRows)
 
-    @cached_property
+    @property
     def range(self) -> tuple[int, int]:
         """The least and the greatest integer; ``(0, -1)`` if there are none."""
         if self.bounds is None:
@@ -91,7 +94,20 @@ class IdColumn:
     def value(self, position: int) -> str:
         """The id at ``position``, as messages show it."""
         value: Any = self.rows.read(position, position + 1)[0]
-        return repr(value.as_py() if self.is_text else int(value))
+        return repr(value.as_py() if self.is_text else int(value) - self.is_unsigned * _TOP)
+
+    def become_unsigned(self) -> None:
+        """Has integers be those of :func:`as_unsigned`, as others of the same nodes are.
+
+        Raises:
+            InputError: One is negative.
+        """
+        if self.is_unsigned or not isinstance(self.rows, Rows) or not len(self):
+            return
+        if self.range[0] < 0:
+            position = self.first(lambda slab: slab < 0)
+            raise self.fail(position or 0, "an id of 0 or more, as others are 2**63 and beyond")
+        self.rows, self.bounds, self.is_unsigned = as_unsigned(self.rows), None, True
 
     def fail(self, position: int, expected: str, hint: str = "") -> InputError:
         """The error for one value."""
@@ -121,9 +137,10 @@ class IdSpace:
         known_rows: Rows of the attribute arrays, and where that is known from.
         table: The node table's id column: one id per row, in row order.
         columns: Columns that refer to nodes of this type.
-        ids: Once resolved, the id of every row: ``int64`` rows, or an Arrow array of strings;
+        ids: Once resolved, the id of every row: integer rows, or an Arrow array of strings;
             ``None`` when it is the row.
         note: Once resolved, how the ids were understood.
+        is_unsigned: Once resolved, whether some ids are 2**63 or more.
     """
 
     workspace: Workspace
@@ -137,6 +154,7 @@ class IdSpace:
 
     ids: Any = None
     note: str = ""
+    is_unsigned: bool = False
     _num_rows: int = 0
     _find: Callable[[Any], Tensor] | None = None
 
@@ -153,6 +171,12 @@ class IdSpace:
         if self.num_nodes is not None and self.num_nodes < 0:
             raise ValueError(f"num_nodes={self.num_nodes}: expected 0 or more")
         self._check_alike()
+        everything = [*self.columns, *([self.table] if self.table else [])]
+        self.is_unsigned = any(column.is_unsigned for column in everything)
+        if self.is_unsigned:
+            self.policy = "map"
+            for column in everything:
+                column.become_unsigned()
         if self.table is not None:
             self._num_rows = self._resolve_table(self.table)
         elif any(column.is_text for column in self.columns):
@@ -163,6 +187,9 @@ class IdSpace:
         else:
             self._num_rows = self._resolve_integers()
         self._check_rows(self._num_rows)
+        if self.is_unsigned:
+            ids, kind = self.ids, torch.uint64
+            self.ids = MappedRows(ids, ids.shape, kind, lambda slab, _: (slab ^ _TOP).view(kind))
         return self._num_rows
 
     @property
@@ -194,6 +221,10 @@ class IdSpace:
         """
         if not len(column):  # has no kind: it may be text among integers
             return ArrayRows(_NO_ROWS)
+        if self.is_unsigned:
+            column.become_unsigned()
+        elif column.is_unsigned:
+            raise column.fail(column.first(lambda slab: slab >= 0) or 0, "an id below 2**63")
         if self._find is None and not self.may_miss(column):
             assert isinstance(column.rows, Rows)
             return column.rows
@@ -448,6 +479,15 @@ class _RankedIds(Rows):
     def read(self, begin: int, end: int) -> Tensor:
         """See :meth:`Rows.read`."""
         return self._bits.read(begin, end)
+
+
+def as_unsigned(rows: Rows) -> Rows:
+    """Integers up to 2**64 less 2**63: in the same order, and all of them are ``int64``."""
+
+    def lower(slab: Tensor, begin: int) -> Tensor:
+        return (slab.view(torch.int64) if slab.dtype == torch.uint64 else slab.long()) ^ _TOP
+
+    return MappedRows(rows, rows.shape, torch.int64, lower)
 
 
 def _on_integers(find: Callable[[Tensor], Tensor]) -> Callable[[Any], Tensor]:

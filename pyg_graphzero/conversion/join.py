@@ -7,7 +7,7 @@ not rows, and refused where a column tells that the order is another.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -19,8 +19,8 @@ from pyg_graphzero.conversion.columns import (
     ColumnReader,
     Columns,
     Loaded,
+    holds_ids,
     is_text_column,
-    may_be_ids,
     select,
 )
 from pyg_graphzero.conversion.faults import SHOWN, Faults
@@ -98,7 +98,9 @@ def load_of_nodes(
     def read(position: int) -> IdColumn:
         return strict.columns(columns, {}, [(position, bool(is_text))])[0][0]
 
-    looked_at = [each for each in rest if may_be_ids(columns, each, bool(is_text))]
+    looked_at = [each for each in rest if holds_ids(columns, each)]
+    if not is_text:
+        looked_at = [each for each in looked_at if not is_text_column(columns, each)]
     others = tuple((columns.label(each), partial(read, each)) for each in looked_at)
     return OfNodes(loaded[name], None, others[:_MOST_LOOKED_AT], member if rest else None)
 
@@ -162,7 +164,7 @@ def in_node_order(
     def place(row: int) -> str:
         return where(int(order[row])) if order[row] >= 0 else f"row {row}"
 
-    return Loaded(_OrderedRows(base, order, dtype, fill), found.loaded.path, place)
+    return replace(found.loaded, rows=_OrderedRows(base, order, dtype, fill), where=place)
 
 
 def _order(ids: IdColumn, space: IdSpace) -> Tensor | None:
@@ -231,7 +233,8 @@ def _is_order(read: Callable[[], IdColumn], space: IdSpace) -> bool | None:
     """Whether a column is the nodes in their order; None if it is not every node once."""
     try:
         ids = read()
-        if len(ids) != space.num_rows or (space.ids is None and ids.is_text):
+        alike = ids.is_unsigned == space.is_unsigned and not (space.ids is None and ids.is_text)
+        if len(ids) != space.num_rows or not alike:
             return None
         seen = torch.zeros(space.num_rows, dtype=torch.bool)
         is_same = True

@@ -1,8 +1,9 @@
-"""Edge lists in text that are no tables: MatrixMarket, and adjacency lists."""
+"""Edge lists in text that are no tables: MatrixMarket, adjacency lists and N-Triples."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 
 from pyg_graphzero.conversion.decompress import TextFile
 from pyg_graphzero.conversion.dialect import BLANKS, NUMBER, Dialect, Part, first_lines
+from pyg_graphzero.conversion.faults import SHOWN
 from pyg_graphzero.conversion.ids import IdColumn
 from pyg_graphzero.conversion.sources import Inputs
 from pyg_graphzero.conversion.spool import RowSpool, TextSpool
@@ -22,6 +24,10 @@ from pyg_graphzero.util.reading import reading
 _BANNER = "%%matrixmarket matrix coordinate"
 _HEAD_BYTES = 1 << 16
 _BLOCK_BYTES = 1 << 20
+_TRIPLE = (
+    r'^(?P<s><[^>]*>|_:\S+)\s+(?P<p><[^>]*>)\s+(?P<o><[^>]*>|_:\S*[^\s.]|".*")'
+    r"(?:\^\^<[^>]*>|@\S+)?\s*\.\s*(?:#.*)?$"
+)
 _SYMMETRIES = ("general", "symmetric")
 _FIELDS = ("real", "double", "integer", "pattern")
 
@@ -135,6 +141,44 @@ def read_adjacency(
     names = ("source of edge {}", "destination of edge {}", "node of line {}")
     ids = [IdColumn(path, name.format, each) for name, each in zip(names, rows, strict=True)]
     return ids[0], ids[1], ids[2]
+
+
+def read_triples(
+    files: tuple[Path, ...], inputs: Inputs
+) -> tuple[IdColumn, IdColumn, IdColumn, int]:
+    """N-Triples between nodes: subjects, predicates and objects, and the number of literals.
+
+    Raises:
+        InputError: A line is no triple.
+    """
+    spools = [TextSpool(inputs.space, "ids") for _ in range(3)]
+    num_literals = 0
+    for path in files:
+        for whole in _lines(path, None):
+            lines = whole.filter(pc.invert(pc.starts_with(whole, "#")))
+            parts = pc.extract_regex(lines, _TRIPLE)
+            bad = lines.filter(parts.is_null())
+            expected = "<subject> <predicate> <object> ."
+            errors = [
+                partial(InputError, path, "line", repr(line[:80]), expected)
+                for line in bad[:SHOWN].to_pylist()
+            ]
+            inputs.faults.add(*errors, count=len(bad))
+            parts = parts.drop_null()
+            is_literal = pc.starts_with(parts.field("o"), '"')
+            num_literals += pc.sum(is_literal).as_py() or 0
+            parts = parts.filter(pc.invert(is_literal))
+            for spool, name in zip(spools, "spo", strict=True):
+                spool.append(pc.replace_substring_regex(parts.field(name), "^<|>$", ""))
+    path = files[0] if len(files) == 1 else files[0].parent
+    names = ("subject of triple {}", "predicate of triple {}", "object of triple {}")
+    src, relation, dst = (
+        IdColumn(path, name.format, spool.finish())
+        for name, spool in zip(names, spools, strict=True)
+    )
+    if not len(src):
+        raise InputError(path, "file", "no triples between nodes", "at least one")
+    return src, relation, dst, num_literals
 
 
 def _integers(words: Any, path: Path) -> torch.Tensor:

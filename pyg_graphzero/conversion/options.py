@@ -142,15 +142,37 @@ def filled_dtype(dtype: torch.dtype, fill: Fill | None, name: str) -> torch.dtyp
     return torch.int64 if fill == fill and fill == int(fill) else torch.float64
 
 
+# Models multiply these: float32 as PyG expects, and read as such from text.
+MULTIPLIED = frozenset({"x", "edge_attr", "edge_weight"})
+# These are float32 if they have fractions. Anything else, such as a unix time with a fraction,
+# keeps all its digits.
+_SINGLE_PRECISION = MULTIPLIED | {"y", "weight"}
+
+
 class Dtypes:
-    """What attributes become, without changing a value: the dtype asked for each, and its fill."""
+    """The dtype asked for each attribute, and its fill.
+
+    No value changes, but that float64 of what models compute with becomes float32.
+
+    Args:
+        feature_dtype: The dtype of ``x``.
+        dtypes: Attribute → dtype.
+        fill: Attribute → value in place of missing ones.
+        adopt: Attributes that stay as they are; True for all.
+
+    Attributes:
+        notes: On attributes that have become shorter unasked.
+    """
 
     def __init__(
         self,
         feature_dtype: Any,
         dtypes: Mapping[str, Any] | None,
         fill: Mapping[str, Any] | None = None,
+        adopt: bool | Collection[str] = False,
     ) -> None:
+        self.notes: list[str] = []
+        self._whole = _SINGLE_PRECISION if adopt is True else frozenset(adopt or ())
         self._by_attr = {name: parse_dtype(value) for name, value in (dtypes or {}).items()}
         if feature_dtype is not None:
             self._by_attr["x"] = parse_dtype(feature_dtype)
@@ -176,12 +198,17 @@ class Dtypes:
         """The dtype asked for ``attr``; ``None`` means the one it comes in."""
         return self._by_attr.get(attr)
 
-    def cast(self, attr: str, rows: Rows, fail: Fail) -> Rows:
+    def cast(self, attr: str, rows: Rows, fail: Fail, is_exact: bool = False) -> Rows:
         """``rows`` in the dtype asked for ``attr``, NaN filled if there is a fill for it.
 
-        The same object when nothing is to do.
+        The same object when nothing is to do. ``is_exact`` shortens nothing unasked.
         """
         dtype, fill = self.get(attr), self.fill(attr)
+        is_long = rows.dtype == torch.float64 and attr in _SINGLE_PRECISION - self._whole
+        if dtype is None and is_long and not is_exact:
+            dtype, asked = torch.float32, f"dtypes={{{attr!r}: 'float64'}} (--dtype {attr}=float64)"
+            told = f"{attr}: float64 is stored as float32; {asked} keeps it"
+            self.notes += [told] * (told not in self.notes)
         if fill is not None and fill == fill and rows.dtype.is_floating_point:
             rows = MappedRows(
                 rows, rows.shape, rows.dtype, lambda slab, _: slab.masked_fill(slab.isnan(), fill)

@@ -46,6 +46,7 @@ class NodePlan:
         index_sets: 1-D ``int64`` rows, of any length (``train_idx`` …).
         ids: The user's id of each row (``int64`` or strings); ``None`` when it is the row.
         note: How the ids were understood, for the summary.
+        categories: Attribute → names of its values 0, 1 …, strings; None if they have none.
         others: What belongs to the type as a whole: tensors of any shape, or JSON scalars.
     """
 
@@ -54,6 +55,7 @@ class NodePlan:
     index_sets: dict[str, Array] = field(default_factory=dict)
     ids: Any = None
     note: str = ""
+    categories: dict[str, Any] = field(default_factory=dict)
     others: dict[str, Any] = field(default_factory=dict)
 
 
@@ -65,12 +67,14 @@ class EdgePlan:
         chunks: Starts a new stream over the same edges in the same order; endpoints are rows.
         num_edges: Edges in that stream.
         options: How they become a CSC.
+        categories: See :class:`NodePlan`.
         others: As those of a :class:`NodePlan`.
     """
 
     chunks: Callable[[], Iterator[EdgeChunk]]
     num_edges: int
     options: EdgeOptions = EdgeOptions()
+    categories: dict[str, Any] = field(default_factory=dict)
     others: dict[str, Any] = field(default_factory=dict)
 
     def reversed(self) -> EdgePlan:
@@ -93,6 +97,8 @@ class GraphPlan:
         graph_attrs: Tensors of any shape, or JSON scalars.
         notes: What the user should know and could not see from the result.
         what: What kind of input it was read from.
+        time_attr: Sort neighbourhoods by this attribute of the edges, or of their sources.
+        both_directions: Write edges sorted by source, too.
         two_kinds: The edge type that edges without types seem to be of.
     """
 
@@ -102,6 +108,8 @@ class GraphPlan:
     graph_attrs: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     what: str = ""
+    time_attr: str | None = None
+    both_directions: bool = False
     two_kinds: EdgeType = None
 
     def endpoints(self, edge_type: EdgeType) -> tuple[NodeType, NodeType]:

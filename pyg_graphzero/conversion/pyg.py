@@ -180,30 +180,8 @@ class _Reader:
         if num_nodes is None:
             num_nodes = _beyond(src, dst)
             plan.notes.append(f"num_nodes is not set: {num_nodes} by the edges")
-        node = NodePlan(num_nodes)
-        plan.nodes[None] = node
-        for name, value in store.items():
-            if name in _STRUCTURE or value is None or not self._selection.wants("", name):
-                continue
-            if isinstance(value, _SCALARS):
-                plan.graph_attrs[name] = value
-                continue
-            array = self._array(value, where, name)
-            level = _level(name, array, num_nodes, len(src))
-            if level == "edge" and self._breaks_pairs and _is_paired(store, name):
-                level = "graph"
-            if level == "node":
-                node.attrs[name] = self._cast(where, name, array)
-            elif level == "edge":
-                columns[name] = self._cast(where, name, array)
-            elif level == "set":
-                node.index_sets[name] = array
-            elif name in _LEVELS:
-                rows = f"{num_nodes if _LEVELS[name] == 'node' else len(src)} rows"
-                shape = f"shape {list(array.shape)}"
-                raise _unstorable(where, name, shape, f"{rows}, one per {_LEVELS[name]}")
-            else:
-                plan.graph_attrs[name] = array
+        node = plan.nodes[None] = NodePlan(num_nodes)
+        self._attrs(store, "", where, plan.graph_attrs, node, len(src), columns)
         self._add_edges(plan, None, src, dst, columns, where)
         return plan
 
@@ -213,8 +191,10 @@ class _Reader:
         ends: dict[NodeType, list[Rows]] = {}
         for edge_type in data.edge_types:
             where = f"{self._name}[{edge_type}]"
+            others: dict[str, Any] = {}
             src, dst, columns = self._edges(data[edge_type], where)
-            others = self._edge_attrs(data[edge_type], edge_type, len(src), columns, where)
+            owner = edge_label(edge_type)
+            self._attrs(data[edge_type], owner, where, others, None, len(src), columns)
             found[edge_type] = (src, dst, columns, others)
             for node_type, rows in ((edge_type[0], src), (edge_type[2], dst)):
                 ends.setdefault(node_type, []).append(rows)
@@ -223,50 +203,30 @@ class _Reader:
             if known is None:
                 known = _beyond(*ends.get(node_type, []))
                 plan.notes.append(f"num_nodes of {node_type!r} is not set: {known} by the edges")
-            plan.nodes[node_type] = NodePlan(known)
+            node = plan.nodes[node_type] = NodePlan(known)
             if node_type in data.node_types:
-                self._node_attrs(data[node_type], node_type, plan.nodes[node_type])
+                where = f"{self._name}[{node_type!r}]"
+                self._attrs(data[node_type], node_type, where, node.others, node)
         for edge_type, (src, dst, columns, others) in found.items():
             self._add_edges(plan, edge_type, src, dst, columns, f"{self._name}[{edge_type}]")
             plan.edges[edge_type].others = others
-        for name, value in data._global_store.items():
-            if value is None or not self._selection.wants("", name):
-                continue
-            scalar = isinstance(value, _SCALARS)
-            plan.graph_attrs[name] = value if scalar else self._array(value, self._name, name)
+        self._attrs(data._global_store, "", self._name, plan.graph_attrs)
         return plan
 
-    def _node_attrs(self, store: NodeStorage, node_type: str, node: NodePlan) -> None:
-        where = f"{self._name}[{node_type!r}]"
-        for name, value in store.items():
-            if name in _STRUCTURE or value is None or not self._selection.wants(node_type, name):
-                continue
-            if isinstance(value, _SCALARS):
-                node.others[name] = value
-                continue
-            array = self._array(value, where, name)
-            level = _level(name, array, node.num_nodes, -1)
-            if level == "node":
-                node.attrs[name] = self._cast(where, name, array)
-            elif level == "set":
-                node.index_sets[name] = array
-            elif _is_paired(store, name):
-                node.others[name] = array
-            else:
-                shape = list(array.shape)
-                raise _unstorable(where, name, f"shape {shape}", f"{node.num_nodes} rows")
-
-    def _edge_attrs(
+    def _attrs(
         self,
-        store: EdgeStorage,
-        edge_type: tuple[str, str, str],
-        num_edges: int,
-        columns: dict[str, Rows],
+        store: BaseStorage,
+        owner: str,
         where: str,
-    ) -> dict[str, Any]:
-        """Adds what has a row per edge to ``columns``; returns what belongs to the type."""
-        others: dict[str, Any] = {}
-        owner = edge_label(edge_type)
+        others: dict[str, Any],
+        node: NodePlan | None = None,
+        num_edges: int | None = None,
+        columns: dict[str, Rows] | None = None,
+    ) -> None:
+        """Has every attribute find its level: nodes, edges, or the type (or graph) as a whole."""
+        num_nodes = -1 if node is None else node.num_nodes
+        # A graph without types has anything; a type has what is of its nodes or edges.
+        is_graph = (node is None) == (num_edges is None)
         for name, value in store.items():
             if name in _STRUCTURE or value is None or not self._selection.wants(owner, name):
                 continue
@@ -274,15 +234,20 @@ class _Reader:
                 others[name] = value
                 continue
             array = self._array(value, where, name)
+            level = _level(name, array, num_nodes, -1 if num_edges is None else num_edges)
             paired = _is_paired(store, name)
-            if _level(name, array, -1, num_edges) == "edge" and not (paired and self._breaks_pairs):
+            if node is not None and level == "node":
+                node.attrs[name] = self._cast(where, name, array)
+            elif node is not None and level == "set":
+                node.index_sets[name] = array
+            elif columns is not None and level == "edge" and not (paired and self._breaks_pairs):
                 columns[name] = self._cast(where, name, array)
-            elif paired:
+            elif paired or (is_graph and (node is None or name not in _LEVELS)):
                 others[name] = array
             else:
-                shape = list(array.shape)
-                raise _unstorable(where, name, f"shape {shape}", f"{num_edges} rows, one per edge")
-        return others
+                kind = "edge" if node is None else _LEVELS.get(name, "node") if is_graph else "node"
+                expected = f"{num_edges if kind == 'edge' else num_nodes} rows, one per {kind}"
+                raise _unstorable(where, name, f"shape {list(array.shape)}", expected)
 
     def _array(self, value: Any, where: str, name: str) -> Array:
         if not isinstance(value, torch.Tensor | np.ndarray):
@@ -302,7 +267,7 @@ class _Reader:
             return InputError(where, f"{name}[{row}]", found, expected)
 
         rows = only_rows(as_table(array, name, self._path), Path(where))
-        return self._dtypes.cast(name, rows, fail)
+        return self._dtypes.cast(name, rows, fail, is_exact=True)
 
     def _edges(self, store: BaseStorage, where: str) -> tuple[Rows, Rows, dict[str, Rows]]:
         """Endpoints, and the values of a sparse matrix as the attribute they stand for."""

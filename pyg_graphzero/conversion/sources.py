@@ -49,6 +49,7 @@ from pyg_graphzero.conversion.join import OfNodes, load_of_nodes
 from pyg_graphzero.conversion.options import Dtypes, as_tensor, cast
 from pyg_graphzero.conversion.paths import (
     COMPRESSIONS,
+    LIST_SUFFIXES,
     TEXT_SUFFIXES,
     AnyPath,
     expand,
@@ -129,6 +130,7 @@ class Inputs(ColumnReader):
         self._named_in = ""
         self._members: dict[Path, list[str]] = {}  # of archives with edges
         self._taken: set[tuple[Path, str]] = set()
+        self._frames: dict[int, tuple[Any, FrameTable]] = {}
 
     def beside(self, base: Path, named_in: str | Path) -> Inputs:
         """The same for paths that ``named_in`` names, relative to another directory."""
@@ -136,6 +138,13 @@ class Inputs(ColumnReader):
         other.base = base
         other._named_in = f"{named_in}: "
         return other
+
+    def frame(self, value: Any) -> FrameTable:
+        """A table or series that a program hands over; read once, whatever uses it."""
+        found = self._frames.get(id(value))
+        if found is None:
+            found = self._frames[id(value)] = (value, FrameTable(value, self.space))
+        return found[1]
 
     def take_members(self, path: Path, taken: Iterable[str], there: Iterable[str] = ()) -> None:
         """Note what is read of an archive, and, of one that has edges, what there is."""
@@ -251,13 +260,15 @@ class Inputs(ColumnReader):
         """
         if isinstance(source, Labels):
             return self.cast(name, self._classes(name, source))
-        if is_frame(source):
-            frame = FrameTable(source)
+        if is_frame(source) or is_series(source):
+            frame = self.frame(source)
             taken = [at for at, each in enumerate(frame.names) if each not in frame.index]
             return self.columns(frame, {name: taken}, [], "none")[1][name]
         if not in_files(source):
             table = as_table(source, name)
             path = origin(table, name)
+            if isinstance(table, np.ndarray) and table.dtype.kind in "OSU" and table.ndim == 1:
+                return self.coded(name, id_column(table, path, "row {}".format, True))
             loaded = Loaded(_numbers(table, path, name), path, "row {}".format)
             return self.cast(name, loaded)
         reference = self._reference_of(name, source)
@@ -283,7 +294,7 @@ class Inputs(ColumnReader):
             is_text: Whether ids are text; ``None`` to go by the file.
         """
         if is_frame(source) or is_series(source):
-            frame = FrameTable(source)
+            frame = self.frame(source)
             return load_of_nodes(self, frame, name, None, id_names, is_text, frame.index)
         if in_files(source):
             reference = self._reference_of(name, source)
@@ -293,7 +304,7 @@ class Inputs(ColumnReader):
         return OfNodes(self.load(name, source))
 
     def _member(self, reference: Reference) -> Table:
-        if reference.kind in ("mtx", "adjlist"):
+        if f".{reference.kind}" in LIST_SUFFIXES:
             raise InputError(reference.path, "file", f"edges ({reference.kind})", "an attribute")
         if reference.member is not None:
             for path in reference.files:

@@ -39,6 +39,22 @@ else:
     import tomli as tomllib
 
 SPEC_SUFFIXES = (".toml", ".json")
+# Arguments of ``convert`` that describe a graph without a specification.
+_LAYOUT = ("delimiter", "header", "comment")
+FLAT = (
+    *(
+        "src",
+        "dst",
+        "edge_attrs",
+        "nodes",
+        "node_attrs",
+        "num_nodes",
+        "edge_type",
+        "ids",
+        "id_type",
+    ),
+    *(*_LAYOUT, "edge_layout", "format"),
+)
 
 
 @dataclass
@@ -202,8 +218,7 @@ def flat_spec(source: Any, flat: Mapping[str, Any]) -> GraphSpec:
     edge = EdgeSpec(
         file=source,
         attrs=parse_attrs(flat["edge_attrs"], "edge_attrs", "convert"),
-        **{key: flat[key] for key in ("src", "dst", "format", "edge_layout")},
-        **{key: flat[key] for key in ("delimiter", "header", "comment")},
+        **{key: flat[key] for key in ("src", "dst", "format", "edge_layout", *_LAYOUT)},
     )
     attrs = parse_attrs(flat["node_attrs"], "node_attrs", "convert")
     if flat["edge_type"] is None:

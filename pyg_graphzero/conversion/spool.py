@@ -69,7 +69,7 @@ class RowSpool:
         """All rows, in a dtype that holds those of all batches.
 
         Args:
-            empty: What there is if no batch came, ``[0, ...]``.
+            empty: The rows if no batch came, ``[0, ...]``.
         """
         if self._file is not None:
             self._file.close()
@@ -131,54 +131,45 @@ class PrintedRows(TextRows):
         return pc.cast(pa.array(self._rows.read(begin, end).numpy()), pa.string())
 
 
-class WordRows(TextRows):
-    """Strings in memory, or in the batches of an Arrow file.
+class Batches:
+    """Record batches in memory, or in an Arrow file.
 
     Args:
-        parts: Arrow arrays of strings, or the numbers of batches in ``file``.
-        lengths: How many strings each part has.
-        file: An Arrow file with one column, if there is one.
+        parts: Batches, or the numbers of those in ``file``.
+        lengths: How many rows each has.
+        file: The file, if there is one.
+
+    Attributes:
+        starts: The first row of each batch, and the number of rows.
     """
 
     def __init__(
         self, parts: Sequence[Any], lengths: Sequence[int], file: Path | None = None
     ) -> None:
-        self.starts = np.cumsum([0, *lengths]).tolist()
+        self.starts: list[int] = np.cumsum([0, *lengths]).tolist()
         self._parts = parts
         self._file = file
-        self._last: tuple[int, Any] = (-1, None)
 
-    def __len__(self) -> int:
-        return int(self.starts[-1])
-
-    def read(self, begin: int, end: int) -> Any:
-        """See :meth:`TextRows.read`."""
-        pieces = []
-        number = bisect_right(self.starts, begin) - 1
-        while begin < end:
-            start = self.starts[number]
-            pieces.append(self._part(number)[begin - start : end - start])
-            number += 1
-            begin = self.starts[number]
-        return pieces[0] if len(pieces) == 1 else pa.concat_arrays([_NO_WORDS, *pieces])
-
-    def slabs(self) -> Iterator[Any]:
-        """See :meth:`TextRows.slabs`."""
-        for number in range(len(self._parts)):
-            yield self._part(number)
-
-    def _part(self, number: int) -> Any:
+    def column(self, number: int, position: int) -> Any:
+        """A column of one batch."""
         part = self._parts[number]
         if not isinstance(part, int):
-            return part
-        if self._last[0] != number:
-            with pa.OSFile(str(self._file)) as raw, pa.ipc.open_file(raw) as file:
-                self._last = (number, file.get_batch(part).column(0))
-        return self._last[1]
+            return part.column(position)
+        options = pa.ipc.IpcReadOptions(included_fields=[position])
+        with pa.OSFile(str(self._file)) as raw, pa.ipc.open_file(raw, options=options) as file:
+            return file.get_batch(part).column(0)
+
+    def slices(self, position: int, row: int, num_rows: int) -> Iterator[tuple[int, Any]]:
+        """A column from the batch with ``row`` on, in pieces: their first rows, and arrays."""
+        last = len(self._parts)
+        for number in range(max(bisect_right(self.starts, row, hi=last) - 1, 0), last):
+            column = self.column(number, position)
+            for begin in range(0, len(column), num_rows):
+                yield self.starts[number] + begin, column.slice(begin, num_rows)
 
 
-class TextSpool:
-    """Collects batches of strings.
+class BatchSpool:
+    """Collects record batches.
 
     Args:
         workspace: Says what fits in memory, and where files go.
@@ -195,23 +186,83 @@ class TextSpool:
         self._num_written = 0
 
     def append(self, batch: Any) -> None:
-        """More strings: an Arrow array of them."""
+        """More rows, with the columns of those before."""
         if not len(batch):
             return
-        self._lengths.append(len(batch))
         if self._workspace.hold(batch.nbytes):
             self._parts.append(batch)
+            self._lengths.append(len(batch))
             return
         if self._file is None:
-            schema = pa.schema({"text": pa.string()})
             self._path = self._workspace.file(self._name)
-            self._file = pa.ipc.new_file(str(self._path), schema)
-        self._file.write_batch(pa.record_batch([batch], ["text"]))
-        self._parts.append(self._num_written)
-        self._num_written += 1
+            self._file = pa.ipc.new_file(str(self._path), batch.schema)
+        for begin in range(0, len(batch), _SLAB_WORDS):
+            piece = batch.slice(begin, _SLAB_WORDS)
+            self._file.write_batch(piece)
+            self._parts.append(self._num_written)
+            self._lengths.append(len(piece))
+            self._num_written += 1
 
-    def finish(self) -> TextRows:
-        """All strings."""
+    def finish(self) -> Batches:
+        """All rows."""
         if self._file is not None:
             self._file.close()
-        return WordRows(self._parts, self._lengths, self._path)
+        return Batches(self._parts, self._lengths, self._path)
+
+
+class WordRows(TextRows):
+    """Strings in the first column of batches."""
+
+    def __init__(self, batches: Batches) -> None:
+        self.starts = batches.starts
+        self._batches = batches
+        self._last: tuple[int, Any] = (-1, None)
+
+    def __len__(self) -> int:
+        return self.starts[-1]
+
+    def read(self, begin: int, end: int) -> Any:
+        """See :meth:`TextRows.read`."""
+        pieces = []
+        number = bisect_right(self.starts, begin) - 1
+        while begin < end:
+            start = self.starts[number]
+            pieces.append(self._part(number)[begin - start : end - start])
+            number += 1
+            begin = self.starts[number]
+        return pieces[0] if len(pieces) == 1 else pa.concat_arrays([_NO_WORDS, *pieces])
+
+    def slabs(self) -> Iterator[Any]:
+        """See :meth:`TextRows.slabs`."""
+        for number in range(len(self.starts) - 1):
+            yield self._part(number)
+
+    def _part(self, number: int) -> Any:
+        if self._last[0] != number:
+            self._last = (number, self._batches.column(number, 0))
+        return self._last[1]
+
+
+class TextSpool:
+    """Collects batches of strings; arguments as those of :class:`BatchSpool`."""
+
+    def __init__(self, workspace: Workspace, name: str) -> None:
+        self._spool = BatchSpool(workspace, name)
+
+    def append(self, batch: Any) -> None:
+        """More strings: an Arrow array of them."""
+        self._spool.append(as_batch(batch))
+
+    def finish(self) -> WordRows:
+        """All strings."""
+        return WordRows(self._spool.finish())
+
+
+def word_rows(words: Any) -> WordRows:
+    """An Arrow array of strings as rows."""
+    return WordRows(Batches([as_batch(words)], [len(words)]))
+
+
+def as_batch(words: Any) -> Any:
+    """An Arrow array of strings as a batch of one column."""
+    return pa.record_batch([words], ["text"])

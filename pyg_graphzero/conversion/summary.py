@@ -8,6 +8,7 @@ from typing import Any
 
 from pyg_graphzero.conversion.plan import EdgeType, NodeType, edge_label
 from pyg_graphzero.store.encoding import EncodingLoss
+from pyg_graphzero.util.html import Shown
 from pyg_graphzero.util.sizes import format_bytes
 
 
@@ -22,6 +23,7 @@ class NodeSummary:
         adopted: Attribute that was not copied → the file it lies in.
         isolated: Nodes without any edge, whatever its type or direction.
         ids: How the user's ids became rows; empty when they are the rows by definition.
+        categories: Attribute that was text → how many names its values have.
         others: Attributes of the type as a whole.
     """
 
@@ -32,6 +34,7 @@ class NodeSummary:
     adopted: dict[str, str] = field(default_factory=dict)
     isolated: int = 0
     ids: str = ""
+    categories: dict[str, int] = field(default_factory=dict)
     others: list[str] = field(default_factory=list)
 
 
@@ -50,6 +53,7 @@ class EdgeSummary:
         stats: What the options did: edges ``reversed``, ``merged``, ``input_self_loops`` found,
             ``self_loops_added``; ``scratch_bytes`` of edges written to temporary files, of which
             ``scratch_peak`` lay there at a time.
+        categories: See :class:`NodeSummary`.
         others: Attributes of the type as a whole.
     """
 
@@ -62,6 +66,7 @@ class EdgeSummary:
     time_order: str | None = None
     edge_ids: bool = True
     stats: dict[str, Any] = field(default_factory=dict)
+    categories: dict[str, int] = field(default_factory=dict)
     others: list[str] = field(default_factory=list)
 
 
@@ -75,7 +80,7 @@ class EdgeEstimate:
             A node that has nearly all edges to itself can take four times that.
         output_bytes: Size of its files, at most.
         disk_bytes: Its files and the temporary ones, at most at any time.
-        memory: Bytes for buffers.
+        buffer_bytes: Memory for buffers.
         edge_ids: Whether it is kept which edge of the input is which.
     """
 
@@ -83,12 +88,12 @@ class EdgeEstimate:
     scratch_bytes: int
     output_bytes: int
     disk_bytes: int
-    memory: int
+    buffer_bytes: int
     edge_ids: bool = True
 
 
 @dataclass
-class ConvertEstimate:
+class ConvertEstimate(Shown):
     """What a conversion would do; ``str()`` of it is what ``--dry-run`` prints.
 
     Attributes:
@@ -113,15 +118,10 @@ class ConvertEstimate:
 
     def to_dict(self) -> dict[str, object]:
         """For JSON."""
-        return {
+        return vars(self) | {
             "path": str(self.path),
             "num_nodes": {name or "": count for name, count in self.num_nodes.items()},
             "edges": {edge_label(name): vars(edge) for name, edge in self.edges.items()},
-            "output_bytes": self.output_bytes,
-            "scratch_bytes": self.scratch_bytes,
-            "disk_bytes": self.disk_bytes,
-            "peak_memory": self.peak_memory,
-            "notes": self.notes,
         }
 
     def __str__(self) -> str:
@@ -143,7 +143,7 @@ class ConvertEstimate:
 
 
 @dataclass
-class ConvertSummary:
+class ConvertSummary(Shown):
     """Result of a conversion; ``str()`` of it is what the command line prints.
 
     Attributes:
@@ -212,7 +212,9 @@ class ConvertSummary:
         for edge_type, edge in self.edges.items():
             label = "edges" if edge_type is None else " → ".join(edge_type)
             lines.append(f"  {label}: {edge.num_edges:,} edges{_edge_extras(edge)}")
-            lines += [f"    {attr}: {kind}" for attr, kind in edge.attrs.items()]
+            lines += [
+                f"    {attr}: {kind}{_named(edge, attr)}" for attr, kind in edge.attrs.items()
+            ]
             lines += [f"    of the type: {', '.join(edge.others)}"] * bool(edge.others)
             if edge.num_edges:
                 shares = ", ".join(f"{name} {value:,}" for name, value in edge.degrees.items())
@@ -230,7 +232,11 @@ def _kept(node: NodeSummary, attr: str) -> str:
     if attr in node.adopted:
         return f", adopted from {node.adopted[attr]}"
     loss = node.losses.get(attr)
-    return "" if loss is None else f" as {loss.encoding}: {loss}"
+    return _named(node, attr) if loss is None else f" as {loss.encoding}: {loss}"
+
+
+def _named(summary: NodeSummary | EdgeSummary, attr: str) -> str:
+    return f", {summary.categories[attr]:,} categories" if attr in summary.categories else ""
 
 
 def _extras(node: NodeSummary) -> str:

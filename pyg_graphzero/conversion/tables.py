@@ -149,14 +149,28 @@ class ArrowTable:
         """
         return ColumnRows(self, position, attr, fill)
 
-    def words(self, position: int) -> Iterator[Any]:
-        """A column of text, as Arrow arrays."""
+    def words(self, position: int, attr: str = "", fill: Fill | None = None) -> Iterator[Any]:
+        """A column of text, as Arrow arrays; arguments as those of :meth:`rows`.
+
+        With a fill, nulls are empty strings.
+        """
         self.check(position)
         for start, batch in self.batches(position, 0, _BATCH_ROWS):
-            self.refuse_null(batch, start, position)
+            if fill is None:
+                self.refuse_null(batch, start, position, fill_hint(attr, False) if attr else "")
             with self.reading(position):
                 words = pc.cast(batch, pa.string())
-            yield words
+            yield words if fill is None else words.fill_null("")
+
+    def order(self, position: int) -> Any:
+        """The names of a column of dictionaries, in their order; None if it is no such column."""
+        if not pa.types.is_dictionary(self.schema.field(position).type):
+            return None
+        found: dict[str, None] = {}
+        for _, batch in self.batches(position, 0, _BATCH_ROWS):
+            if pa.types.is_dictionary(batch.type):
+                order_of(batch, found)
+        return pa.array(found, pa.string())
 
     def check(self, position: int) -> None:
         """Refuse a column that is missing from a file, or of another type there."""
@@ -220,6 +234,11 @@ class ArrowTable:
                 with _reading(path, f"{_place(group, number)}, column {name!r}"):
                     batch.validate(full=True)
                 yield batch.column(0)
+
+
+def order_of(batch: Any, found: dict[str, None]) -> None:
+    """Adds the names of a dictionary array that are new to ``found``."""
+    found.update(dict.fromkeys(name for name in batch.dictionary.to_pylist() if name is not None))
 
 
 def _fragments(dataset: Any) -> list[Any]:
@@ -296,7 +315,8 @@ class ColumnRows(Rows):
                 self.table.path,
                 f"column {self.table.label(self.position)}",
                 str(kind),
-                "numbers, booleans, times or lists of numbers",
+                "numbers, booleans, times, text or lists of numbers",
+                "Convert it before: frame['a'].astype('float64'), or CAST(a AS DOUBLE) in a query.",
             )
         return dtype_of(kind)
 
@@ -360,6 +380,8 @@ class ColumnRows(Rows):
         return tensor if self._length is None else tensor.view(-1, self._length)
 
     def _hint(self) -> str:
-        if not self._attr or self._length is not None:
+        if not self._attr:
             return ""
+        if self._length is not None:
+            return "Give it a value there, or leave that row out: lists have no fill."
         return fill_hint(self._attr, self.dtype.is_floating_point)

@@ -28,23 +28,11 @@ from pyg_graphzero.util.reading import reading
 from pyg_graphzero.util.system import mapped_at
 
 _MAX_HEADER = 100 << 20
-_SAFETENSORS = {
-    "BOOL": "bool",
-    "U8": "uint8",
-    "I8": "int8",
-    "F8_E4M3": "float8_e4m3fn",
-    "F8_E5M2": "float8_e5m2",
-    "I16": "int16",
-    "U16": "uint16",
-    "F16": "float16",
-    "BF16": "bfloat16",
-    "I32": "int32",
-    "U32": "uint32",
-    "F32": "float32",
-    "I64": "int64",
-    "U64": "uint64",
-    "F64": "float64",
-}
+_SAFETENSORS = {"BOOL": "bool", "BF16": "bfloat16"}
+_SAFETENSORS |= {"F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2"}
+_SAFETENSORS |= {f"F{bits}": f"float{bits}" for bits in (16, 32, 64)}
+_SAFETENSORS |= {f"I{bits}": f"int{bits}" for bits in (8, 16, 32, 64)}
+_SAFETENSORS |= {f"U{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)}
 _TRUST = (
     "If you trust the file, load it yourself (torch.load with weights_only=False, or the dataset's "
     "class) and pass gz.convert the Data or the dataset."

@@ -45,6 +45,7 @@ _MAX_THREADS = 4
 # Of a block with a fault, pieces of this size are parsed again; only those that fail, row by row.
 _PIECE_BYTES = 32 << 10
 _INTEGER = re.compile(r"-?[0-9]+")
+_LETTER = re.compile(r"[^\W\d_]")
 # What a cell may say instead of nothing; NaN is a number, unless integers are wanted.
 _NULLS = ("", "NA", "N/A", "NULL", "null", "None", "\\N")
 _NANS = frozenset(("nan", "NaN", "NAN"))
@@ -149,7 +150,8 @@ def guess(dialect: Dialect, position: int, is_filled: bool = False) -> Kind:
         is_fine = any(time is not None and time["fraction"] for time in times)
         is_zoned = any(time is not None and time["zone"] for time in times)
         return TIMES[is_fine, is_zoned]
-    return FLOAT
+    is_text = not numbers and any(_LETTER.search(cell) for cell in {*cells} - _MISSING)
+    return TEXT if is_text else FLOAT  # "5%" is a number that went wrong
 
 
 def is_text_id(dialect: Dialect, position: int) -> bool:
@@ -391,7 +393,8 @@ def _parse(data: bytes, delimiter: str, names: list[int], columns: Columns) -> B
         values = chunks.chunk(0) if chunks.num_chunks == 1 else chunks.combine_chunks()
         for output in column.outputs:
             if column.kind is TEXT:
-                batch[position, output] = _words(values, b" " in data or b"\t" in data)
+                trim = b" " in data or b"\t" in data
+                batch[position, output] = _words(values, trim, column.is_filled)
             else:
                 batch[position, output] = _as_dtype(_numbers(values, column.kind, output), output)
     return batch
@@ -420,9 +423,11 @@ def _table(
         raise _Refused(str(error), "delimited text") from error
 
 
-def _words(values: Any, trim: bool) -> Any:
+def _words(values: Any, trim: bool, is_filled: bool) -> Any:
     if not values.null_count:
         values = pc.utf8_trim(values, BLANKS) if trim else values
+    if is_filled:
+        return pc.if_else(pc.is_in(values, pa.array([*_MISSING])), "", values)
     if values.null_count or pc.any(pc.equal(values, "")).as_py():
         raise _Refused("an empty cell", TEXT.expected)
     return values

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pyg_graphzero import _core
-from pyg_graphzero.conversion.plan import EdgeType, GraphPlan, NodeType
+from pyg_graphzero.conversion.plan import EdgePlan, EdgeType, GraphPlan, NodePlan, NodeType
 from pyg_graphzero.conversion.storage import Storage
 from pyg_graphzero.conversion.summary import ConvertSummary, EdgeSummary, NodeSummary
 from pyg_graphzero.store.csc import BuildRoom, CscOptions, EdgeChunk
@@ -28,8 +28,6 @@ def write_plan(
     force: bool,
     progress: Progress,
     workspace: Workspace,
-    time_attr: str | None = None,
-    both_directions: bool = False,
 ) -> ConvertSummary:
     """Write the store that ``plan`` describes.
 
@@ -40,15 +38,13 @@ def write_plan(
         force: Replace a store that is there already.
         progress: Where to show slow steps.
         workspace: Memory and temporary files.
-        time_attr: Sort neighbourhoods by this attribute of the edges, or of their sources.
-        both_directions: Write edges sorted by source, too.
 
     Raises:
         FileExistsError: ``out`` exists and ``force`` is not given.
         OSError: Writing failed; nothing is left behind.
         ValueError: There is no such time attribute, or too little memory.
     """
-    check_time_attr(plan, time_attr)
+    check_time_attr(plan)
     check_edge_ids(plan)
     summary = ConvertSummary(
         out,
@@ -72,9 +68,10 @@ def write_plan(
                 ids=node.note,
                 others=list(node.others),
             )
+            kept = summary.nodes[node_type]
             for attr, rows in node.attrs.items():
-                kept = summary.nodes[node_type]
                 _write_attr(writer, node_type, attr, rows, storage, progress, kept)
+            kept.categories = _write_categories(writer, node_type, node, False)
             for attr, value in node.others.items():
                 writer.add_graph_attr(attr, value, node_type)
         reserved = marks_bytes(plan)
@@ -83,7 +80,7 @@ def write_plan(
             marks[node_type] = _core.NodeMarks(node.num_nodes)
         for edge_type in list(plan.edges):
             summary.edges[edge_type] = _write_edges(
-                plan, edge_type, writer, marks, progress, workspace, time_attr, both_directions
+                plan, edge_type, writer, marks, progress, workspace
             )
         for attr, value in plan.graph_attrs.items():
             writer.add_graph_attr(attr, value)
@@ -105,16 +102,20 @@ def first_chunk(plan: GraphPlan, edge_type: EdgeType) -> EdgeChunk:
     return next(iter(plan.edges[edge_type].chunks()))
 
 
-def check_time_attr(plan: GraphPlan, time_attr: str | None) -> None:
+def check_time_attr(plan: GraphPlan) -> None:
     """Refuse a time attribute that no edge type could be sorted by.
 
     Raises:
         ValueError: Names it.
     """
+    time_attr = plan.time_attr
     if time_attr is None or not plan.edges:
         return
     for edge_type in plan.edges:
         source = plan.nodes[plan.endpoints(edge_type)[0]]
+        if (source.categories | plan.edges[edge_type].categories).get(time_attr) is not None:
+            found = "names, of which none is before another"
+            raise ValueError(f"time_attr={time_attr!r}: found {found}, expected numbers or times")
         if time_attr in source.attrs or time_attr in first_chunk(plan, edge_type).columns:
             return
     raise ValueError(
@@ -140,9 +141,9 @@ def check_edge_ids(plan: GraphPlan) -> None:
             )
 
 
-def csc_options(plan: GraphPlan, edge_type: EdgeType, time_attr: str | None) -> CscOptions:
+def csc_options(plan: GraphPlan, edge_type: EdgeType) -> CscOptions:
     """What becomes of the edges of one type."""
-    edge = plan.edges[edge_type]
+    edge, time_attr = plan.edges[edge_type], plan.time_attr
     src_type, dst_type = plan.endpoints(edge_type)
     options = CscOptions(
         bipartite=src_type != dst_type,
@@ -181,6 +182,15 @@ def _write_attr(
         summary.losses[attr] = loss
 
 
+def _write_categories(
+    writer: StoreWriter, owner: NodeType | EdgeType, plan: NodePlan | EdgePlan, of_edges: bool
+) -> dict[str, int]:
+    found = {attr: names for attr, names in plan.categories.items() if names is not None}
+    for attr, names in found.items():
+        writer.add_categories(owner, attr, names, of_edges)
+    return {attr: len(names) for attr, names in found.items()}
+
+
 def _write_edges(
     plan: GraphPlan,
     edge_type: EdgeType,
@@ -188,10 +198,8 @@ def _write_edges(
     marks: dict[NodeType, _core.NodeMarks],
     progress: Progress,
     workspace: Workspace,
-    time_attr: str | None,
-    both_directions: bool,
 ) -> EdgeSummary:
-    options = csc_options(plan, edge_type, time_attr)
+    options = csc_options(plan, edge_type)
     edge = plan.edges.pop(edge_type)  # let go of the input as soon as it is written
     src_type, dst_type = plan.endpoints(edge_type)
     label = "edges" if edge_type is None else " → ".join(edge_type)
@@ -212,10 +220,11 @@ def _write_edges(
             show,
         )
         csc = writer.add_edge_type(
-            edge_type, edge.chunks(), edge.num_edges, options, room, both_directions
+            edge_type, edge.chunks(), edge.num_edges, options, room, plan.both_directions
         )
     for attr, value in edge.others.items():
         writer.add_graph_attr(attr, value, edge_type)
+    categories = _write_categories(writer, edge_type, edge, True)
     stats = csc.stats
     return EdgeSummary(
         num_input=stats.pop("num_input"),
@@ -226,6 +235,7 @@ def _write_edges(
         degrees=dict(zip(_DEGREES, stats.pop("degree_quantiles"), strict=True)),
         time_order=csc.time_order,
         edge_ids=options.edge_ids,
+        categories=categories,
         others=list(edge.others),
         stats=stats,
     )

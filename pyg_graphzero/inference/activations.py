@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 
-from pyg_graphzero.inference.schedule import Sweep, columns_of
+from pyg_graphzero.inference.schedule import Sweep
 from pyg_graphzero.nn.rules import Value
 from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.store.column_writer import Column, create_column
@@ -44,7 +44,8 @@ class Activations:
         self.encoding = encoding
         stem = next(iter(names.values()))
         self._drafts: dict[Value, Draft] = {}
-        for number, value in enumerate(columns_of(sweeps), 1):
+        values = [value for sweep in sweeps for value in sweep.outputs]
+        for number, value in enumerate(values, 1):
             node_type = value.space.name
             name = names.get(value, f"{stem}.{fingerprint}.{number}")
             file = f"{draft_stem(node_type, stem)}.{fingerprint}.{number}.gd"

@@ -10,6 +10,7 @@ next block is read.
 from __future__ import annotations
 
 import threading
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -98,7 +99,6 @@ class Block:
         rows: The rows that were read, by file.
         reads: Counts of rows, requests and bytes that were read.
         topology_bytes: Bytes of the topologies' entries for these batches.
-        error: Why not all of it could be read.
     """
 
     first: int
@@ -106,7 +106,6 @@ class Block:
     rows: dict[str, _core.PagedRows] = field(default_factory=dict)
     reads: _core.ReadStats = field(default_factory=_core.ReadStats)
     topology_bytes: int = 0
-    error: Exception | None = None
 
 
 class Source:
@@ -160,14 +159,16 @@ class Source:
         self.none[file] = none
         return none
 
-    def read(self, block: Block) -> None:
-        """Reads a block, from its first batch on; asking for that batch raises an error in it."""
-        try:
-            self._read_nodes(block)
-            self._read_edges(block)
-        except Exception as error:
-            block.error = error
-            block.stop = max(block.stop, block.first + 1)
+    def read(self, first: int) -> Block:
+        """Reads the block that begins with batch ``first``.
+
+        Raises:
+            OSError: A row of the block cannot be read.
+        """
+        block = Block(first)
+        self._read_nodes(block)
+        self._read_edges(block)
+        return block
 
     def _files(self, record: NodeTypeSchema | EdgeTypeSchema | None) -> list[str]:
         """Which of a type's attributes batches gather from blocks."""
@@ -242,7 +243,8 @@ class Blocks:
         self.waited = 0.0
         self._columns = plan.columns
         self._block: Block | None = None
-        self._next: tuple[threading.Thread, Block] | None = None
+        self._next: Future[Block] | None = None
+        self._thread = ThreadPoolExecutor(1, "graphzero-sweep")
         self._asked = 0
         self._mapped = 0
 
@@ -267,22 +269,19 @@ class Blocks:
             if self._next is None:
                 self._read_ahead(number)
             assert self._next is not None
-            thread, block = self._next
             begun = perf_counter()
-            thread.join()
-            self.waited += perf_counter() - begun
-            columns = self.plan.columns
-            if block.error is None:
-                # A block has no rows of edges that end elsewhere; those stay empty.
-                columns = self._columns.with_loaded(list((self.source.none | block.rows).values()))
+            try:
+                block = self._next.result()
+            finally:
+                self.waited += perf_counter() - begun
+            # A block has no rows of edges that end elsewhere; those stay empty.
+            columns = self._columns.with_loaded(list((self.source.none | block.rows).values()))
             reads = self.reads + block.reads
             # All at once: if an exception strikes before, all of it is done again.
             self.plan.columns, self.reads = columns, reads
             self.topology_bytes += block.topology_bytes
             self._block, self._next = block, None
             block.rows.clear()  # the plan has them, until the last of its batches is made
-        if self._block.error is not None:
-            raise self._block.error
 
     def delivered(self, first_row: int, num_edges: int) -> None:
         """A batch was delivered, so that those before it are not used any more."""
@@ -299,15 +298,11 @@ class Blocks:
     def close(self) -> None:
         """Has what is under way end soon."""
         self.source.is_cancelled.set()
+        self._thread.shutdown(wait=False)
 
     def __del__(self) -> None:
         self.close()
 
     def _read_ahead(self, first: int) -> None:
         if first < self.source.bounds.numel() - 1:
-            block = Block(first)
-            thread = threading.Thread(
-                target=self.source.read, args=(block,), name="graphzero-sweep"
-            )
-            thread.start()
-            self._next = thread, block
+            self._next = self._thread.submit(self.source.read, first)

@@ -9,15 +9,17 @@ count them in a batch are given normalised weights instead.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.utils.sparse import index2ptr
 
 from pyg_graphzero.memory.prefetch import prefetch_all
+from pyg_graphzero.nn.block import with_loops
 from pyg_graphzero.store.columns import in_memory
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.schema import EdgeType
@@ -39,6 +41,24 @@ class Rule:
     loops: bool
     loop_weight: float
     is_weighted: bool
+
+    @staticmethod
+    def of(conv: Any, is_weighted: bool) -> Rule:
+        """The rule of a convolution."""
+        # PyG weighs an added loop double only beside edges that have weights.
+        is_double = is_weighted and getattr(conv, "improved", False)
+        loops = bool(getattr(conv, "add_self_loops", False))
+        return Rule(loops, 2.0 if is_double else 1.0, is_weighted)
+
+    def add(self, degrees: Tensor, src: Tensor, dst: Tensor, values: Tensor) -> None:
+        """Adds what edges, and loops, give to the degrees of all their destinations."""
+        if self.loops:
+            is_loop = src == dst
+            loops = torch.full_like(degrees, self.loop_weight)
+            loops[dst[is_loop]] = values[is_loop]
+            values = values.masked_fill(is_loop, 0.0)
+            degrees += loops
+        degrees.index_add_(0, dst, values)
 
 
 def inverse_roots(
@@ -64,7 +84,7 @@ def inverse_roots(
         for first in range(0, num_rows, _CHUNK):
             stop = min(first + _CHUNK, num_rows)
             degrees[first:stop] = contents.bounds(name, first, stop).diff()
-        return _inverse_root(degrees)
+        return inverse_root(degrees)
     weights: Any = None
     paths = [contents.topology(name).path]
     if rule.is_weighted:
@@ -88,96 +108,56 @@ def inverse_roots(
         values = torch.ones(end - begin)
         if weights is not None:
             values = in_memory(weights[begin:end]).reshape(-1).to(torch.float32)
-        here = degrees[first:stop].zero_()
-        if rule.loops:
-            is_loop = in_memory(indices[begin:end], torch.int64) == col + first
-            loops = torch.full((stop - first,), rule.loop_weight)
-            loops[col[is_loop]] = values[is_loop]
-            values = values.masked_fill(is_loop, 0.0)
-            here += loops
-        here.index_add_(0, col, values)
+        src = in_memory(indices[begin:end], torch.int64) - first if rule.loops else col
+        rule.add(degrees[first:stop].zero_(), src, col, values)
         first = stop
-    return _inverse_root(degrees)
+    return inverse_root(degrees)
 
 
-def _inverse_root(degrees: Tensor) -> Tensor:
+def inverse_root(degrees: Tensor) -> Tensor:
+    """``1 / sqrt(degree)``, 0 where there are no edges; in the same memory."""
     roots = degrees.pow_(-0.5)
     return roots.masked_fill_(roots == float("inf"), 0.0)
-
-
-class Edges(NamedTuple):
-    """Edges of a batch of one type, from nodes of a type to nodes of the same.
-
-    Attributes:
-        name: The type.
-        edge_index: ``int64 [2, num_edges]``, by ascending destination.
-        num_dst: How many destinations there are; they come first among the nodes.
-        n_id: Rows of the nodes in the store, ``int64 [num_nodes]``, on the CPU.
-    """
-
-    name: EdgeType | None
-    edge_index: Tensor
-    num_dst: int
-    n_id: Tensor
 
 
 class Degrees:
     """Gives convolutions that normalise the weights they would compute in the whole graph.
 
     Args:
-        contents: The store's files.
-        weight: The edge attribute with weights, if there are any.
+        roots_of: ``1 / sqrt(degree)`` of every node, given a type of edges and a rule.
     """
 
-    def __init__(self, contents: StoreContents, weight: str | None) -> None:
-        self._contents = contents
-        self._weight = weight
-        self._roots: dict[tuple[EdgeType | None, Rule], Tensor] = {}
+    def __init__(self, roots_of: Callable[[EdgeType | None, Rule], Tensor]) -> None:
+        self._roots_of = cache(roots_of)
 
     def count(self, conv: Any, name: EdgeType | None, is_weighted: bool) -> Tensor:
         """``1 / sqrt(degree)`` of every node, as a convolution counts, read once."""
-        # PyG weighs an added loop double only beside edges that have weights.
-        double = bool(getattr(conv, "improved", False)) and is_weighted
-        loops = bool(getattr(conv, "add_self_loops", False))
-        key = name, Rule(loops, 2.0 if double else 1.0, is_weighted)
-        if key not in self._roots:
-            self._roots[key] = inverse_roots(self._contents, *key, self._weight)
-        return self._roots[key]
+        return self._roots_of(name, Rule.of(conv, is_weighted))
 
     def weighted(
-        self, conv: Any, edges: Edges, weight: Tensor | None, dtype: torch.dtype
-    ) -> tuple[Tensor, Tensor]:
+        self, conv: Any, name: EdgeType | None, edge_index: Tensor, n_id: Tensor, num_dst: int,
+        weight: Tensor | None, dtype: torch.dtype,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
         """The edges to send along, and their weights.
 
         Args:
             conv: The convolution.
-            edges: The edges of a batch.
-            weight: A number for each of them.
+            name: A type of edges from nodes of a type to nodes of the same.
+            edge_index: Edges of a batch, by ascending destination, ``int64 [2, num_edges]``.
+            n_id: Rows of the nodes in the store, ``int64 [num_nodes]``, on the CPU.
+            num_dst: Number of destinations; they come first among the nodes.
+            weight: A number for each edge.
             dtype: Type of the weights.
         """
-        edge_index, num_dst = edges.edge_index, edges.num_dst
-        roots = self.count(conv, edges.name, weight is not None)
-        values = (
-            torch.ones(edge_index.size(1), dtype=dtype, device=edge_index.device)
-            if weight is None
-            else weight.reshape(-1).to(dtype)
-        )
-        if getattr(conv, "add_self_loops", False):
-            row, col = edge_index
-            is_loop = row == col
-            double = bool(getattr(conv, "improved", False)) and weight is not None
-            loops = values.new_full((num_dst,), 2.0 if double else 1.0)
-            loops[col[is_loop]] = values[is_loop]
-            row, col = row[~is_loop], col[~is_loop]
-            # Edges stay grouped: the loop of a node goes before its other edges.
-            ids = torch.arange(num_dst, device=col.device)
-            place = torch.cat([
-                torch.arange(col.numel(), device=col.device) + col + 1,
-                index2ptr(col, num_dst)[:-1] + ids,
-            ])  # fmt: skip
-            found = torch.stack([torch.cat([row, ids]), torch.cat([col, ids])])
-            edge_index = torch.empty_like(found).index_copy_(1, place, found)
-            found_values = torch.cat([values[~is_loop], loops])
-            values = torch.empty_like(found_values).index_copy_(0, place, found_values)
-        of_nodes = roots[edges.n_id].to(values.device, dtype)
+        rule = Rule.of(conv, weight is not None)
+        values = edge_index.new_ones(edge_index.size(1)) if weight is None else weight.reshape(-1)
+        values = values.to(dtype)
+        if rule.loops:
+            own = edge_index[0] == edge_index[1]
+            loops = values.new_full((num_dst,), rule.loop_weight)
+            loops[edge_index[1, own]] = values[own]
+            edge_index, kept, places = with_loops(edge_index, num_dst)
+            values = torch.cat((values[kept], loops))
+            values = torch.empty_like(values).index_copy_(0, places, values)
+        of_nodes = self.count(conv, name, rule.is_weighted)[n_id].to(values.device, dtype)
         return edge_index, of_nodes[edge_index[0]] * values * of_nodes[edge_index[1]]

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch_geometric.data import HeteroData
 
-from pyg_graphzero.inference.normalize import Degrees, Edges
+from pyg_graphzero.inference.normalize import Degrees
 from pyg_graphzero.inference.rows import RowFile
-from pyg_graphzero.inference.schedule import Replay, Sweep, bytes_of
+from pyg_graphzero.inference.schedule import Convolve, Replay, Sweep, bytes_of
 from pyg_graphzero.inference.sweep import SweepLoader, sweep_bounds
 from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.memory import costs
@@ -46,81 +46,75 @@ class Task:
     columns: dict[Value, str]
     modules: list[torch.nn.Module]
     normalised: frozenset[int]
-    degrees: Degrees | None
+    degrees: Degrees
     device: torch.device
 
 
-class OwnRows:
-    """Rows of the nodes of a sweep, in the order of their columns.
+class Pass:
+    """A sweep over all nodes of its type.
 
     Args:
         task: The sweep.
         contents: The store's files.
-        values: The values to read.
+        own: Values of which the nodes' own rows are read, in the order of their columns.
+
+    Attributes:
+        peak_memory: The most that was taken between two batches; 0: its caller sees it.
     """
 
-    def __init__(self, task: Task, contents: StoreContents, values: list[Value]) -> None:
-        self._device = task.device
-        self._files = {
-            value: RowFile(contents, task.sweep.node_type, task.columns[value]) for value in values
-        }
+    def __init__(self, task: Task, contents: StoreContents, own: list[Value]) -> None:
+        self.task = task
+        self.peak_memory = 0
+        self._contents = contents
+        self._replay = Replay(task.sweep)
+        attrs = contents.node_type(task.sweep.node_type).attrs
+        self._own = {value: RowFile(contents, attrs[task.columns[value]]) for value in own}
+        self._stats = LoaderStats(num_workers=1)
+        self._begun = perf_counter()
 
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of a node."""
-        return sum(file.row_bytes for file in self._files.values())
+    def stats(self) -> LoaderStats:
+        """Counts of reads and seconds of waiting until now."""
+        return self._stats
 
-    def read(self, first: int, count: int) -> dict[Value, Tensor]:
-        """Rows from ``first`` on, by value."""
-        return {v: f.read(first, count).to(self._device) for v, f in self._files.items()}
+    def __iter__(self) -> Iterator[tuple[int, list[Tensor]]]:
+        """The first row of each batch, and rows of the sweep's outputs; on the CPU."""
+        raise NotImplementedError
+
+    def _read(self, first: int, count: int) -> dict[Value, Tensor]:
+        return {v: file.read(first, count).to(self.task.device) for v, file in self._own.items()}
+
+    def _computed(self, first: int, count: int, convolve: Convolve) -> list[Tensor]:
+        self._stats.batches += 1
+        self._stats.nodes += count
+        self._stats.elapsed = perf_counter() - self._begun
+        return self._replay(self._read(first, count), count, convolve)
 
 
-class RowPass:
+class RowPass(Pass):
     """A sweep without convolutions.
 
     Args:
         task: The sweep.
         contents: The store's files.
         max_rows: Rows of a batch; None: as many as there is room for.
-
-    Attributes:
-        peak_memory: 0: its caller sees the memory that it takes.
     """
 
-    peak_memory = 0
-
     def __init__(self, task: Task, contents: StoreContents, max_rows: int | None = None) -> None:
-        self._replay = Replay(task.sweep, task.modules)
-        self._own = OwnRows(task, contents, task.sweep.own)
+        super().__init__(task, contents, task.sweep.own)
         self._num_rows = contents.node_type(task.sweep.node_type).num_nodes
-        self._stats = LoaderStats(num_workers=1)
-        each = 4 * (3 * self._own.row_bytes + task.sweep.row_bytes)
+        each = 4 * (3 * sum(f.row_bytes for f in self._own.values()) + task.sweep.row_bytes)
         most = costs.MAX_SUMS_ROWS if max_rows is None else max_rows
         budget = Budget(contents.memory, private_rss())
         self._batch = budget.take(costs.SUMS_SHARE, each, 1, most)
 
-    def stats(self) -> LoaderStats:
-        """Counts until now."""
-        return self._stats
-
-    @torch.no_grad()
     def __iter__(self) -> Iterator[tuple[int, list[Tensor]]]:
         """The first row of each batch, and rows of the sweep's outputs; on the CPU."""
-        begun = perf_counter()
         for first in range(0, self._num_rows, self._batch):
             count = min(self._batch, self._num_rows - first)
-            self._stats.batches += 1
-            self._stats.nodes += count
-            self._stats.elapsed = perf_counter() - begun
-            yield first, self._replay(self._own.read(first, count), count, no_convolution)
+            yield first, self._computed(first, count, lambda step, rows: {})
 
 
-def no_convolution(step: Step, rows: dict[Value, Tensor]) -> dict[Value, Tensor]:
-    """Stands for convolutions in a sweep that has none."""
-    raise AssertionError(step)
-
-
-class LayerPass:
+class LayerPass(Pass):
     """A sweep by batches of nodes and their neighbours.
 
     Args:
@@ -131,10 +125,7 @@ class LayerPass:
 
     Attributes:
         loader: Makes the batches.
-        peak_memory: 0: its caller sees the memory that it takes.
     """
-
-    peak_memory = 0
 
     def __init__(
         self, task: Task, data: Any, max_edges: int | None = None, num_workers: int = 0
@@ -142,9 +133,7 @@ class LayerPass:
         contents = contents_of(data)
         assert contents is not None
         sweep = task.sweep
-        self.task = task
-        self._replay = Replay(sweep, task.modules)
-        self._own = OwnRows(task, contents, sweep.own)
+        super().__init__(task, contents, sweep.own)
         only(data, task)
         if max_edges is None:
             rows: dict[str | None, int] = {}
@@ -160,16 +149,14 @@ class LayerPass:
         """Counts of reads and seconds of waiting until now."""
         return self.loader.stats()
 
-    @torch.no_grad()
     def __iter__(self) -> Iterator[tuple[int, list[Tensor]]]:
         """The first row of each batch, and rows of the sweep's outputs; on the CPU."""
         for batch in self.loader:
-            count = batch.batch_size
-            rows = self._own.read(batch.first_row, count)
-            yield batch.first_row, self._computed(batch, count, rows)
+            yield batch.first_row, self._layer_of(batch, batch.batch_size)
 
-    def _computed(self, batch: Any, count: int, rows: dict[Value, Tensor]) -> list[Tensor]:
+    def _layer_of(self, batch: Any, count: int) -> list[Tensor]:
         task, sweep = self.task, self.task.sweep
+        rows = self._read(batch.first_row, count)
         is_hetero = isinstance(batch, HeteroData)
         stores: Any = batch if is_hetero else {None: batch}
         for value in (*sweep.gathered, *sweep.of_edges):
@@ -241,11 +228,10 @@ class Convolving:
     def _weighted(
         self, conv: Any, name: Any, weight: Tensor | None, dtype: torch.dtype
     ) -> tuple[Block, Tensor]:
-        task = self._task
-        assert task.degrees is not None
-        n_id = self._n_id[task.sweep.node_type]
-        edges = Edges(name, self._plain[name], self._count, n_id)
-        edge_index, values = task.degrees.weighted(conv, edges, weight, dtype)
+        n_id = self._n_id[self._task.sweep.node_type]
+        edge_index, values = self._task.degrees.weighted(
+            conv, name, self._plain[name], n_id, self._count, weight, dtype
+        )
         hops = Hops(self._nodes, {name: (0, edge_index.size(1))})
         return Block(SampledEdgeIndex.of(edge_index, hops, name), hops, 0), values
 

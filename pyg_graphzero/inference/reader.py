@@ -21,13 +21,9 @@ from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.nn.accelerate import Forward, check_model, make_steps
-from pyg_graphzero.nn.convs import Options, Plan
-from pyg_graphzero.nn.kinds import (
-    NORMALISING,
-    hops_of,
-    looks_at_all_nodes,
-    weighs_by_degrees,
-)
+from pyg_graphzero.nn.convs import Options
+from pyg_graphzero.nn.kinds import NORMALISING, looks_at_all_nodes
+from pyg_graphzero.nn.learn import Comparable
 from pyg_graphzero.nn.program import Recorder, Step, tensors_of
 from pyg_graphzero.nn.rules import Space, Use, Value, is_free
 from pyg_graphzero.nn.small import SmallGraph
@@ -82,6 +78,8 @@ class Reading:
         attrs: Attributes of the store, by the value that they are.
         outputs: Values that it returns, by node type.
         normalised: Numbers of convolutions that weight edges by degrees.
+        graph: The small graph that it was recorded on.
+        rows: Its rows there: of attributes and outputs.
     """
 
     name: str
@@ -90,34 +88,35 @@ class Reading:
     attrs: dict[Value, str]
     outputs: dict[str | None, Value]
     normalised: frozenset[int]
+    graph: SmallGraph
+    rows: dict[Value, Tensor]
 
     def fingerprint(self, about: dict[str, Any]) -> str:
         """Tells one computation from another: steps, settings of modules, weights, ``about``."""
-        digest = hashlib.sha256(repr(sorted(about.items())).encode())
-        places: dict[Any, str] = {}
+        digest = hashlib.sha256()
+        places: dict[int, str] = {}
+
+        def add(obj: Any, *known: Any) -> None:
+            digest.update(_said(obj, places).encode())
+            for each in known:
+                places.setdefault(id(each), f"number {len(places)}")
+
+        add(sorted(about.items()), *self.attrs)
         for module in self.modules:
             settings = {
                 k: v
                 for k, v in vars(module).items()
                 if isinstance(v, bool | int | float | str) and k not in ("training", "cached")
             }
-            digest.update(repr((type(module).__qualname__, sorted(settings.items()))).encode())
-            for key, tensor in [*module._parameters.items(), *module._buffers.items()]:
-                if tensor is not None and id(tensor) not in places:
-                    places[id(tensor)] = f"weight {len(places)}"
-                    digest.update(f"{key} {_said(tensor, {})}".encode())
-        for value in self.attrs:
-            places[id(value)] = f"value {len(places)}"
+            tensors = {**module._parameters, **module._buffers}
+            add((type(module).__qualname__, sorted(settings.items()), tensors), *tensors.values())
         for step in self.steps:
-            digest.update(f"{step.name} {_said(step.call, places)}".encode())
-            for value in step.outputs:
-                places[id(value)] = f"value {len(places)}"
-        for name, value in self.outputs.items():
-            digest.update(f"{name} {_said(value, places)}".encode())
+            add((step.name, step.call), *step.outputs)
+        add(self.outputs)
         return digest.hexdigest()[:12]
 
 
-def _said(obj: Any, places: dict[Any, str]) -> str:
+def _said(obj: Any, places: dict[int, str]) -> str:
     """Recorded arguments in words: the same in every process."""
     if id(obj) in places:
         return places[id(obj)]
@@ -199,19 +198,25 @@ class _Reader:
                 taken.update(tensor.shape)
         self._small = SmallGraph(hops, taken, device)
         count = self._small.num_rows
-        # Zeros: rows may be numbers of categories, of which there is one at least.
-        self._x = {
-            name: torch.zeros((count[Space(False, name)], *shape), dtype=dtype, device=device)
-            for name, (shape, dtype) in inputs.nodes.items()
-        }
+        generator = torch.Generator().manual_seed(0)
+
+        def rows_of(space: Space, row: Row, number: int) -> Tensor:
+            shape, dtype = row
+            # Below 1: rows may be numbers of categories, of which there is one at least.
+            rows = torch.full((count[space], *shape), number, dtype=dtype)
+            if dtype.is_floating_point:
+                rows = torch.rand(rows.shape, generator=generator).to(dtype)
+            return rows.to(device)
+
+        self._x = {name: rows_of(Space(False, name), row, 0) for name, row in inputs.nodes.items()}
         self._edges = {
             name: SampledEdgeIndex.of(self._small.edge_index[name], self._small.hops, name)
             for name in inputs.edge_types
         }
         self._of_edges = {
             option: {
-                name: torch.ones((count[Space(True, name)], *shape), dtype=dtype, device=device)
-                for name, (shape, dtype) in of_type.items()
+                name: rows_of(Space(True, name), row, 1)
+                for name, row in of_type.items()
                 if name in self._edges
             }
             for option, of_type in inputs.edges.items()
@@ -241,7 +246,7 @@ class _Reader:
             rows = {name: [*x.shape] for name, x in self._x.items()}
             given = rows if self._inputs.is_hetero else rows[None]
             raise ValueError(
-                f"{self._name}: tried on zeros {given} with edges among them, found "
+                f"{self._name}: tried on rows {given} with edges among them, found "
                 f"{type(error).__name__}: {error}; expected rows of all nodes"
             ) from error
         finally:
@@ -254,7 +259,17 @@ class _Reader:
                 f"{self._name}: found {type(module).__name__} that is none of its modules, "
                 "expected layers to be attributes, or in a torch.nn.ModuleList, not in a plain list"
             )
-        check_module(module, f"{self._name}.{name}" if name else self._name)
+        if looks_at_all_nodes(module):
+            raise UnsupportedError(
+                f"{self._where(module)}, which depends on all nodes at once, expected modules that "
+                "depend on a node and its neighbours, such as BatchNorm with running statistics, "
+                "or LayerNorm(mode='node')"
+            )
+
+    def _where(self, module: torch.nn.Module) -> str:
+        name = self._names.get(module)
+        where = f"{self._name}.{name}" if name else self._name
+        return f"{where}: found {type(module).__name__}"
 
     def read(self, head: Callable[[Tensor], Tensor] | None) -> Reading:
         """Records the model, which is changed; the caller puts it back."""
@@ -266,16 +281,19 @@ class _Reader:
         modules = fingerprint(model)[1]
         recorder = Recorder(modules, self._small.num_rows, False, keeps_calls=True)
         attrs: dict[Value, str] = {}
-        for name, x in self._x.items():
-            attrs[recorder.track(x, Space(False, name), False, 0)] = self._inputs.attr
-        for option, rows in self._of_edges.items():
-            for edge_type, each in rows.items():
-                attr = self._inputs.attr_of(option)
+        known: dict[Value, Tensor] = {}
+        given: list[tuple[str | None, bool, dict[Any, Tensor]]] = [
+            (self._inputs.attr, False, self._x),
+            *((self._inputs.attr_of(k), True, rows) for k, rows in self._of_edges.items()),
+        ]
+        for attr, of_edges, by_type in given:
+            for name, each in by_type.items():
+                value = recorder.track(each, Space(of_edges, name), False, 0)
                 assert attr is not None
-                attrs[recorder.track(each, Space(True, edge_type), False, 0)] = attr
+                attrs[value], known[value] = attr, each.clone()
         make_steps(model)
         forward = model.forward = Forward(model, _OPTIONS)
-        with forward.watched_by(recorder):
+        with Comparable(), forward.watched_by(recorder):
             out = self.try_model(head)
         found = Reading(
             self._name, modules, recorder.steps, attrs, {},
@@ -284,25 +302,28 @@ class _Reader:
                 for number, module in enumerate(modules)
                 if isinstance(module, NORMALISING) and module.normalize
             ),
+            self._small, known,
         )  # fmt: skip
         for step in found.steps:
             self._check(step, found)
-        found.outputs.update(self._outputs(out, recorder))
+        for tensor in out.values() if isinstance(out, dict) else [out]:
+            value = self._output(tensor, recorder, found)
+            found.outputs[value.space.name] = value
+            known[value] = tensor
+        if not found.outputs:
+            raise ValueError(f"{self._name}: found no result, expected rows of nodes")
         return found
 
     def _check(self, step: Step, found: Reading) -> None:
         """Raises where a step looks at more than a node's own row and its in-edges."""
         if isinstance(step.func, int):
             module = found.modules[step.func]
-            name = self._names[module]
-            what = f"{self._name}.{name}" if name else self._name
-            what += f": found {type(module).__name__}"
+            what = self._where(module)
             if step.use == Use.ALL:
-                reason = step.about.what if isinstance(step.about, Plan) else "it takes other rows"
-                reason = reason.removeprefix("whole batch: ")
+                reason = step.about.what.removeprefix("whole batch: ")
                 raise UnsupportedError(
-                    f"{what} that needs all nodes at once ({reason}), expected convolutions of the "
-                    "given edges, over rows of nodes"
+                    f"{what} that needs all nodes at once ({reason}), expected convolutions of one "
+                    "hop, by the given edges, over rows of nodes"
                 )
             weight = step.call.get("edge_weight")
             if step.func in found.normalised and weight is not None and weight not in found.attrs:
@@ -322,53 +343,19 @@ class _Reader:
                 "alone look at neighbours and edges"
             )
 
-    def _outputs(self, out: Any, recorder: Recorder) -> dict[str | None, Value]:
-        tensors = out.values() if isinstance(out, dict) else [out]
-        found: dict[str | None, Value] = {}
-        for tensor in tensors:
-            value = recorder.value_of(tensor)
-            if value is None or value.space.of_edges or value.dim or value.space.name in found:
-                said = type(tensor).__name__
-                said = f"a tensor {list(tensor.shape)}" if isinstance(tensor, Tensor) else said
-                nodes = {space.name: n for space, n in self._small.num_rows.items() if not space[0]}
-                raise ValueError(
-                    f"{self._name}: found {said} as a result, expected one tensor [num_nodes, ...] "
-                    f"for a node type; tried on {nodes if self._inputs.is_hetero else nodes[None]} "
-                    "nodes"
-                )
-            found[value.space.name] = value
-        if not found:
-            raise ValueError(f"{self._name}: found no result, expected rows of nodes")
-        return found
-
-
-def check_module(module: torch.nn.Module, where: str) -> None:
-    """Refuses modules that cannot be computed from a node's row and its neighbours' alone.
-
-    Raises:
-        UnsupportedError: Names the module, and why.
-    """
-    what = f"{where}: found {type(module).__name__}"
-    hops = hops_of(module)
-    if hops > 1:
-        raise UnsupportedError(
-            f"{what}, which looks {hops} hops far, expected one hop a layer; write it as a layer "
-            "for each hop"
-        )
-    if weighs_by_degrees(module):
-        raise UnsupportedError(
-            f"{what}, which normalises by degrees of neighbours, and those of a batch are not the "
-            "graph's; expected GCNConv, LGConv, GCN2Conv or FAConv, which are given the graph's, "
-            "or weights that are normalised already (edge_weight=)"
-        )
-    if getattr(module, "flow", "source_to_target") != "source_to_target":
-        raise UnsupportedError(
-            f"{what} with flow={module.flow!r}, expected 'source_to_target': batches hold "
-            "in-edges; convert the graph with its edges reversed"
-        )
-    if looks_at_all_nodes(module):
-        raise UnsupportedError(
-            f"{what}, which depends on all nodes at once, expected modules that depend on a node "
-            "and its neighbours, such as BatchNorm with running statistics, or "
-            "LayerNorm(mode='node')"
+    def _output(self, tensor: Any, recorder: Recorder, found: Reading) -> Value:
+        value = recorder.value_of(tensor)
+        if (
+            value is not None
+            and not value.space.of_edges
+            and not value.dim
+            and value.space.name not in found.outputs
+        ):
+            return value
+        said = type(tensor).__name__
+        said = f"a tensor {list(tensor.shape)}" if isinstance(tensor, Tensor) else said
+        nodes = {space.name: n for space, n in self._small.num_rows.items() if not space[0]}
+        raise ValueError(
+            f"{self._name}: found {said} as a result, expected one tensor [num_nodes, ...] "
+            f"for a node type; tried on {nodes if self._inputs.is_hetero else nodes[None]} nodes"
         )

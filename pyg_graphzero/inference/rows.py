@@ -14,13 +14,12 @@ from pyg_graphzero.store.contents import StoreContents
 
 
 class RowFile:
-    """Rows of a node column in the order of its file, read in pieces.
+    """Rows of a column in the order of its file, read in pieces.
 
     Unlike a view over the mapped file, which is made for rows here and there.
     """
 
-    def __init__(self, contents: StoreContents, node_type: str | None, attr: str) -> None:
-        file = contents.node_type(node_type).attrs[attr]
+    def __init__(self, contents: StoreContents, file: str) -> None:
         self._column = contents.column(file)
         self._rows = column_rows(self._column, contents.view(file))
         self._dtype = DTYPES[self._column.dtype]
@@ -37,22 +36,18 @@ class RowFile:
             OSError: The file ends before.
         """
         column, stride = self._column, self._column.row_stride
-        shape = (count, *column.shape[1:])
-        if count == 0 or stride == 0:
-            return torch.empty(shape, dtype=self._dtype)
+        raw = np.zeros(count * stride, dtype=np.uint8)
+        wanted = raw[: max(0, raw.size - stride + column.row_bytes)]
         with Path(column.path).open("rb") as file:
             file.seek(column.data_offset + first * stride)
-            wanted = (count - 1) * stride + column.row_bytes
-            raw = np.fromfile(file, dtype=np.uint8, count=wanted)
-        if raw.size != wanted:
+            found = file.readinto(wanted.data)
+        if found != wanted.size:
             raise OSError(
-                f"{column.path}: found its end at row {first} and {raw.size} bytes, expected "
+                f"{column.path}: found its end at row {first} and {found} bytes, expected "
                 f"{count} rows of {stride} bytes more"
             )
-        padded = np.zeros(count * stride, dtype=np.uint8)
-        padded[:wanted] = raw
-        rows = torch.from_numpy(padded.reshape(count, stride)[:, : column.row_bytes].copy())
-        values = rows.view(self._dtype).view(shape)
+        rows = torch.from_numpy(raw).view(count, stride)[:, : column.row_bytes].contiguous()
+        values = rows.view(self._dtype).view(count, *column.shape[1:])
         if not isinstance(self._rows, EncodedRows):
             return values
         return EncodedRows(values, self._rows.scale, self._rows.zero_point)[:]

@@ -6,6 +6,7 @@ import gc
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -14,8 +15,9 @@ from torch import Tensor
 
 from pyg_graphzero.errors import MissingAttributeError
 from pyg_graphzero.inference.activations import Activations
-from pyg_graphzero.inference.normalize import Degrees
-from pyg_graphzero.inference.passes import LayerPass, RowPass, Task
+from pyg_graphzero.inference.check import check_sweeps
+from pyg_graphzero.inference.normalize import Degrees, inverse_roots
+from pyg_graphzero.inference.passes import LayerPass, Pass, RowPass, Task
 from pyg_graphzero.inference.reader import Inputs, Reading, Row, reading
 from pyg_graphzero.inference.schedule import sweeps_of
 from pyg_graphzero.inference.summary import InferenceSummary, LayerSummary
@@ -25,7 +27,6 @@ from pyg_graphzero.pyg.data import edge_storages, node_storages, open_data
 from pyg_graphzero.pyg.lazy import OnDemand, raw_items
 from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.pyg.stores import open as open_store
-from pyg_graphzero.store.column_writer import Column
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.util.progress import Progress
 from pyg_graphzero.util.system import private_rss
@@ -156,6 +157,7 @@ class _Run:
         begun = perf_counter()
         sweeps = sweeps_of(found, list(names), list(self.store.node_types))
         _check_used(found, inputs)
+        check_sweeps(found, sweeps, inputs, self.device)
         about = {
             "inputs": (inputs.attr, inputs.edge_weight, inputs.edge_attr),
             "encoding": encoding,
@@ -166,7 +168,8 @@ class _Run:
         made = Activations(self.store, sweeps, results, found.fingerprint(about), encoding)
         made.clear(keeps_own=resume)
         left = made.left()
-        degrees = Degrees(self.store.contents, inputs.edge_weight)
+        contents = self.store.contents
+        degrees = Degrees(partial(inverse_roots, contents, weight=inputs.edge_weight))
         for step in (step for sweep in left for step in sweep.convs):
             if step.func in found.normalised:
                 # Counted now: budgets are divided with them in memory.
@@ -175,7 +178,7 @@ class _Run:
         summary = InferenceSummary(self.store.path, names)
         for sweep in sweeps:
             columns = ", ".join(map(made.name, sweep.outputs))
-            num_rows = self.store.num_nodes(sweep.node_type)
+            num_rows = self.store.num_nodes_of(sweep.node_type)
             done = LayerSummary(sweep.level, sweep.node_type, columns, num_rows)
             if sweep in left:
                 read = {v: found.attrs.get(v) or made.name(v) for v in sweep.read}
@@ -199,7 +202,7 @@ class _Run:
         columns = [made.create(value) for value in sweep.outputs]
         contents = StoreContents(self.store.path, memory=self.memory, drafts=made.drafts())
         contents.check_budget()
-        step: RowPass | LayerPass | SummedPass
+        step: Pass
         if not sweep.convs:
             step = RowPass(task, contents, self.max_edges)
         elif can_sum(task, contents):
@@ -209,7 +212,14 @@ class _Run:
         title = f"layer {sweep.level}/{last}"
         title += "" if sweep.node_type is None else f" {sweep.node_type}"
         with self.progress.step(title, done.num_rows, "nodes") as bar:
-            self._write(step, columns, done, bar)
+            for first, parts in step:
+                for column, rows in zip(columns, parts, strict=True):
+                    column.write(first, rows)
+                    size = rows.numel() * rows.element_size()
+                    done.written_bytes += size if column.encoding is None else size // 2
+                done.peak_memory = max(done.peak_memory, step.peak_memory, private_rss())
+                bar.set_postfix_str(step.stats().verdict, refresh=False)
+                bar.update(len(parts[0]))
         stats = step.stats()
         done.edges = stats.edges
         done.read_bytes = stats.read_bytes + stats.topology_bytes
@@ -217,20 +227,6 @@ class _Run:
         for column in columns:
             column.complete()
         done.seconds = perf_counter() - begun
-
-    def _write(
-        self, step: RowPass | LayerPass | SummedPass, columns: list[Column], done: LayerSummary,
-        bar: Any,
-    ) -> None:  # fmt: skip
-        """The rows of a pass, to their columns."""
-        for first, parts in step:
-            for column, rows in zip(columns, parts, strict=True):
-                column.write(first, rows)
-                size = rows.numel() * rows.element_size()
-                done.written_bytes += size if column.encoding is None else size // 2
-            done.peak_memory = max(done.peak_memory, step.peak_memory, private_rss())
-            bar.set_postfix_str(step.stats().verdict, refresh=False)
-            bar.update(len(parts[0]))
 
     def _files_read(self, inputs: Inputs) -> list[str]:
         """Tells the inputs' files from others of the same name."""

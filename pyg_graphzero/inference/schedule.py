@@ -5,11 +5,10 @@ See docs/dev/models.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from pyg_graphzero.errors import UnsupportedError
@@ -188,18 +187,9 @@ class _Schedule:
         sweep.own = [value for value in own if value not in gathered]
 
     def _is_read(self, value: Value, sweep: Sweep) -> bool:
-        return self._level[value] < sweep.level and (
-            value in self._stored or not self._is_cheap(value)
-        )
-
-    def _is_cheap(self, value: Value) -> bool:
-        """Whether functions make a value of others that are stored."""
-        if value in self._stored or value in self._reading.attrs:
-            return True
-        step = self._maker_of(value)
-        return not isinstance(step.about, Plan) and all(
-            self._is_cheap(each) for _, each in step.inputs
-        )
+        """Whether a sweep reads a value; what functions make of others is computed again."""
+        is_convolved = isinstance(self._maker_of(value).about, Plan)
+        return self._level[value] < sweep.level and (value in self._stored or is_convolved)
 
 
 def _edge_types(step: Step, made: Value) -> list[Any]:
@@ -215,12 +205,10 @@ class Replay:
 
     Args:
         sweep: The sweep.
-        modules: The model's modules, by number.
     """
 
-    def __init__(self, sweep: Sweep, modules: list[torch.nn.Module]) -> None:
+    def __init__(self, sweep: Sweep) -> None:
         self.sweep = sweep
-        self.modules = modules
         last: dict[Value, int] = {}
         for place, step in enumerate(sweep.steps):
             last.update(dict.fromkeys((value for _, value in step.inputs), place))
@@ -247,10 +235,6 @@ class Replay:
         for step, dropped in zip(self.sweep.steps, self._dropped, strict=True):
             if isinstance(step.about, Plan):
                 rows.update(convolve(step, rows))
-            elif isinstance(step.func, int):
-                module: Any = self.modules[step.func]
-                out = type(module).forward(module, [own(value) for value in step.call["xs"]])
-                rows[step.outputs[0]] = out
             else:
                 given: list[tuple[Path, Tensor]] = [
                     (path, own(value).clone() if path in step.writes else own(value))
@@ -264,9 +248,3 @@ class Replay:
             for value in dropped:
                 rows.pop(value, None)
         return [own(value).cpu() for value in self.sweep.outputs]
-
-
-def columns_of(sweeps: list[Sweep]) -> Iterator[Value]:
-    """The values that are stored, in the order in which they are written."""
-    for sweep in sweeps:
-        yield from sweep.outputs

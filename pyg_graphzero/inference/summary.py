@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pyg_graphzero.util.html import Shown
+
 
 @dataclass
 class LayerSummary:
@@ -39,14 +41,12 @@ class LayerSummary:
         kind = "" if self.node_type is None else f" {self.node_type}"
         return (
             f"layer {self.layer}{kind}: {self.num_rows:,} rows, {self.edges:,} edges, "
-            f"{self.seconds:.1f} s ({self.verdict}), {self.read_bytes / 1e6:,.1f} MB read, "
-            f"{self.written_bytes / 1e6:,.1f} MB written, "
-            f"{self.peak_memory / 1e6:,.0f} MB of memory at most"
+            f"{self.seconds:.1f} s ({self.verdict}), {_bytes_of(self)}"
         )
 
 
 @dataclass
-class InferenceSummary:
+class InferenceSummary(Shown):
     """Results of ``gz.inference.layerwise``, and its costs.
 
     Attributes:
@@ -90,9 +90,12 @@ class InferenceSummary:
             repr(name) if node_type is None else f"{name!r} of {node_type}"
             for node_type, name in self.names.items()
         )
-        total = (
-            f"{self.path}: {names} in {self.seconds:.1f} s, {self.read_bytes / 1e6:,.1f} MB read, "
-            f"{self.written_bytes / 1e6:,.1f} MB written, "
-            f"{self.peak_memory / 1e6:,.0f} MB of memory at most"
-        )
+        total = f"{self.path}: {names} in {self.seconds:.1f} s, {_bytes_of(self)}"
         return "\n  ".join([total, *map(str, self.layers)])
+
+
+def _bytes_of(summary: LayerSummary | InferenceSummary) -> str:
+    return (
+        f"{summary.read_bytes / 1e6:,.1f} MB read, {summary.written_bytes / 1e6:,.1f} MB written, "
+        f"{summary.peak_memory / 1e6:,.0f} MB of memory at most"
+    )

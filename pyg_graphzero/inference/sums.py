@@ -11,15 +11,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from time import perf_counter
 
 import torch
 from torch import Tensor
 
 from pyg_graphzero import _core
-from pyg_graphzero.inference.passes import OwnRows, Task
-from pyg_graphzero.inference.schedule import Replay, bytes_of
-from pyg_graphzero.loader.stats import LoaderStats
+from pyg_graphzero.inference.passes import Pass, Task
+from pyg_graphzero.inference.schedule import bytes_of
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.budget import Budget, how_many
 from pyg_graphzero.nn.block import SummedBlock
@@ -44,30 +42,22 @@ def can_sum(task: Task, contents: StoreContents) -> bool:
     return rows.dtype == torch.float32 and len(rows.shape) == 2 and rows.shape.numel() > 0
 
 
-class SummedPass:
+class SummedPass(Pass):
     """A layer over all rows, by sums over their neighbours.
 
     Args:
         task: The sweep; see :func:`can_sum`.
         contents: The store's files.
         max_rows: Rows of a batch that goes through the layer; None: as many as there is room for.
-
-    Attributes:
-        peak_memory: The most that was taken while there were sums.
     """
 
     def __init__(self, task: Task, contents: StoreContents, max_rows: int | None = None) -> None:
         sweep = task.sweep
-        self.task = task
-        self.peak_memory = 0
-        self._contents = contents
-        self._replay = Replay(sweep, task.modules)
+        super().__init__(task, contents, [*sweep.gathered, *sweep.own])
         self._is_mean = sweep.convs[0].about.reduction == "mean"
         file = contents.node_type(None).attrs[task.columns[sweep.gathered[0]]]
         self._column, self._rows = contents.column(file), contents.rows(file)
-        self._own = OwnRows(task, contents, [*sweep.gathered, *sweep.own])
         self._topology = contents.topology(None)
-        self._stats = LoaderStats(num_workers=1)
         more = sum(bytes_of(value.row) for value in sweep.own)
         self.divide(sweep.row_bytes + more, max_rows)
 
@@ -94,21 +84,13 @@ class SummedPass:
         self._engine: _core.NeighborSums | None = None
         budget.check(self._sum_bytes, f" to add up neighbours in {self._contents.path}")
 
-    def stats(self) -> LoaderStats:
-        """Counts of reads and seconds of waiting until now."""
-        return self._stats
-
-    @torch.no_grad()
     def __iter__(self) -> Iterator[tuple[int, list[Tensor]]]:
         """The first row of each batch, and rows of the sweep's outputs; on the CPU."""
-        begun = perf_counter()
         first, num_rows = 0, self._column.shape[0]
         while first < num_rows:
             bounds = self.bounds_of_block(first)
             stop = first + bounds.numel() - 1
-            for at, out in self._block(first, stop, bounds):
-                self._stats.elapsed = perf_counter() - begun
-                yield at, out
+            yield from self._block(first, stop, bounds)
             first = stop
             del bounds
 
@@ -121,8 +103,6 @@ class SummedPass:
             part = sums[at:end]
             if self._is_mean:
                 part /= bounds[at : end + 1].diff().clamp(min=1).unsqueeze(1)
-            self._stats.batches += 1
-            self._stats.nodes += end - at
             yield first + at, self._layer_of(first + at, part)
 
     def bounds_of_block(self, first: int) -> Tensor:
@@ -181,4 +161,4 @@ class SummedPass:
             made = step.about.layer.compute(conv, to, to, block, {}, True)
             return {step.outputs[0]: made}
 
-        return self._replay(self._own.read(first, len(sums)), len(sums), convolve)
+        return self._computed(first, len(sums), convolve)

@@ -127,8 +127,8 @@ class SweepLoader(NeighborLoader[Any]):
         seeds = [(types.index(self.node_type), engine_array(rows), None)]
         return Prepared(seeds, lambda sampled: (first, stop - first))
 
-    def _finish(self, batch: _core.Batch, context: tuple[BatchPlan | None, Prepared]) -> Any:
-        made = super()._finish(batch, context)
+    def _finish(self, batch: _core.Batch, request: Request, *fetched: Any) -> Any:
+        made = super()._finish(batch, request, *fetched)
         if self._blocks is not None:
             self._blocks.delivered(made.first_row, batch.num_edges)
         return made

@@ -20,7 +20,7 @@ from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.sampling.base import Prepared
 from pyg_graphzero.sampling.graph import plain, resolve
 from pyg_graphzero.sampling.neighbor import NeighborSampler as GraphNeighborSampler
-from pyg_graphzero.sampling.options import SamplingOptions
+from pyg_graphzero.sampling.options import Description
 from pyg_graphzero.util.keys import random_key
 
 
@@ -60,8 +60,6 @@ class NeighborSampler(EngineLoader[Any], torch_geometric.loader.NeighborSampler)
         2 [2, 3, 1, 0] [(4, 4), (4, 2)]
     """
 
-    filter_per_worker = True  # collate_fn makes whole batches
-
     def __init__(
         self,
         edge_index: Any,
@@ -72,32 +70,23 @@ class NeighborSampler(EngineLoader[Any], torch_geometric.loader.NeighborSampler)
         transform: Callable[..., Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        self._keep(None, None, kwargs)
+        self._keep(None)
         self.data = _edges_alone(edge_index, node_idx, num_nodes)
         self.edge_index, self.num_nodes = edge_index, num_nodes
         self.sizes = sizes
         self.return_e_id = return_e_id
         self.is_sparse_tensor = "adj_t" in self.data and not torch.is_tensor(self.data["adj_t"])
         self.node_sampler = GraphNeighborSampler.of(
-            self.data, list(sizes), SamplingOptions(whole_frontier=True)
+            self.data, list(sizes), Description(whole_frontier=True)
         )
         if return_e_id:
             self.node_sampler.graph.need_edge_ids(None, "e_id (leave it out: return_e_id=False)")
         self.node_idx = seed_nodes(self.data, node_idx)
         self.transform = transform
-        self.filter_per_worker = True
         self._load(self.node_idx.numel(), kwargs)
-
-    @property
-    def graph_sampler(self) -> Any:
-        """The sampler in use."""
-        return self.node_sampler
 
     def _prepare(self, index: Any, key: int) -> Prepared:
         return self.node_sampler.prepare_nodes(NodeSamplerInput(None, self.node_idx[index]))
-
-    def _label(self, batch: Any, metadata: Any) -> None:
-        pass
 
     def sample(self, batch: Any) -> Any:
         """The batch of some nodes."""

@@ -23,21 +23,25 @@ from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 from pyg_graphzero import _core
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.loader.device import EpochOnDevice
+from pyg_graphzero.loader.first_aggregation import check_first_aggregation
 from pyg_graphzero.loader.keyed import Graph_co, KeyedLoader, Positions, as_positions, split_key
-from pyg_graphzero.loader.locality import check_locality
-from pyg_graphzero.loader.plan import BatchPlan
+from pyg_graphzero.loader.plan import BatchPlan, Fetched
 from pyg_graphzero.loader.stats import LoaderStats, Stopwatch
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.keeper import Keeper, keeper_of
 from pyg_graphzero.memory.lease import Lease
 from pyg_graphzero.memory.residence import Residence
 from pyg_graphzero.memory.usage import Watch
-from pyg_graphzero.sampling.base import GraphSampler, Prepared, Seeds
+from pyg_graphzero.pyg.data import contents_of
+from pyg_graphzero.sampling.base import GraphSampler, Prepared
+from pyg_graphzero.sampling.options import SamplingOptions, options_of
 from pyg_graphzero.util.keys import random_key
 from pyg_graphzero.util.system import free_memory
 
 # Share of the free memory for batches that wait for the consumer.
 _SHARE_AHEAD = 0.25
+# Batches whose rows in shards are fetched at once.
+_FETCHED_TOGETHER = 4
 # Engines whose threads must not outlive the interpreter. The references are plain: one with a
 # callback, as a WeakValueDictionary has, would lose a Ctrl-C that strikes in the callback.
 _live: dict[int, weakref.ref[_core.Epoch]] = {}
@@ -80,15 +84,15 @@ class Request:
 
     Attributes:
         recipe: How the engine samples and gathers.
-        seeds: The nodes or edges that the batch is sampled around.
+        prepared: Seeds of the batch, and edges that are in no hop.
         key: The key of its randomness.
-        context: The loader's own notes, with which it finishes the batch.
+        plan: How its attributes are put together; None: they are not gathered by the engine.
     """
 
     recipe: _core.Recipe
-    seeds: Seeds
+    prepared: Prepared
     key: int
-    context: Any
+    plan: BatchPlan | None
 
 
 class Epoch:
@@ -151,7 +155,11 @@ class Epoch:
         with self._waiting:
             batch = (
                 request.recipe.make(
-                    request.seeds, request.key, loader.graph_sampler.num_threads, number
+                    request.prepared.seeds,
+                    request.key,
+                    loader.graph_sampler.num_threads,
+                    number,
+                    request.prepared.excluded,
                 )
                 if engine is None
                 else engine.get(number, loader.timeout)
@@ -162,7 +170,7 @@ class Epoch:
             is_last = not self._fill(number + 1)
             self._requests.pop(number, None)
         with self._finishing:
-            finished = self._finish(batch, request.context)
+            finished = self._finish(batch, request)
         if is_last:  # a consumer that counts batches does not ask for one more
             self._close()
         self.stats.add(batch)
@@ -258,19 +266,93 @@ class Epoch:
                 if number == wanted:
                     raise
                 break
-            engine.add(number, request.recipe, request.seeds, request.key)
+            prepared = request.prepared
+            engine.add(number, request.recipe, prepared.seeds, request.key, prepared.excluded)
         if self._lease is not None:
             self._lease.pending = engine.end - first
         return has_first
 
-    def _finish(self, batch: _core.Batch, context: Any) -> Any:
+    def _finish(self, batch: _core.Batch, request: Request, *fetched: Fetched) -> Any:
         """Turns the engine's batch into the consumer's, and notes its rows where use is watched."""
         if self._watch is not None:
             self._watch.add(batch)
-        finished = self._loader._finish(batch, context)
+        finished = self._loader._finish(batch, request, *fetched)
         if self._torchs._pin_memory:
             finished = pin_memory(finished, self._torchs._pin_memory_device)
         return finished
+
+
+class EpochOfShards(Epoch):
+    """An epoch over a store in shards: rows of its batches are fetched for windows of them, ahead.
+
+    Batches that the engine has made wait here until those of a window are there, and again until
+    their rows are: the next window is under way while the last one is used.
+
+    Args:
+        loader: See :class:`Epoch`.
+        first: See :class:`Epoch`.
+    """
+
+    def __init__(self, loader: Any, first: int) -> None:
+        super().__init__(loader, first)
+        self._made: dict[int, tuple[_core.Batch, Request]] = {}  # by number, until it was used
+        self._asked: dict[int, tuple[Any, int]] = {}  # its window, and its place in that
+        self._begins = self._ends = first  # numbers from the one to the other wait for a window
+
+    def get(self, number: int) -> Any:
+        """Makes batch ``number``; see :meth:`Epoch.get`.
+
+        Raises:
+            RankLostError: A rank that has rows of it does not answer.
+        """
+        if number not in self._made and number != self._ends:
+            self._made.clear()
+            self._asked.clear()
+            self._begins = self._ends = number
+        for old in [each for each in self._made if each < number - 1]:
+            del self._made[old]
+            self._asked.pop(old, None)
+        self._make(number)
+        batch, request = self._made[number]
+        if request.plan is None:  # is put together of what a transform makes of its sample
+            return super()._finish(batch, request)
+        with self._waiting:
+            window, place = self._asked[number]
+            fetched = window.rows(place)
+        return super()._finish(batch, request, fetched)
+
+    def _finish(self, batch: _core.Batch, request: Request, *fetched: Fetched) -> Any:
+        return batch, request  # its rows are not there yet
+
+    def _make(self, number: int) -> None:
+        """Has a batch made if it is not, and one or two behind those that are."""
+        for _ in range(2):
+            if self._ends >= number + 2 * _FETCHED_TOGETHER:
+                break
+            try:
+                self._made[self._ends] = super().get(self._ends)
+            except Exception:
+                if self._ends == number:
+                    raise
+                break  # it is raised when that batch is wanted
+            self._ends += 1
+            if self._ends - self._begins == _FETCHED_TOGETHER:
+                self._ask()
+        if number >= self._begins:
+            self._ask()
+
+    def _ask(self) -> None:
+        """Has the rows of all batches fetched that wait for a window."""
+        numbers, sampler = range(self._begins, self._ends), self._loader.graph_sampler
+        made = {n: self._made[n] for n in numbers if self._made[n][1].plan is not None}
+        if made:
+            plan = next(iter(made.values()))[1].plan
+            assert plan is not None
+            nodes = [plan.nodes_of(sampler.sample_of(batch)) for batch, _ in made.values()]
+            assert plan.shards is not None
+            window = plan.shards.ask(nodes)
+            self._asked |= {number: (window, place) for place, number in enumerate(made)}
+        self._begins = self._ends
 
 
 class EngineLoader(KeyedLoader[Graph_co]):
@@ -281,22 +363,29 @@ class EngineLoader(KeyedLoader[Graph_co]):
     """
 
     data: Any
+    node_sampler: Any
     num_workers: int
     batch_sampler: Any
     prefetch_factor: int | None
     timeout: float
     transform: Any = None
     transform_sampler_output: Any = None
-    filter_per_worker: bool | None
+    filter_per_worker: bool | None = True  # collate_fn makes whole batches
     edge_ids: bool = True  # batches have e_id
-    ahead: str | None = None  # how features of neighbours are added up while they are gathered
+    first_aggregation: str | None = None  # of features, while they are gathered
     _stats: LoaderStats | None = None
     _device: torch.device | None = None
+    _taken: tuple[str, ...] = ()  # options that it takes, its sampler's aside
 
-    def _keep(self, device: Any, locality: int | None, arguments: dict[str, Any]) -> None:
+    def _keep(
+        self,
+        device: Any,
+        options: SamplingOptions | None = None,
+        sampler: Any = None,
+    ) -> None:
         """Takes what torch's constructor does not know, or would refuse, from its arguments."""
         self.device = device
-        self.locality = check_locality(locality, arguments)
+        self.options = options_of(options, self, self._taken, sampler)
 
     def _load(self, count: int, arguments: dict[str, Any]) -> None:
         """``DataLoader``'s constructor, where PyG's would sort or copy edges.
@@ -309,9 +398,9 @@ class EngineLoader(KeyedLoader[Graph_co]):
         DataLoader.__init__(self, **(arguments | given))  # type: ignore[arg-type]
 
     @property
-    @abstractmethod
     def graph_sampler(self) -> Any:
         """The sampler in use, ours or not."""
+        return self.node_sampler
 
     @abstractmethod
     def _prepare(self, index: Any, key: int) -> Prepared:
@@ -321,7 +410,6 @@ class EngineLoader(KeyedLoader[Graph_co]):
         """Prepares a sample of as many seeds, no matter which: ``index`` is random."""
         return self._prepare(index, key)
 
-    @abstractmethod
     def _label(self, batch: Data | HeteroData, metadata: Any) -> None:
         """Says in a batch what is known of its seeds."""
 
@@ -375,10 +463,11 @@ class EngineLoader(KeyedLoader[Graph_co]):
     def _plan_by(self, files: Residence | None) -> BatchPlan:
         made = _plans_in_memory if files is None else files.made
         plan, sampler = made.get(self), self.graph_sampler
-        if plan is None or not plan.is_for(self.data, sampler.graph):
+        if plan is None or not plan.is_for(self.data, sampler.graph, self.first_aggregation):
+            check_first_aggregation(self.first_aggregation, self)
             reading = None if files is None else files.reading(sampler, self._size_in(files))
             plan = made[self] = BatchPlan(
-                self.data, sampler, self.edge_ids, files, reading, self.ahead
+                self.data, sampler, self.edge_ids, files, reading, self.first_aggregation
             )
         return plan
 
@@ -410,16 +499,17 @@ class EngineLoader(KeyedLoader[Graph_co]):
         )
         plan = plan if gathers else None
         recipe = self.graph_sampler.recipe(None if plan is None else plan.columns, reading)
-        return Request(recipe, prepared.seeds, int(key), (plan, prepared))
+        return Request(recipe, prepared, int(key), plan)
 
-    def _finish(self, batch: _core.Batch, context: tuple[BatchPlan | None, Prepared]) -> Any:
-        """Turns the engine's batch into the consumer's."""
-        plan, prepared = context
+    def _finish(self, batch: _core.Batch, request: Request, *fetched: Fetched) -> Any:
+        """Turns the engine's batch into the consumer's, with its rows in shards if there are."""
+        plan = request.plan
         sampled = self.graph_sampler.sample_of(batch)
-        metadata = prepared.finish(sampled)
+        metadata = request.prepared.finish(sampled)
         if plan is None:
             return self.filter_fn(self.graph_sampler.output(sampled, metadata))
-        return self._labelled(plan.assemble(sampled, batch.gathered), metadata)
+        made = plan.assemble(sampled, batch.gathered, None, *fetched)
+        return self._labelled(made, metadata)
 
     @property
     def device(self) -> torch.device | None:
@@ -432,7 +522,9 @@ class EngineLoader(KeyedLoader[Graph_co]):
 
     def _epoch(self, first: int) -> Any:
         if self._runs_in_engine():
-            epoch = Epoch(self, first)
+            contents = contents_of(self.data)
+            is_sharded = contents is not None and contents.shards is not None
+            epoch = (EpochOfShards if is_sharded else Epoch)(self, first)
             self._stats = epoch.stats
         else:
             epoch = super()._epoch(first)

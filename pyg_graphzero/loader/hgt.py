@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch_geometric.loader
-from torch import Tensor
 
 from pyg_graphzero.loader.keyed import Graph_co
 from pyg_graphzero.loader.nodes import NodeLoader
 from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.sampling.graph import resolve
 from pyg_graphzero.sampling.hgt import HGTSampler
-from pyg_graphzero.sampling.windows import split_window
 
 
 class HGTLoader(NodeLoader[Graph_co], torch_geometric.loader.HGTLoader):
@@ -38,21 +36,11 @@ class HGTLoader(NodeLoader[Graph_co], torch_geometric.loader.HGTLoader):
         device: Where batches are delivered; see ``NeighborLoader``.
         edge_ids: Batches have ``e_id``. Where it is not used, False spares a lookup for every
             edge, and reads where the ids do not fit in memory.
-        locality: Shuffle groups of neighbouring seeds; see ``NeighborLoader``.
-        input_time: Times of the seeds, one each; needs ``time_attr``.
-        time_attr: Node or edge attribute with times: every seed grows a tree of its own, named by
-            ``batch[type].batch``, with nothing that is later than the seed.
-        temporal_strategy: ``"uniform"``, the only one.
-        time_window: With ``time_attr``: nothing is there that is more than this earlier than its
-            seed. A number in the units of the times, a list by hop, a dict of these by edge type,
-            or a tensor with a number for each seed.
-        strict: With ``time_attr``: nothing of the seed's very time is there either.
         **kwargs: ``input_id`` (what ``batch[type].input_id`` shows for each seed), and the
             arguments of ``torch.utils.data.DataLoader``.
 
     Raises:
         TypeError: The graph is homogeneous.
-        UnsupportedError: ``temporal_strategy="last"``.
         ValueError: An argument that does not fit the graph.
         IndexError: A seed that is not a node.
 
@@ -79,26 +67,14 @@ class HGTLoader(NodeLoader[Graph_co], torch_geometric.loader.HGTLoader):
         *,
         device: Any = None,
         edge_ids: bool = True,
-        locality: int | None = None,
-        input_time: Tensor | None = None,
-        time_attr: str | None = None,
-        temporal_strategy: str = "uniform",
-        time_window: Any = None,
-        strict: bool = False,
         **kwargs: Any,
     ) -> None:
-        given_window, (time_window, self._seed_windows) = time_window, split_window(time_window)
         data = resolve(data)
-        sampler = HGTSampler(
-            data, num_samples, time_attr=time_attr, temporal_strategy=temporal_strategy,
-            time_window=time_window, strict=strict,
-        )  # fmt: skip
         super().__init__(
-            data, sampler, input_nodes, input_time, transform, transform_sampler_output,
-            filter_per_worker, device=device, edge_ids=edge_ids, locality=locality, **kwargs,
+            data, HGTSampler(data, num_samples), input_nodes, None, transform,
+            transform_sampler_output, filter_per_worker, device=device, edge_ids=edge_ids,
+            **kwargs,
         )  # fmt: skip
         # Lightning makes loaders anew from attributes named as their arguments are.
         self.num_samples = num_samples
         self.is_sorted = is_sorted
-        self.time_attr, self.temporal_strategy = time_attr, temporal_strategy
-        self.time_window, self.strict = given_window, strict

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -10,12 +11,11 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader.utils import get_edge_label_index
 from torch_geometric.sampler.base import SubgraphType
 
-from pyg_graphzero.errors import UnsupportedError
-from pyg_graphzero.sampling.ahead import REDUCTIONS
-from pyg_graphzero.sampling.both_ways import BidirectionalNeighborSampler
+from pyg_graphzero.pyg.lazy import OnDemand, raw_items
 from pyg_graphzero.sampling.graph import plain
 from pyg_graphzero.sampling.neighbor import NeighborSampler
-from pyg_graphzero.sampling.options import one_of
+from pyg_graphzero.sampling.options import OF_NEIGHBORS, Description, options_of
+from pyg_graphzero.sampling.windows import split_window
 from pyg_graphzero.store.columns import in_memory
 from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.util.arguments import check_index_set
@@ -39,7 +39,20 @@ def check_input_nodes(data: Data | HeteroData, input_nodes: Any) -> Any:
                 f"input_nodes: found node type {name!r}, expected one of {data.node_types}"
             )
         return name, _check_nodes(nodes, int(data[name].num_nodes))
+    _refuse_type("input_nodes", input_nodes, "all nodes, an index or a mask")
     return _check_nodes(input_nodes, int(data.num_nodes))
+
+
+def _refuse_type(name: str, seeds: Any, remedy: str) -> None:
+    """Refuses seeds of a homogeneous graph that name a type, alone or with some of it."""
+    if isinstance(seeds, (tuple, list)) and not all(isinstance(each, str) for each in seeds):
+        seeds = seeds[0]
+    is_name = isinstance(seeds, (tuple, list)) and seeds and isinstance(seeds[0], str)
+    if is_name or isinstance(seeds, str):
+        raise ValueError(
+            f"{name}: found the type {seeds!r}, and this graph is homogeneous, its nodes and edges "
+            f"have none; expected None for {remedy}"
+        )
 
 
 def seed_nodes(data: Data, nodes: Any) -> Tensor:
@@ -50,34 +63,33 @@ def seed_nodes(data: Data, nodes: Any) -> Tensor:
     return nodes.nonzero().view(-1) if nodes.dtype == torch.bool else nodes
 
 
-def check_ahead(ahead: str | None, loader: Any) -> None:
-    """Whether a loader's batches are such that features can be added up ahead.
+def sampler_of(
+    loader: Any, data: Any, arguments: Mapping[str, Any], taken: tuple[str, ...]
+) -> tuple[Any, Tensor | None]:
+    """The sampler of a loader of neighbours, and windows of time that its seeds bring with them.
+
+    Args:
+        loader: The loader, for messages.
+        data: Its graph.
+        arguments: Its arguments by name: ``neighbor_sampler``, or how to make one.
+        taken: Options that it takes, those of neighbours aside.
 
     Raises:
-        ValueError: ``ahead`` is no way to do that.
-        UnsupportedError: They are not.
+        ValueError: An argument that does not fit the graph, or the sampler that is given.
     """
-    if ahead is None:
-        return
-    one_of("ahead", ahead, REDUCTIONS)
-    sampler, found = loader.graph_sampler, None
-    if isinstance(loader.data, tuple):
-        found = "feature and graph stores of another package"
-    elif not isinstance(sampler, NeighborSampler) or isinstance(
-        sampler, BidirectionalNeighborSampler
-    ):
-        found = f"batches of {type(sampler).__name__}"
-    elif sampler.subgraph_type != SubgraphType.directional:
-        found = f"subgraph_type={sampler.subgraph_type.value!r}"
-    elif sampler.graph.backward:
-        found = "sample_direction='backward'"
-    elif loader.transform_sampler_output is not None:
-        found = "transform_sampler_output"
-    if found is not None:
-        raise UnsupportedError(
-            f"ahead={ahead!r}: found {found}, expected batches that gz.loader.NeighborLoader or "
-            "LinkNeighborLoader samples by itself with subgraph_type='directional'; leave ahead out"
+    given, (window, own) = arguments["neighbor_sampler"], split_window(arguments["time_window"])
+    if given is None:
+        options = options_of(arguments["options"], loader, (*OF_NEIGHBORS, *taken))
+        described = {**arguments, "time_window": window, "options": options}
+        if not arguments["directed"]:
+            described["subgraph_type"] = SubgraphType.induced
+        given = NeighborSampler.of(data, arguments["num_neighbors"], Description.of(described))
+    elif window is not None and getattr(given, "time_window", None) != window:
+        raise ValueError(
+            f"time_window: found {window!r} beside a neighbor_sampler, which draws in its own way; "
+            "give it to the sampler instead"
         )
+    return given, own
 
 
 def _check_nodes(nodes: Any, num_nodes: int) -> Tensor | None:
@@ -112,13 +124,16 @@ def check_input_time(times: Tensor | None, num_seeds: int) -> None:
         raise ValueError(f"seed times: found {times.numel()}, expected one for each of {num_seeds}")
 
 
-def check_edge_labels(data: Data | HeteroData, edges: Any) -> tuple[EdgeType | None, Tensor | None]:
-    """The edge type and the seed edges (``int64 [2, n]``, None for all) a link loader was given.
+def check_edge_labels(data: Data | HeteroData, edges: Any) -> tuple[EdgeType | None, Any]:
+    """The edge type and the seed edges a link loader was given.
 
     Args:
         data: The graph.
-        edges: None (all edges; homogeneous only), a tensor ``[2, n]``, an edge type, or
-            (edge type, tensor or None).
+        edges: None (all edges; homogeneous only), a tensor ``[2, n]``, a mask ``[num_edges]`` or
+            the name of an edge attribute that is one, an edge type, or (edge type, one of these).
+
+    Returns:
+        The edge type, and ``int64 [2, n]``, a mask as it was given, or None for all.
 
     Raises:
         ValueError: It is none of these, or no edge type of the graph.
@@ -143,8 +158,16 @@ def check_edge_labels(data: Data | HeteroData, edges: Any) -> tuple[EdgeType | N
                 f"edge_label_index: found edge type {name}, expected one of {data.edge_types}, or "
                 f"seed edges [2, n] between two of {data.node_types}"
             )
+    elif not isinstance(edges, str):  # which names a mask
+        _refuse_type("edge_label_index", edges, "all edges, integers [2, n], or a mask")
     if edges is None:
         return name, None
+    if isinstance(edges, str) or getattr(edges, "dtype", None) in (torch.bool, bool):
+        if name is not None and name not in data.edge_types:
+            raise ValueError(
+                f"edge_label_index: found edge type {name}, expected one of {data.edge_types}"
+            )
+        return name, _check_mask(data if name is None else data[name], edges)
     edges = in_memory(plain(torch.as_tensor(edges)).cpu())
     if edges.dim() != 2 or edges.size(0) != 2 or edges.dtype.is_floating_point:
         raise ValueError(
@@ -163,3 +186,24 @@ def check_edge_labels(data: Data | HeteroData, edges: Any) -> tuple[EdgeType | N
                 f"0 <= node < {num_nodes}"
             )
     return name, edges
+
+
+def _check_mask(store: Any, mask: Any) -> Any:
+    """A mask of edges; an attribute of a store on disk is not read."""
+    what = "a mask"
+    if isinstance(mask, str):
+        what, values = f"edge attribute {mask!r}", dict(raw_items(getattr(store, "_store", store)))
+        if mask not in values:
+            raise ValueError(
+                f"edge_label_index: found {mask!r}, expected an edge attribute: one of "
+                f"{sorted(values)}"
+            )
+        mask = values[mask]
+    if not isinstance(mask, OnDemand):
+        mask = torch.as_tensor(mask)
+    if mask.dtype != torch.bool or list(mask.shape) != [store.num_edges]:
+        raise ValueError(
+            f"edge_label_index: found {what} of {mask.dtype}, {list(mask.shape)}, expected "
+            f"torch.bool [{store.num_edges}]"
+        )
+    return mask

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, islice
 from typing import Any, Generic, NamedTuple
@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 from typing_extensions import TypeVar
 
-from pyg_graphzero.loader.locality import grouped_order
+from pyg_graphzero.sampling.options import SamplingOptions
 from pyg_graphzero.util.keys import BatchKey, random_key
 
 #: The class of the graph that a loader is over, which is that of its batches.
@@ -31,15 +31,6 @@ class KeyedIndex(NamedTuple):
 
     index: Any
     key: BatchKey
-
-
-# A function that shuffles a number of positions, by a generator.
-Shuffle = Callable[[int, torch.Generator | None], Tensor]
-
-
-def plain_shuffle(size: int, generator: torch.Generator | None) -> Tensor:
-    """All positions in an order of which each is equally likely."""
-    return torch.randperm(size, generator=generator)
 
 
 class Taken:
@@ -95,12 +86,12 @@ class Slices:
 
     Args:
         base: The batch sampler.
-        shuffle: Draws the order when the first batch is asked for; None: positions in order.
+        shuffles: Draws an order when the first batch is asked for.
     """
 
-    def __init__(self, base: Any, shuffle: Shuffle | None) -> None:
+    def __init__(self, base: Any, shuffles: bool) -> None:
         self._sampler: Any = base.sampler
-        self._shuffle = shuffle
+        self._shuffles = shuffles
         self._order: Tensor | None = None
         self._batch = base.batch_size
         self._size = len(self._sampler)
@@ -112,8 +103,8 @@ class Slices:
         Raises:
             StopIteration: There is no such batch.
         """
-        if self._shuffle is not None and self._order is None:
-            self._draw(self._shuffle)
+        if self._shuffles and self._order is None:
+            self._draw()
         first = number * self._batch
         if first >= self._stop:
             raise StopIteration
@@ -123,12 +114,13 @@ class Slices:
     def forget(self, oldest: int) -> None:
         """Nothing is kept by number."""
 
-    def _draw(self, shuffle: Shuffle) -> None:
+    def _draw(self) -> None:
         # Drawn again from where it began, if an exception strikes before the order is kept.
         generators = {torch.default_generator, self._sampler.generator or torch.default_generator}
         states = [(generator, generator.get_state()) for generator in generators]
         try:
-            self._order = shuffle(self._size, _generator_of(self._sampler))
+            generator = _generator_of(self._sampler)
+            self._order = torch.randperm(self._size, generator=generator)
         except BaseException:
             for generator, state in states:
                 generator.set_state(state)
@@ -140,13 +132,13 @@ def _generator_of(sampler: RandomSampler) -> torch.Generator:
     return sampler.generator or torch.Generator().manual_seed(random_key())
 
 
-def batches_of(base: Any, shuffle: Shuffle = plain_shuffle) -> Slices | Taken:
-    """The positions of batches, as ``base`` gives them; ``shuffle`` is how torch's own does."""
+def batches_of(base: Any) -> Slices | Taken:
+    """The positions of batches, as ``base`` gives them."""
     sampler = base.sampler if type(base) is BatchSampler else None
     if type(sampler) is SequentialSampler:
-        return Slices(base, None)
+        return Slices(base, shuffles=False)
     if type(sampler) is RandomSampler and not sampler.replacement and not sampler._num_samples:
-        return Slices(base, shuffle)
+        return Slices(base, shuffles=True)
     return Taken(iter(base))
 
 
@@ -315,17 +307,11 @@ class KeyedLoader(Generic[Graph_co]):
     generator: torch.Generator | None
     _progress = Progress()  # of the latest epoch
     _resumed: Progress | None = None  # where the next one begins, if not at its start
-    locality: int | None = None
+    options = SamplingOptions()
 
     def seed_rows(self) -> Tensor | None:
         """Where the seeds lie in the store; None: in the order of their positions."""
         return None
-
-    def _shuffle(self) -> Shuffle:
-        if self.locality is None:
-            return plain_shuffle
-        rows, group = self.seed_rows(), self.locality
-        return lambda size, generator: grouped_order(rows, size, group, generator)
 
     def __setattr__(self, name: str, value: Any) -> None:
         # PyG hands DataLoader a range; DataLoader forbids changing it later.
@@ -343,7 +329,7 @@ class KeyedLoader(Generic[Graph_co]):
     def keyed_seeds(self, first: int) -> KeyedSeeds:
         """The seeds of an epoch that begins, or goes on at batch ``first``."""
         base: Any = super()._index_sampler  # type: ignore[misc]
-        return KeyedSeeds(batches_of(base, self._shuffle()), self.generator, first)
+        return KeyedSeeds(batches_of(base), self.generator, first)
 
     def __iter__(self) -> Iterator[Graph_co]:
         generator = torch.default_generator if self.generator is None else self.generator

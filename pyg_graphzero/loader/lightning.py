@@ -20,12 +20,13 @@ class _OwnSampler(datamodule.LightningData):
     """Stands behind PyG's classes, in front of ``LightningData``, whose arguments it takes."""
 
     def __init__(self, data: Any, loader: str, graph_sampler: Any, **kwargs: Any) -> None:
-        data = resolve(data)
+        data, options = resolve(data), kwargs.pop("options", None)
         if graph_sampler is None and loader in ("neighbor", "link_neighbor"):
-            options, kwargs = datamodule.split_kwargs(kwargs, NeighborSampler)
-            graph_sampler = NeighborSampler(data, **options)
+            own, kwargs = datamodule.split_kwargs(kwargs, NeighborSampler)
+            graph_sampler = NeighborSampler(data, **own, options=options and options.of_neighbors)
         super().__init__(data=data, loader=loader, graph_sampler=graph_sampler, **kwargs)
-        self.eval_loader_kwargs.pop("locality", None)  # nothing is shuffled
+        if options is not None:
+            self.loader_kwargs["options"] = self.eval_loader_kwargs["options"] = options
 
 
 class LightningNodeData(datamodule.LightningNodeData, _OwnSampler):
@@ -40,7 +41,7 @@ class LightningNodeData(datamodule.LightningNodeData, _OwnSampler):
         *args: Arguments of PyG's class, in its order.
         **kwargs: Arguments of PyG's class; those of ``gz.sampler.NeighborSampler``
             (``num_neighbors`` …); those of ``gz.loader.NodeLoader``, ``device``, ``edge_ids`` and
-            ``locality`` among them. ``locality`` is for training alone.
+            ``options`` among them.
 
     Raises:
         ModuleNotFoundError: Lightning is not installed.
@@ -81,8 +82,7 @@ class LightningLinkData(datamodule.LightningLinkData, _OwnSampler):
             ``HeteroData`` in memory.
         **kwargs: Arguments of PyG's class; those of ``gz.sampler.NeighborSampler``
             (``num_neighbors`` …); those of ``gz.loader.LinkLoader`` (``neg_sampling`` …),
-            ``device``, ``edge_ids``, ``locality``, ``exclude_edges`` and ``seed_order`` among them.
-            ``locality`` is for training alone.
+            ``device``, ``edge_ids`` and ``options`` among them.
 
     Raises:
         ModuleNotFoundError: Lightning is not installed.

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch_geometric.loader
 from torch import Tensor
 
-from pyg_graphzero.loader.inputs import check_ahead
+from pyg_graphzero.loader.first_aggregation import check_first_aggregation
+from pyg_graphzero.loader.inputs import sampler_of
 from pyg_graphzero.loader.keyed import Graph_co
 from pyg_graphzero.loader.links import LinkLoader
 from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.sampling.graph import resolve
-from pyg_graphzero.sampling.neighbor import NeighborSampler
-from pyg_graphzero.sampling.options import SamplingOptions, check_given
-from pyg_graphzero.sampling.windows import split_window
+from pyg_graphzero.sampling.options import SamplingOptions
+from pyg_graphzero.store.schema import EdgeType
 
 
 class LinkNeighborLoader(LinkLoader[Graph_co], torch_geometric.loader.LinkNeighborLoader):
@@ -24,15 +24,17 @@ class LinkNeighborLoader(LinkLoader[Graph_co], torch_geometric.loader.LinkNeighb
     A subclass of PyG's ``LinkNeighborLoader`` that takes its arguments and yields its batches.
     Sampling, negatives included, is a function of the batch's key (see ``NeighborLoader``). Where
     ``edge_label_index`` names all edges of a store, neither row of them is built in memory: they
-    are looked up batch by batch, in the order of the input, see ``seed_order``.
+    are looked up batch by batch, in the order of the input; see ``SamplingOptions.seed_order``.
 
     Args:
         data: The graph; see ``NeighborLoader``.
         num_neighbors: Fan-out per hop; see ``NeighborLoader``.
-        edge_label_index: Seeds: None (all edges), a tensor ``[2, n]``, an edge type, or
-            (edge type, tensor or None).
-        edge_label: One label per seed.
-        edge_label_time: One time per seed; needs ``time_attr``.
+        edge_label_index: Seeds: None (all edges), a tensor ``[2, n]``, a mask ``bool [num_edges]``,
+            an edge type, or (edge type, one of these). A mask may be given as the name of an edge
+            attribute: of a store, 4 bytes for each of its seeds are held, which come by destination
+            as in the store; ``input_id`` says which edge a seed is.
+        edge_label: One label per seed; with a mask one for each edge.
+        edge_label_time: One time per seed, likewise; needs ``time_attr``.
         replace: Draw with replacement.
         subgraph_type: ``"directional"``, ``"bidirectional"`` or ``"induced"``.
         disjoint: Every seed edge grows a tree of its own, named by ``batch.batch``.
@@ -43,7 +45,6 @@ class LinkNeighborLoader(LinkLoader[Graph_co], torch_geometric.loader.LinkNeighb
         time_attr: Node or edge attribute with times; see ``NeighborLoader``.
         time_window: With ``time_attr``; see ``NeighborLoader``. A tensor has a number for each seed
             edge.
-        strict: With ``time_attr``: nothing of the seed's very time is drawn either.
         weight_attr: Edge attribute in proportion to which neighbours are drawn.
         transform: Called with every batch.
         transform_sampler_output: Called with every sampler output.
@@ -51,28 +52,23 @@ class LinkNeighborLoader(LinkLoader[Graph_co], torch_geometric.loader.LinkNeighb
         filter_per_worker: Matters only with a sampler that is not ours; the engine gathers ahead.
         neighbor_sampler: A PyG ``BaseSampler`` to use instead.
         directed: Deprecated; False means ``subgraph_type="induced"``.
-        exclude_edges: No negative is an edge of the graph (PyG's may be). Not with node times.
+        exclude_seed_edges: True: no seed edge of a batch is a message in it, so that its label
+            cannot be read off the graph; ``"reverse"``: nor is its reverse, of the same type or of
+            PyG's ``rev_`` name; a dict from edge type to reverse type names another. Edges are
+            known by their ends, parallel ones too; where edges have times, only those of the seed's
+            own time are left out. Neighbours are drawn among the rest.
         device: Where batches are delivered; see ``NeighborLoader``.
         edge_ids: Batches have ``e_id``. Where it is not used, False spares a lookup for every
             edge, and reads where the ids do not fit in memory.
-        method: ``"uniform"`` or ``"labor"``; see ``NeighborLoader``.
-        layer_dependency: An option of ``"labor"``; see ``NeighborLoader``.
-        batch_dependency: An option of ``"labor"``; see ``NeighborLoader``.
-        ahead: ``"mean"`` or ``"sum"``: neighbours' features arrive added up; see
+        first_aggregation: ``"mean"`` or ``"sum"``: neighbours' features arrive added up; see
             ``NeighborLoader``.
-        locality: With ``shuffle=True``: seed edges whose destinations lie next to each other in the
-            store are shuffled in groups of this many; None shuffles them one by one.
-        seed_order: Where seeds are all edges of a store: ``"input"``: position i is edge i, as in
-            PyG. Where the input was not sorted by destination that costs 4 bytes an edge, at most
-            an eighth of the budget if nothing is shuffled, and some passes over the edge ids.
-            ``"store"``: positions are by destination, as edges lie in the store, which costs
-            nothing; ``input_id`` says which edge a seed is. ``locality`` implies it.
+        options: How neighbours, negatives and seeds are drawn beyond that; see ``SamplingOptions``.
         **kwargs: ``input_id``, ``custom_cls`` and the arguments of ``DataLoader``.
 
     Raises:
         ValueError: An argument that does not fit the graph.
         IndexError: An end of a seed edge is not a node.
-        UnsupportedError: ``ahead`` with what makes batches in another way.
+        UnsupportedError: ``first_aggregation`` with what makes batches in another way.
         MemoryBudgetError: No room for the order of all edges; see ``seed_order``.
 
     Example:
@@ -107,44 +103,31 @@ class LinkNeighborLoader(LinkLoader[Graph_co], torch_geometric.loader.LinkNeighb
         neighbor_sampler: Any = None,
         directed: bool = True,
         *,
-        exclude_edges: bool = False,
+        exclude_seed_edges: bool | str | Mapping[EdgeType, EdgeType] = False,
         device: Any = None,
         edge_ids: bool = True,
         time_window: Any = None,
-        strict: bool = False,
-        method: str = "uniform",
-        layer_dependency: bool = False,
-        batch_dependency: int = 1,
-        ahead: str | None = None,
-        locality: int | None = None,
-        seed_order: str = "input",
+        first_aggregation: str | None = None,
+        options: SamplingOptions | None = None,
         **kwargs: Any,
     ) -> None:
-        subgraph_type = subgraph_type if directed else "induced"
-        given_window, (time_window, self._seed_windows) = time_window, split_window(time_window)
-        check_given(neighbor_sampler, locals())
-        options = SamplingOptions.of(locals()) if neighbor_sampler is None else None
         if (edge_label_time is None) != (time_attr is None) and neighbor_sampler is None:
             raise ValueError(
                 f"edge_label_time and time_attr={time_attr!r}: found one without the other, "
                 "expected both or neither"
             )
         data = resolve(data)
-        if options is not None:
-            neighbor_sampler = NeighborSampler.of(data, num_neighbors, options)
+        sampler, self._seed_windows = sampler_of(self, data, locals(), self._taken)
         super().__init__(
-            data, neighbor_sampler, edge_label_index, edge_label, edge_label_time, neg_sampling,
+            data, sampler, edge_label_index, edge_label, edge_label_time, neg_sampling,
             neg_sampling_ratio, transform, transform_sampler_output, filter_per_worker,
-            exclude_edges=exclude_edges, device=device, edge_ids=edge_ids, locality=locality,
-            seed_order=seed_order, **kwargs,
+            exclude_seed_edges=exclude_seed_edges, device=device, edge_ids=edge_ids,
+            options=options, **kwargs,
         )  # fmt: skip
-        check_ahead(ahead, self)
-        self.ahead = ahead
+        check_first_aggregation(first_aggregation, self)
         # Lightning makes loaders anew from attributes named as their arguments are.
+        self.first_aggregation = first_aggregation
         self.num_neighbors = num_neighbors
         self.time_attr = time_attr
-        self.neighbor_sampler = neighbor_sampler
-        self.time_window, self.strict = given_window, strict
-        self.method = method
-        self.layer_dependency = layer_dependency
-        self.batch_dependency = batch_dependency
+        self.time_window = time_window
+        self.neighbor_sampler = sampler

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch_geometric.loader
@@ -10,16 +10,20 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader.utils import infer_filter_per_worker
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
+from torch_geometric.sampler.base import SubgraphType
 
+from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.loader.engine import EngineLoader
 from pyg_graphzero.loader.inputs import check_edge_labels
 from pyg_graphzero.loader.keyed import Graph_co
-from pyg_graphzero.loader.stored_edges import SEED_ORDERS, StoredEdges
+from pyg_graphzero.loader.stored_edges import StoredEdges
+from pyg_graphzero.pyg.lazy import OnDemand
 from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.sampling.base import Prepared
+from pyg_graphzero.sampling.excluded import excluded_types
 from pyg_graphzero.sampling.graph import plain, resolve
 from pyg_graphzero.sampling.neighbor import NeighborSampler
-from pyg_graphzero.sampling.options import one_of
+from pyg_graphzero.sampling.options import SamplingOptions
 from pyg_graphzero.sampling.windows import check_seed_windows
 from pyg_graphzero.store.schema import EdgeType
 
@@ -36,10 +40,10 @@ class LinkLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkLoader):
         data: The graph; see ``NodeLoader``.
         link_sampler: A ``gz.sampler.NeighborSampler``, or any PyG ``BaseSampler`` that samples from
             edges, over the same graph.
-        edge_label_index: Seeds: None (all edges), integers ``[2, n]``, an edge type, or (edge type,
-            tensor or None).
-        edge_label: One label per seed, ``[n]``.
-        edge_label_time: One time per seed, ``[n]``; needs a sampler with a ``time_attr``.
+        edge_label_index: Seeds: None (all edges), integers ``[2, n]``, a mask of the edges or the
+            name of one, an edge type, or (edge type, one of these); see ``LinkNeighborLoader``.
+        edge_label: One label per seed, ``[n]``; with a mask one for each edge.
+        edge_label_time: One time per seed, likewise; needs a sampler with a ``time_attr``.
         neg_sampling: How negatives are drawn; see ``LinkNeighborLoader``.
         neg_sampling_ratio: Deprecated by PyG: binary negatives per seed.
         transform: Called with every batch.
@@ -47,19 +51,18 @@ class LinkLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkLoader):
         filter_per_worker: Matters only with a sampler that is not ours; the engine gathers ahead.
         custom_cls: Class of the batches, where ``data`` are stores of another package.
         input_id: Shown by ``batch.input_id`` for each seed, ``int64 [n]``; None: its position.
-        exclude_edges: With a sampler of ours, no negative is an edge of the graph. Not with node
-            times.
+        exclude_seed_edges: With a sampler of ours, seed edges are no messages of their own batch;
+            see ``LinkNeighborLoader``.
         device: Where batches are delivered; see ``NeighborLoader``.
         edge_ids: With a sampler of ours, batches have ``e_id``; see ``NeighborLoader``.
-        locality: Shuffle groups of neighbouring seeds; see ``LinkNeighborLoader``.
-        seed_order: Order of the seeds where they are all edges of a store; see
-            ``LinkNeighborLoader``.
+        options: ``exclude_edges`` and ``seed_order``; how neighbours are drawn is for
+            the sampler to be told.
         **kwargs: Arguments of ``torch.utils.data.DataLoader``; see ``NeighborLoader``.
 
     Raises:
         ValueError: An argument that does not fit the graph.
         IndexError: An end of a seed edge is not a node.
-        MemoryBudgetError: No room for the order of all edges; see ``LinkNeighborLoader``.
+        MemoryBudgetError: No room for the order of all edges; see ``seed_order``.
 
     Example:
         >>> import torch, pyg_graphzero as gz
@@ -72,6 +75,7 @@ class LinkLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkLoader):
     """
 
     _seed_windows: Tensor | None = None
+    _taken = ("exclude_edges", "seed_order")
 
     def __init__(
         self,
@@ -88,15 +92,13 @@ class LinkLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkLoader):
         custom_cls: Any = None,
         input_id: Tensor | None = None,
         *,
-        exclude_edges: bool = False,
+        exclude_seed_edges: bool | str | Mapping[EdgeType, EdgeType] = False,
         device: Any = None,
         edge_ids: bool = True,
-        locality: int | None = None,
-        seed_order: str = "input",
+        options: SamplingOptions | None = None,
         **kwargs: Any,
     ) -> None:
-        self._keep(device, locality, kwargs)
-        one_of("seed_order", seed_order, SEED_ORDERS)
+        self._keep(device, options, link_sampler)
         if neg_sampling_ratio is not None and neg_sampling_ratio != 0.0:
             neg_sampling = NegativeSampling("binary", neg_sampling_ratio)
         # Lightning makes loaders anew from attributes named as their arguments are.
@@ -113,10 +115,10 @@ class LinkLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkLoader):
             self.filter_per_worker = infer_filter_per_worker(data)
         self.custom_cls = custom_cls
         self.input_id = input_id
-        self.exclude_edges = exclude_edges
+        self.exclude_seed_edges = exclude_seed_edges
         self.edge_ids = edge_ids
-        self.seed_order = seed_order
         name, edges = check_edge_labels(data, edge_label_index)
+        self._excluded = self._excluded_types(name)
         self.input_data = self._seed_edges(
             name, edges, edge_label, edge_label_time, input_id, _rises(kwargs)
         )
@@ -126,7 +128,7 @@ class LinkLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkLoader):
     def _seed_edges(
         self,
         name: EdgeType | None,
-        edges: Tensor | None,
+        edges: Any,
         label: Tensor | None,
         time: Tensor | None,
         input_id: Tensor | None,
@@ -137,28 +139,57 @@ class LinkLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkLoader):
                 raise ValueError("edge_label: found some, expected none with triplet negatives")
             if label.numel() and label.min() == 0:
                 label = label + 1  # 0 stands for "negative", as in PyG
-        sampler = self.link_sampler
+        sampler, given = self.link_sampler, {"edge_label": label, "edge_label_time": time}
+        is_mask = isinstance(edges, OnDemand) or (edges is not None and edges.dim() == 1)
+        if is_mask:
+            _check_counts({**given, "input_id": input_id}, edges.shape[0])
         seeds: StoredEdges | EdgeSamplerInput
         on_disk = isinstance(sampler, NeighborSampler) and sampler.graph.on_disk(name)
-        if edges is None and on_disk and not sampler.graph.backward:
-            is_grouped = self.locality is not None and self.locality > 1
-            order = "store" if is_grouped else self.seed_order
-            seeds = StoredEdges(sampler, name, label, time, input_id, order, in_order)
-        elif self.seed_order == "store":
+        if (edges is None or is_mask) and on_disk and not sampler.graph.backward:
+            mask = sampler.graph.in_slots(name, edges, "edge_label_index") if is_mask else None
+            seeds = StoredEdges(
+                sampler, name, label, time, input_id, self.options.seed_order, in_order, mask
+            )
+        elif self.options.seed_order == "store":
             raise ValueError(
                 "seed_order='store': found seed edges of another order, expected edge_label_index "
                 "to name all edges of a store (None, or an edge type)"
             )
         else:
-            if edges is None:
+            if is_mask:
+                chosen = edges.value() if isinstance(edges, OnDemand) else edges
+                at = chosen.nonzero().view(-1)
+                label, time = (None if each is None else each[at] for each in (label, time))
+                input_id = at if input_id is None else input_id[at]
+            if edges is None or is_mask:
                 edges = plain((self.data if name is None else self.data[name]).edge_index)
+                edges = edges[:, at] if is_mask else edges
             seeds = EdgeSamplerInput(input_id, edges[0], edges[1], label, time, name)
-        count = _count(seeds)
-        given = (("edge_label", label), ("edge_label_time", time), ("input_id", input_id))
-        for what, values in given:
-            if values is not None and values.size(0) != count:
-                raise ValueError(f"{what}: found {values.size(0)}, expected {count}")
+        if not is_mask:
+            _check_counts({**given, "input_id": input_id}, _count(seeds))
         return seeds
+
+    def _excluded_types(self, name: EdgeType | None) -> list[tuple[EdgeType | None, bool]]:
+        sampler, value = self.link_sampler, self.exclude_seed_edges
+        if value is False:
+            return []
+        if not isinstance(sampler, NeighborSampler):
+            raise UnsupportedError(
+                f"exclude_seed_edges={value!r}: found a {type(sampler).__name__}, expected a "
+                "NeighborSampler of pyg_graphzero"
+            )
+        if value and sampler.options.method == "labor":
+            raise UnsupportedError(
+                f"exclude_seed_edges={value!r}: found method='labor', expected 'uniform'"
+            )
+        types = excluded_types(sampler.graph, name, value)
+        if value is True and sampler.subgraph_type == SubgraphType.bidirectional:
+            raise ValueError(
+                "exclude_seed_edges=True: found subgraph_type='bidirectional', where the reverse "
+                "of a message is one too; expected 'reverse', or a dict from the edge type to its "
+                "reverse"
+            )
+        return types
 
     @property
     def graph_sampler(self) -> Any:
@@ -178,8 +209,9 @@ class LinkLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkLoader):
     def _around(self, seeds: EdgeSamplerInput, key: int, index: Any) -> Prepared:
         windows = () if self._seed_windows is None else (self._seed_windows[index],)
         prepared: Prepared = self.link_sampler.prepare_edges(
-            seeds, self.neg_sampling, key, self.exclude_edges, *windows
-        )
+            seeds, self.neg_sampling, key, self.options.exclude_edges, *windows,
+            excluded=self._excluded,
+        )  # fmt: skip
         return prepared
 
     def seed_rows(self) -> Tensor | None:
@@ -200,6 +232,12 @@ class LinkLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkLoader):
             seeds.edge_label_index = seeds.edge_label_time = None
         else:
             seeds.edge_label_index, seeds.edge_label, seeds.edge_label_time = metadata[1:4]
+
+
+def _check_counts(given: dict[str, Tensor | None], count: int) -> None:
+    for what, values in given.items():
+        if values is not None and values.size(0) != count:
+            raise ValueError(f"{what}: found {values.size(0)}, expected {count}")
 
 
 def _count(seeds: StoredEdges | EdgeSamplerInput) -> int:

@@ -8,14 +8,13 @@ from typing import Any
 import torch_geometric.loader
 from torch import Tensor
 
-from pyg_graphzero.loader.inputs import check_ahead
+from pyg_graphzero.loader.first_aggregation import check_first_aggregation
+from pyg_graphzero.loader.inputs import sampler_of
 from pyg_graphzero.loader.keyed import Graph_co
 from pyg_graphzero.loader.nodes import NodeLoader
 from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.sampling.graph import resolve
-from pyg_graphzero.sampling.neighbor import NeighborSampler
-from pyg_graphzero.sampling.options import SamplingOptions, check_given
-from pyg_graphzero.sampling.windows import split_window
+from pyg_graphzero.sampling.options import SamplingOptions
 
 
 class NeighborLoader(NodeLoader[Graph_co], torch_geometric.loader.NeighborLoader):
@@ -40,7 +39,6 @@ class NeighborLoader(NodeLoader[Graph_co], torch_geometric.loader.NeighborLoader
         time_window: With ``time_attr``: nothing is drawn that is more than this earlier than its
             seed. A number in the units of the times, a list by hop, a dict of these by edge type,
             or a tensor with a number for each seed.
-        strict: With ``time_attr``: nothing of the seed's very time is drawn either.
         weight_attr: Edge attribute in proportion to which neighbours are drawn.
         transform: Called with every batch.
         transform_sampler_output: Called with every sampler output.
@@ -52,16 +50,10 @@ class NeighborLoader(NodeLoader[Graph_co], torch_geometric.loader.NeighborLoader
             them in main memory.
         edge_ids: Batches have ``e_id``. Where it is not used, False spares a lookup for every
             edge, and reads where the ids do not fit in memory.
-        method: ``"uniform"``, or ``"labor"``: nodes of a hop share neighbours where they can, so
-            that a batch has fewer nodes; see ``NeighborSampler`` and docs/loading.md.
-        layer_dependency: With ``"labor"``: the hops share neighbours too.
-        batch_dependency: With ``"labor"``: over how many batches the choice of neighbours drifts;
-            1 chooses anew for each batch.
-        ahead: ``"mean"`` or ``"sum"``: neighbours' features are added up while they are gathered,
-            for an accelerated model whose first layer does that; ``x`` has no rows of the last hop
-            then. See docs/train-faster.md.
-        locality: With ``shuffle=True``: seeds that lie next to each other in the store are shuffled
-            in groups of this many; None shuffles them one by one.
+        first_aggregation: ``"mean"`` or ``"sum"``: neighbours' features are added up while they are
+            gathered, for an accelerated model whose first layer does that; ``x`` has no rows of the
+            last hop then. ``gz.nn.accelerate(model, loader=loader)`` sets it.
+        options: How neighbours and seeds are drawn beyond that; see ``SamplingOptions``.
         **kwargs: ``input_id`` (what ``batch.input_id`` shows for each seed), ``custom_cls``, and
             the arguments of ``torch.utils.data.DataLoader``. A setting that is changed in the
             middle of an epoch applies to the next batch that is asked for, but for seeds,
@@ -70,7 +62,7 @@ class NeighborLoader(NodeLoader[Graph_co], torch_geometric.loader.NeighborLoader
     Raises:
         ValueError: An argument that does not fit the graph.
         IndexError: A seed that is not a node.
-        UnsupportedError: ``ahead`` with what makes batches in another way.
+        UnsupportedError: ``first_aggregation`` with what makes batches in another way.
 
     Example:
         >>> import pyg_graphzero as gz
@@ -102,34 +94,22 @@ class NeighborLoader(NodeLoader[Graph_co], torch_geometric.loader.NeighborLoader
         device: Any = None,
         edge_ids: bool = True,
         time_window: Any = None,
-        strict: bool = False,
-        method: str = "uniform",
-        layer_dependency: bool = False,
-        batch_dependency: int = 1,
-        locality: int | None = None,
-        ahead: str | None = None,
+        first_aggregation: str | None = None,
+        options: SamplingOptions | None = None,
         **kwargs: Any,
     ) -> None:
-        subgraph_type = subgraph_type if directed else "induced"
-        given_window, (time_window, self._seed_windows) = time_window, split_window(time_window)
-        check_given(neighbor_sampler, locals())
-        options = SamplingOptions.of(locals()) if neighbor_sampler is None else None
         if input_time is not None and time_attr is None:
             raise ValueError("input_time: found one without time_attr, expected both or neither")
         data = resolve(data)
-        if options is not None:
-            neighbor_sampler = NeighborSampler.of(data, num_neighbors, options)
+        sampler, self._seed_windows = sampler_of(self, data, locals(), self._taken)
         super().__init__(
-            data, neighbor_sampler, input_nodes, input_time, transform, transform_sampler_output,
-            filter_per_worker, device=device, edge_ids=edge_ids, locality=locality, **kwargs,
+            data, sampler, input_nodes, input_time, transform, transform_sampler_output,
+            filter_per_worker, device=device, edge_ids=edge_ids, options=options, **kwargs,
         )  # fmt: skip
-        check_ahead(ahead, self)
-        self.ahead = ahead
+        check_first_aggregation(first_aggregation, self)
         # Lightning makes loaders anew from attributes named as their arguments are.
+        self.first_aggregation = first_aggregation
         self.num_neighbors = num_neighbors
         self.time_attr = time_attr
-        self.neighbor_sampler = neighbor_sampler
-        self.time_window, self.strict = given_window, strict
-        self.method = method
-        self.layer_dependency = layer_dependency
-        self.batch_dependency = batch_dependency
+        self.time_window = time_window
+        self.neighbor_sampler = sampler

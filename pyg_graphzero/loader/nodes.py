@@ -15,6 +15,7 @@ from pyg_graphzero.loader.keyed import Graph_co
 from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.sampling.base import Prepared
 from pyg_graphzero.sampling.graph import resolve
+from pyg_graphzero.sampling.options import SamplingOptions
 from pyg_graphzero.sampling.windows import check_seed_windows
 
 
@@ -40,7 +41,7 @@ class NodeLoader(EngineLoader[Graph_co], torch_geometric.loader.NodeLoader):
         input_id: Shown by ``batch.input_id`` for each seed, ``int64 [n]``; None: its position.
         device: Where batches are delivered; see ``NeighborLoader``.
         edge_ids: With a sampler of ours, batches have ``e_id``; see ``NeighborLoader``.
-        locality: Shuffle groups of neighbouring seeds; see ``NeighborLoader``.
+        options: None, or how the sampler draws, once more.
         **kwargs: Arguments of ``torch.utils.data.DataLoader``; see ``NeighborLoader``.
 
     Raises:
@@ -56,7 +57,6 @@ class NodeLoader(EngineLoader[Graph_co], torch_geometric.loader.NodeLoader):
         [2, 1, 0]
     """
 
-    node_sampler: Any
     _seed_windows: Tensor | None = None
 
     def __init__(
@@ -73,11 +73,11 @@ class NodeLoader(EngineLoader[Graph_co], torch_geometric.loader.NodeLoader):
         *,
         device: Any = None,
         edge_ids: bool = True,
-        locality: int | None = None,
+        options: SamplingOptions | None = None,
         **kwargs: Any,
     ) -> None:
         self.edge_ids = edge_ids
-        self._keep(device, locality, kwargs)
+        self._keep(device, options, node_sampler)
         data = resolve(data)
         # By name: super() is PyG's NeighborLoader in a NeighborLoader, and would make its sampler.
         torch_geometric.loader.NodeLoader.__init__(
@@ -86,11 +86,6 @@ class NodeLoader(EngineLoader[Graph_co], torch_geometric.loader.NodeLoader):
         )  # fmt: skip
         check_input_time(input_time, self.input_data.node.numel())
         check_seed_windows(self._seed_windows, self.input_data.node.numel())
-
-    @property
-    def graph_sampler(self) -> Any:
-        """The sampler in use, ours or not."""
-        return self.node_sampler
 
     def _prepare(self, index: Any, key: int) -> Prepared:
         windows = () if self._seed_windows is None else (self._seed_windows[index],)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -15,12 +15,12 @@ from torch_geometric.utils import to_torch_csr_tensor
 
 from pyg_graphzero import _core
 from pyg_graphzero.errors import UnsupportedError
-from pyg_graphzero.pyg.data import empty_like
+from pyg_graphzero.pyg.data import contents_of, empty_like
 from pyg_graphzero.pyg.lazy import OnDemand, called, raw_items
-from pyg_graphzero.sampling.ahead import InnerRows
 from pyg_graphzero.sampling.base import GraphSampler, Reading, Sampled
 from pyg_graphzero.sampling.graph import SampledGraph
 from pyg_graphzero.sampling.hops import are_hops_wanted, attach_hops
+from pyg_graphzero.sampling.inner_rows import InnerRows
 from pyg_graphzero.store.columns import (
     EncodedRows,
     engine_array,
@@ -40,6 +40,7 @@ class _Part:
     n_id: Tensor | None = None
     edge_index: Tensor | None = None
     e_id: Tensor | None = None
+    fetched: Mapping[str, Tensor] | None = None
 
 
 _Value = Callable[[_Part], Any]
@@ -67,6 +68,10 @@ class _Storage:
         if part.e_id is not None:
             for key, value in self.by_edge.items():
                 mapping[key] = value(part)
+
+
+#: Rows in shards of one batch, by node type and attribute.
+Fetched = Mapping[str | None, Mapping[str, Tensor]]
 
 
 class RowsOfFiles(Protocol):
@@ -98,10 +103,11 @@ class BatchPlan:
         edge_ids: Batches have ``e_id``.
         files: Which of the store's columns are not in memory whole; None: all are.
         reading: Where the sampler finds neighbours; None: in memory, or mapped.
-        ahead: How features of neighbours are added up, ``"sum"`` or ``"mean"``; None: they are not.
+        first_aggregation: How features of neighbours are added up, ``"sum"`` or ``"mean"``; None:
+            they are not.
 
     Raises:
-        UnsupportedError: ``ahead``, and features that cannot be added up ahead.
+        UnsupportedError: ``first_aggregation``, and features that cannot be added up.
     """
 
     def __init__(
@@ -111,13 +117,15 @@ class BatchPlan:
         edge_ids: bool = True,
         files: RowsOfFiles | None = None,
         reading: Reading | None = None,
-        ahead: str | None = None,
+        first_aggregation: str | None = None,
     ) -> None:
         self.data = data
-        self.ahead = ahead
+        self.first_aggregation = first_aggregation
         self.has_edge_ids = edge_ids
         self.reading = reading
         self._files = files
+        contents = contents_of(data)
+        self.shards = None if contents is None else contents.shards
         self._paged: dict[tuple[str, int], int] = {}  # numbers of paged rows by file and list
         self.graph = sampler.graph
         self.node_types = list(self.graph.node_types)
@@ -136,21 +144,24 @@ class BatchPlan:
         self.columns.keeps_slots = any(
             storage.by_edge or "adj_t" in storage.values for storage in self._edges.values()
         )
-        if ahead is not None and not self.columns.needs_hops:
-            raise UnsupportedError(f"ahead={ahead!r}: found no x of nodes, expected features")
+        if first_aggregation is not None and not self.columns.needs_hops:
+            raise UnsupportedError(
+                f"first_aggregation={first_aggregation!r}: found no x of nodes, expected features"
+            )
         self._seen = _seen(data)
         self._files = None  # they keep the plans that were made by them
 
-    def is_for(self, data: Any, graph: SampledGraph) -> bool:
+    def is_for(self, data: Any, graph: SampledGraph, first_aggregation: str | None) -> bool:
         """Whether it was made for these, and the graph's attributes are still what they were."""
-        return data is self.data and graph is self.graph and self._seen == _seen(data)
+        same = data is self.data and graph is self.graph
+        return same and first_aggregation == self.first_aggregation and self._seen == _seen(data)
 
     def gather(self, sampled: Sampled, num_threads: int) -> _core.Gathered:
         """Has the engine gather the rows of a sample."""
         none = torch.empty(0, dtype=torch.int64)
         lists: list[Tensor | None] = [*sampled.nodes, *sampled.slots]
         arrays = [engine_array(none if ids is None else ids.contiguous()) for ids in lists]
-        if self.ahead is None:
+        if self.first_aggregation is None:
             return self.columns.gather(arrays, num_threads)
         inner = [sum(counts[:-1]) for counts in sampled.num_sampled_nodes or []]
         edges = [
@@ -160,7 +171,11 @@ class BatchPlan:
         return self.columns.gather(arrays, num_threads, inner, edges)
 
     def assemble(
-        self, sampled: Sampled, gathered: _core.Gathered, batch: Data | None = None
+        self,
+        sampled: Sampled,
+        gathered: _core.Gathered,
+        batch: Data | None = None,
+        fetched: Fetched | None = None,
     ) -> Data | HeteroData:
         """A batch of a sample and its rows; labels of its seeds are left to the caller.
 
@@ -168,7 +183,11 @@ class BatchPlan:
             sampled: The sample, as it was drawn or as a transform has changed it.
             gathered: Its rows, from :meth:`gather` or the pipeline.
             batch: The ``Data`` to fill; None for a new one.
+            fetched: Its rows in shards; None: they are fetched now, if there are any.
         """
+        if fetched is None and self.shards is not None:
+            fetched = self.shards.ask([self.nodes_of(sampled)]).rows(0)
+        fetched = fetched or {}
         batch = empty_like(self.data) if batch is None else batch
         if isinstance(batch, HeteroData):
             for key, value in self.data._global_store.items():
@@ -181,7 +200,7 @@ class BatchPlan:
 
         ids, rows = gathered.lists, gathered.columns
         for out, name, n_id in zip(nodes, self.node_types, sampled.nodes, strict=True):
-            self._nodes[name].fill(_Part(out, rows, n_id))
+            self._nodes[name].fill(_Part(out, rows, n_id, fetched=fetched.get(name)))
         for out, edge_type, edge_index, slots in zip(
             edges, self.edge_types, sampled.edge_index, sampled.slots, strict=True
         ):
@@ -197,9 +216,13 @@ class BatchPlan:
             if values is not None:
                 for out, value in zip(stores, values, strict=True):
                     out._mapping[key] = value
-        if self.ahead is not None or are_hops_wanted():
+        if self.first_aggregation is not None or are_hops_wanted():
             attach_hops(batch)
         return batch
+
+    def nodes_of(self, sampled: Sampled) -> dict[str | None, Tensor]:
+        """The nodes of a sample by type."""
+        return dict(zip(self.node_types, sampled.nodes, strict=True))
 
     def _look_up(self, by: int, ids: Tensor | None) -> tuple[int, int | None]:
         """The index list of ids in the places of list ``by``: its number, and that among lookups.
@@ -221,10 +244,17 @@ class BatchPlan:
             elif key == "adj_t" or store.is_edge_attr(key):
                 continue
             elif store.is_node_attr(key):
+                if (
+                    isinstance(value, OnDemand)
+                    and value.is_remote
+                    and self.first_aggregation is None
+                ):
+                    out.values[key] = _fetched(key)
+                    continue
                 if isinstance(value, OnDemand):
                     is_stored = not value.is_built and value.rows is not None
                     value = value.rows if is_stored else value.value()
-                if key == "x" and self.ahead is not None:
+                if key == "x" and self.first_aggregation is not None:
                     out.values[key] = self._inner_rows(name, value, rows)
                     out.values["num_nodes"] = lambda part: part.n_id.numel()  # type: ignore[union-attr]
                 else:
@@ -304,20 +334,20 @@ class BatchPlan:
 
     def _inner_rows(self, name: str | None, value: Any, by: int) -> _Value:
         """Features of inner nodes, and sums of features for inner nodes that edges lead to."""
-        reduction, what = self.ahead, "x" if name is None else f"x of {name!r}"
+        reduction, what = self.first_aggregation, "x" if name is None else f"x of {name!r}"
         assert reduction is not None
         is_rows = isinstance(value, Tensor | EncodedRows)
         if isinstance(value, Tensor) and value.requires_grad:
             raise UnsupportedError(
-                f"ahead={reduction!r}: found {what} that is trained, expected features; leave "
-                "ahead out, so that the first layer's sums have gradients"
+                f"first_aggregation={reduction!r}: found {what} that is trained, expected "
+                "features; leave it out, so that the first layer's sums have gradients"
             )
         table = row_table(value) if is_rows else None
         if table is None or value.dtype != torch.float32 or len(value.shape) != 2:
             found = f"{value.dtype} {list(value.shape)}" if is_rows else type(value).__name__
             raise UnsupportedError(
-                f"ahead={reduction!r}: found {what} of {found}, expected float32 in main memory or "
-                "in a store (encoded or not), [num_nodes, num_features]"
+                f"first_aggregation={reduction!r}: found {what} of {found}, expected float32 in "
+                "main memory or in a store (encoded or not), [num_nodes, num_features]"
             )
         types, page, is_mean = self.node_types, self._page(value, by), reduction == "mean"
         rows = self.columns.add_column(by, table, page, inner_of=types.index(name))
@@ -366,6 +396,10 @@ def _seen(data: Data | HeteroData) -> list[tuple[str, int, int, int]]:
 
 def _constant(value: Any) -> _Value:
     return lambda part: value
+
+
+def _fetched(key: str) -> _Value:
+    return lambda part: part.fetched[key]  # type: ignore[index]
 
 
 def _sparse(adj_t: Any) -> _Value:

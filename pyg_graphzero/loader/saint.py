@@ -28,16 +28,17 @@ class GraphSAINTSampler(SubgraphLoader[Data]):
     until they have each node ``sample_coverage`` times on average.
     """
 
-    def _start_saint(
+    def __init__(
         self,
         data: Any,
         batch_size: int,
-        num_steps: int,
-        sample_coverage: int,
-        save_dir: str | None,
-        log: bool,
-        device: Any,
-        kwargs: dict[str, Any],
+        num_steps: int = 1,
+        sample_coverage: int = 0,
+        save_dir: str | None = None,
+        log: bool = True,
+        *,
+        device: Any = None,
+        **kwargs: Any,
     ) -> None:
         check_count("batch_size", batch_size)
         check_count("num_steps", num_steps)
@@ -151,22 +152,6 @@ class GraphSAINTNodeSampler(GraphSAINTSampler, torch_geometric.loader.GraphSAINT
         (5, True)
     """
 
-    def __init__(
-        self,
-        data: Any,
-        batch_size: int,
-        num_steps: int = 1,
-        sample_coverage: int = 0,
-        save_dir: str | None = None,
-        log: bool = True,
-        *,
-        device: Any = None,
-        **kwargs: Any,
-    ) -> None:
-        self._start_saint(
-            data, batch_size, num_steps, sample_coverage, save_dir, log, device, kwargs
-        )
-
     def draw(self, generator: torch.Generator) -> Tensor:
         """The sources of random edges."""
         graph = self.node_sampler.graph
@@ -201,22 +186,6 @@ class GraphSAINTEdgeSampler(GraphSAINTSampler, torch_geometric.loader.GraphSAINT
         >>> next(iter(gz.loader.GraphSAINTEdgeSampler(ring, batch_size=1))).num_edges
         1
     """
-
-    def __init__(
-        self,
-        data: Any,
-        batch_size: int,
-        num_steps: int = 1,
-        sample_coverage: int = 0,
-        save_dir: str | None = None,
-        log: bool = True,
-        *,
-        device: Any = None,
-        **kwargs: Any,
-    ) -> None:
-        self._start_saint(
-            data, batch_size, num_steps, sample_coverage, save_dir, log, device, kwargs
-        )
 
     def _prepare_draws(self) -> None:
         self._along = RandomWalker(self.data)
@@ -283,8 +252,8 @@ class GraphSAINTRandomWalkSampler(
     ) -> None:
         check_count("walk_length", walk_length)
         self.walk_length = walk_length
-        self._start_saint(
-            data, batch_size, num_steps, sample_coverage, save_dir, log, device, kwargs
+        super().__init__(
+            data, batch_size, num_steps, sample_coverage, save_dir, log, device=device, **kwargs
         )
 
     @property

@@ -32,7 +32,6 @@ class ShaDowKHopSampler(EngineLoader[Batch], torch_geometric.loader.ShaDowKHopSa
         node_idx: Seeds: None (all nodes), an index or a mask.
         replace: Draw with replacement.
         device: Where batches are delivered; see ``NeighborLoader``.
-        locality: Shuffle groups of neighbouring seeds; see ``NeighborLoader``.
         **kwargs: Arguments of ``torch.utils.data.DataLoader``.
 
     Batches are PyG ``Batch`` objects: nodes tree by tree, ``batch`` and ``ptr`` say which tree,
@@ -52,8 +51,6 @@ class ShaDowKHopSampler(EngineLoader[Batch], torch_geometric.loader.ShaDowKHopSa
         [0, 2, 4, 7, 8]
     """
 
-    filter_per_worker = True  # collate_fn makes whole batches
-
     def __init__(
         self,
         data: Any,
@@ -63,10 +60,9 @@ class ShaDowKHopSampler(EngineLoader[Batch], torch_geometric.loader.ShaDowKHopSa
         replace: bool = False,
         *,
         device: Any = None,
-        locality: int | None = None,
         **kwargs: Any,
     ) -> None:
-        self._keep(device, locality, kwargs)
+        self._keep(device)
         data = resolve(data)
         if not isinstance(data, Data):
             raise TypeError(
@@ -78,16 +74,10 @@ class ShaDowKHopSampler(EngineLoader[Batch], torch_geometric.loader.ShaDowKHopSa
         self.num_neighbors = num_neighbors
         self.replace = replace
         self.node_idx = seed_nodes(data, node_idx)
-        self.filter_per_worker = True  # batches are whole where they are made
         self.node_sampler = NeighborSampler(
             data, [num_neighbors] * depth, subgraph_type="induced", replace=replace, disjoint=True
         )
         self._load(self.node_idx.numel(), kwargs)
-
-    @property
-    def graph_sampler(self) -> Any:
-        """The sampler in use, ours or not."""
-        return self.node_sampler
 
     def _prepare(self, index: Any, key: int) -> Prepared:
         return self.node_sampler.prepare_nodes(NodeSamplerInput(index, self.node_idx[index]))

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from pyg_graphzero import _core
-from pyg_graphzero.util.html import paragraph, table
+from pyg_graphzero.util.html import outline
 
 # A consumer that waits for less than this share of its time has nothing to gain from the loader.
 _BOUND = 0.1
@@ -78,7 +78,7 @@ class LoaderStats(Rates):
         gather: Time of gathering rows, summed over threads.
         read: Time during which rows were read from disk, by a thread of its own.
         topology_read: Part of ``sample`` during which neighbours were read from disk.
-        reordered: Rows were read from a copy in the order of their use (``gz.open(order=)``).
+        reordered: Rows were read from a copy in the order of their use (``gz.open(row_cache=)``).
         prepare: The consumer's time to choose seeds and ask for batches.
         wait: The consumer's time until batches were ready. Without workers: while it made them.
         finish: The consumer's time to make ``Data`` of arrays, and in transforms.
@@ -180,10 +180,13 @@ class LoaderStats(Rates):
         return dataclasses.asdict(self) | {name: getattr(self, name) for name in _DERIVED}
 
     def __repr__(self) -> str:
-        def share(seconds: float) -> str:
-            return f"{seconds:.3g} s ({100 * seconds / (self.elapsed or 1):.0f}%)"
+        def share(seconds: float, threads: int = 1) -> str:
+            each = seconds / max(1, threads)
+            return f"{each:.3g} s ({100 * each / (self.elapsed or 1):.0f}%)"
 
-        busy = "" if self.num_workers == 0 else f", idle {share(self.idle)}"
+        workers = self.num_workers
+        busy = "" if workers == 0 else f", idle {share(self.idle, workers)}"
+        mean = ", mean of each" if workers > 1 else ""
         neighbours = (
             f"\n  neighbours: read {share(self.topology_read)}, "
             f"{self.topology_reads / max(1, self.batches):,.0f} reads a batch"
@@ -199,23 +202,15 @@ class LoaderStats(Rates):
             f"LoaderStats({self.verdict}: {self.batches:,} batches in {self.elapsed:.3g} s, "
             f"{self.batches_per_second:.1f} batches/s, "
             f"{self.edges_per_second / 1e6:.1f} M edges/s, {self.bytes / 2**20:,.0f} MiB\n"
-            f"  engine, {self.num_workers} workers: sample {share(self.sample)}, "
-            f"gather {share(self.gather)}{busy}\n"
+            f"  engine, {workers} workers{mean}: sample {share(self.sample, workers)}, "
+            f"gather {share(self.gather, workers)}{busy}\n"
             f"  consumer: prepare {share(self.prepare)}, wait {share(self.wait)}, "
             f"finish {share(self.finish)}, train {share(self.train)}"
             f"{neighbours if self.topology_rows else ''}{disk if self.rows else ''})"
         )
 
     def _repr_html_(self) -> str:
-        names = ("sample", "gather", "idle", "prepare", "wait", "finish", "train", "read", "stall")
-        owners = ["engine"] * 3 + ["consumer"] * 4 + ["disk"] * 2
-        rows = (
-            (owner, name, f"{value:.3g} s", f"{value / (self.elapsed or 1):.0%}")
-            for owner, name in zip(owners, names, strict=True)
-            if (value := getattr(self, name)) or owner != "disk"
-        )
-        head = repr(self).splitlines()[0] + ")" * bool(self.batches)
-        return paragraph(head) + table(["whose", "what", "took", "of the epoch"], rows)
+        return outline(repr(self).removeprefix("LoaderStats(").removesuffix(")"))
 
 
 class Stopwatch:

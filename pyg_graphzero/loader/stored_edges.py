@@ -1,4 +1,4 @@
-"""All edges of a store as seeds: looked up batch by batch, in the order of the input."""
+"""Edges of a store as seeds: looked up batch by batch, all in the order of the input or some."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from pyg_graphzero.store.columns import engine_array, gather, look_up
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.util.system import private_rss
-
-SEED_ORDERS = ("input", "store")
 
 
 class _EdgeSlots:
@@ -52,7 +50,7 @@ class _EdgeSlots:
                 f"memory: found {each * self._block_size / 1e6:,.0f} MB for the order of "
                 f"{self.num_edges:,} seed edges of {contents.path}, expected "
                 f"{each * self.num_edges / 1e6:,.0f} MB: in the order of the input, and in "
-                "no order, each batch takes any of them; seed_order='store' or locality= "
+                "no order, each batch takes any of them; SamplingOptions(seed_order='store') "
                 "needs nothing, nor do seeds that are not shuffled"
             )
         else:
@@ -82,7 +80,7 @@ class _EdgeSlots:
 
 
 class StoredEdges:
-    """All edges of one type as seeds. Stands in for PyG's ``EdgeSamplerInput`` without its rows.
+    """Edges of one type as seeds. Stands in for PyG's ``EdgeSamplerInput`` without its rows.
 
     Args:
         sampler: Over the store.
@@ -93,6 +91,8 @@ class StoredEdges:
         order: Which edge has position i: ``"input"``: edge i, if edges have ids; ``"store"``: the
             one in CSC slot i, so that neighbouring positions have the same destination.
         in_order: Positions rise from batch to batch.
+        mask: ``bool [num_edges]`` by CSC slot: the edges that are seeds, in the order of the slots;
+            None: all.
     """
 
     def __init__(
@@ -104,6 +104,7 @@ class StoredEdges:
         input_id: Tensor | None,
         order: str,
         in_order: bool,
+        mask: Tensor | None = None,
     ) -> None:
         self.sampler = sampler
         self.input_type = name
@@ -112,6 +113,10 @@ class StoredEdges:
         self.input_id = input_id
         self.order = order
         self.in_order = in_order
+        self.chosen: Tensor | None = None  # slots
+        if mask is not None:
+            self.order, chosen = "store", mask.nonzero().view(-1)
+            self.chosen = chosen.to(torch.int32) if mask.numel() <= 1 << 31 else chosen
         self._open()
 
     def _open(self) -> None:
@@ -135,9 +140,11 @@ class StoredEdges:
         self._open()
 
     def __len__(self) -> int:
-        return self.indices.numel()
+        return self.indices.numel() if self.chosen is None else self.chosen.numel()
 
     def __getitem__(self, index: Tensor) -> EdgeSamplerInput:
+        if self.chosen is not None:
+            return self.in_slots(self.chosen[index].to(torch.int64))
         if self.order == "store":
             return self.in_slots(index)
         return self._of(index, index if self._slots is None else self._slots(index))

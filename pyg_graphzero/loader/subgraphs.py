@@ -24,31 +24,21 @@ class SubgraphLoader(EngineLoader[Graph_co]):
     It is the case of neighbour sampling without hops. A subclass says which nodes a batch has.
     """
 
-    filter_per_worker = True  # collate_fn makes whole batches
     node_sampler: NeighborSampler
 
     def _start(
         self, data: Any, size: int, sampler: NeighborSampler, device: Any, kwargs: dict[str, Any]
     ) -> None:
-        self._keep(device, None, kwargs)
+        self._keep(device)
         self.data, self.node_sampler = data, sampler
-        self.filter_per_worker = True
         self._load(size, kwargs)
 
     @abstractmethod
     def _nodes(self, index: Tensor, key: int) -> dict[str | None, Tensor]:
         """The nodes of a batch by type, each once."""
 
-    @property
-    def graph_sampler(self) -> Any:
-        """The sampler in use."""
-        return self.node_sampler
-
     def _prepare(self, index: Any, key: int) -> Prepared:
         return self.node_sampler.prepare_induced(self._nodes(index, key))
-
-    def _label(self, batch: Data | HeteroData, metadata: Any) -> None:
-        pass
 
 
 def induced(data: Data | HeteroData) -> NeighborSampler:

@@ -9,6 +9,7 @@ import torch
 
 from pyg_graphzero import _core
 from pyg_graphzero.memory.residence import page_topologies
+from pyg_graphzero.sampling.options import SamplingOptions
 from pyg_graphzero.sampling.walks import Walker
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.schema import EdgeType
@@ -25,8 +26,9 @@ class RandomWalker(Walker):
         metapath: The edge types of the steps.
         reverse: Walk from destination to source.
         return_edge_ids: Whether :meth:`walk` will be asked for edge ids.
-        time_attr: An edge attribute with times: :meth:`walk` then takes ``input_time``,
-            ``time_window`` and ``strict``.
+        time_attr: An edge attribute with times: :meth:`walk` then takes ``input_time`` and
+            ``time_window``.
+        options: ``strictly_earlier`` alone; see :func:`random_walk`.
 
     Example:
         >>> import pyg_graphzero as gz
@@ -60,7 +62,7 @@ def random_walk(
     time_attr: str | None = None,
     input_time: Any = None,
     time_window: Any = None,
-    strict: bool = False,
+    options: SamplingOptions | None = None,
 ) -> Any:
     """Random walks from each of some nodes, in the engine.
 
@@ -94,7 +96,8 @@ def random_walk(
             units of the times, or a tensor ``[n]``; None is no limit. Both ends count. Steps are
             drawn from the edges that are left, found by two binary searches. With ``p`` and ``q``,
             neighbours of the node before are looked for among these one by one.
-        strict: A walk takes no edge of its very time either.
+        options: With ``strictly_earlier``, a walk takes no edge of its very time either; no other
+            option means anything to walks.
 
     Returns:
         ``int64 [n, walk_length + 1]``, the start first; with ``return_edge_ids`` also the ids of
@@ -116,8 +119,10 @@ def random_walk(
         tensor([[0, 1, 2, 0, 1],
                 [1, 2, 0, 1, 2]])
     """
-    walker = RandomWalker(source, p, q, weight_attr, metapath, reverse, return_edge_ids, time_attr)
+    walker = RandomWalker(
+        source, p, q, weight_attr, metapath, reverse, return_edge_ids, time_attr, options
+    )
     return walker.walk(
         start, walk_length, restart, on_end, return_edge_ids, generator, num_threads,
-        input_time, time_window, strict,
+        input_time, time_window,
     )  # fmt: skip

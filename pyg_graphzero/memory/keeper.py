@@ -80,7 +80,8 @@ class Keeper:
         self._maker = Maker(contents.path)
         self._process = os.getpid()
         self._baseline = 0
-        self._needs: weakref.WeakKeyDictionary[BatchSource, Needs] = weakref.WeakKeyDictionary()
+        # By loader and its first_aggregation.
+        self._needs = weakref.WeakKeyDictionary[BatchSource, dict[str | None, Needs]]()
 
     @property
     def contents(self) -> StoreContents:
@@ -160,14 +161,14 @@ class Keeper:
         return is_left or find_copy(self.contents, key) is not None
 
     def _needs_of(self, loader: BatchSource) -> Needs:
-        if loader not in self._needs:
-            reading = (
-                self._trial_reading(loader)
-                if self.current is None
-                else self.current.reading(loader.graph_sampler)
-            )
-            self._needs[loader] = needs_of(loader, reading)
-        return replace(self._needs[loader], epoch=loader.epoch_length())
+        own, how = self._needs.setdefault(loader, {}), loader.first_aggregation
+        if how not in own:
+            if self.current is None:
+                reading = self._trial_reading(loader)
+            else:
+                reading = self.current.reading(loader.graph_sampler)
+            own[how] = needs_of(loader, reading)
+        return replace(own[how], epoch=loader.epoch_length())
 
     def _hold_all(self, needs: Needs) -> Residence:
         plan = divide(self.memory, self._baseline, needs)

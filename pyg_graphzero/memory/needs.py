@@ -269,8 +269,8 @@ def bytes_of_batches(
 ) -> tuple[dict[str | None, int], dict[str | None, int], bool]:
     """Bytes of a node in a loader's batches, and bytes more of a node before the last hop.
 
-    With ``ahead`` only nodes before the last hop have features, and a sum for each edge type that
-    leads to them.
+    With ``first_aggregation`` only nodes before the last hop have features, and a sum for each
+    edge type that leads to them.
 
     Returns:
         Both by node type, and whether batches have slots of edges: for edge ids, or attributes.
@@ -281,7 +281,7 @@ def bytes_of_batches(
         for store in edge_storages(loader.data).values()
         for key, _ in raw_items(store)
     )
-    if loader.ahead is None:
+    if loader.first_aggregation is None:
         return every, dict.fromkeys(every, 0), has_slots
     others = bytes_of_rows(loader.data, but="x")
     ends = [name if name is None else name[2] for name in loader.graph_sampler.graph.edge_types]

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.budget import Budget, how_many
 from pyg_graphzero.memory.needs import BatchSize, Kind, Need, Needs
+from pyg_graphzero.util.html import Shown
+from pyg_graphzero.util.sizes import format_bytes
 
 
 @dataclass(frozen=True)
-class MemoryPlan:
+class MemoryPlan(Shown):
     """Uses of a budget, in bytes but for ``window``, ``ready`` and ``topology_window`` in batches.
 
     Attributes:
@@ -79,6 +81,12 @@ class MemoryPlan:
     def total(self) -> int:
         """All of it together."""
         return sum(self.parts.values())
+
+    def __str__(self) -> str:
+        uses = self.parts | {"free": max(0, self.memory - self.total)}
+        width = max(map(len, uses))
+        lines = [f"  {name:<{width}}  {format_bytes(each):>10}" for name, each in uses.items()]
+        return "\n".join([f"memory: {format_bytes(self.memory)}", *lines])
 
 
 def least_memory(needs: Needs, baseline: int) -> int:

@@ -17,13 +17,13 @@ class BatchSource(Protocol):
         data: The graph.
         dataset: Its seeds.
         edge_ids: Batches have the ids of their edges.
-        ahead: Features of neighbours are added up while they are gathered, or None.
+        first_aggregation: How features are added up while they are gathered; None: they are not.
     """
 
     data: Any
     dataset: Sized
     edge_ids: bool
-    ahead: str | None
+    first_aggregation: str | None
 
     @property
     def graph_sampler(self) -> Any:

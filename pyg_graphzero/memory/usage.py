@@ -15,7 +15,7 @@ from pyg_graphzero import _core
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.ranking import RankedRows
 from pyg_graphzero.memory.source import BatchSource
-from pyg_graphzero.sampling.base import Reading, Seeds
+from pyg_graphzero.sampling.base import Prepared, Reading
 from pyg_graphzero.sampling.graph import SampledGraph
 from pyg_graphzero.store.columns import engine_array
 
@@ -315,16 +315,16 @@ def sampled(
         num_threads: Threads that sample; 0 uses as many as torch does.
     """
 
-    def requests() -> Iterator[tuple[Seeds, int]]:
+    def requests() -> Iterator[tuple[Prepared, int]]:
         for key, index in enumerate(positions, first_key):
-            yield source.trial(index, key % 2**64).seeds, key % 2**64
+            yield source.trial(index, key % 2**64), key % 2**64
 
     recipe, threads = source.graph_sampler.recipe(None, reading), _core.num_threads(num_threads)
     # Its threads end when it is freed.
     asked, epoch = requests(), _core.Epoch(threads, _AHEAD_BYTES)
     for number in count():
-        for seeds, key in islice(asked, number + _AHEAD * threads - epoch.end):
-            epoch.add(epoch.end, recipe, seeds, key)
+        for prepared, key in islice(asked, number + _AHEAD * threads - epoch.end):
+            epoch.add(epoch.end, recipe, prepared.seeds, key, prepared.excluded)
         if epoch.end == number:
             return
         batch = epoch.get(number)

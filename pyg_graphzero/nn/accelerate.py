@@ -14,6 +14,7 @@ from torch import Tensor
 from torch_geometric.nn import JumpingKnowledge, MessagePassing
 
 from pyg_graphzero.errors import UnsupportedError
+from pyg_graphzero.loader.first_aggregation import suit
 from pyg_graphzero.nn import convs
 from pyg_graphzero.nn.convs import Options
 from pyg_graphzero.nn.learn import Refused, learn
@@ -28,8 +29,8 @@ from pyg_graphzero.nn.small import (
     tensors_in,
 )
 from pyg_graphzero.nn.state import Before, fingerprint
-from pyg_graphzero.sampling.ahead import InnerRows
 from pyg_graphzero.sampling.hops import Hops, want_hops
+from pyg_graphzero.sampling.inner_rows import InnerRows
 
 Model = TypeVar("Model", bound=torch.nn.Module)
 
@@ -38,7 +39,43 @@ _MOST_WAYS = 64
 _running = threading.local()
 
 
-class Forward:
+class ConvForward:
+    """The ``forward`` of a module that is one step of an accelerated model: a convolution, mostly.
+
+    Args:
+        module: The module.
+    """
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self.module = module
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(self._stock)
+
+    def _stock(self, *args: Any, **kwargs: Any) -> Any:
+        return type(self.module).forward(self.module, *args, **kwargs)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs the module."""
+        watching = _watching()
+        if watching is None or watching.is_paused:
+            if torch._C._current_graph_task_id() != -1 and hops_in((args, kwargs)) is not None:
+                raise UnsupportedError(
+                    f"{type(self.module).__name__}: found a part of an accelerated model under "
+                    "checkpoint(), expected the whole of it: checkpoint(model, ...)"
+                )
+            return self._stock(*plain(args), **plain(kwargs))
+        given = self.module, self._stock, args, kwargs
+        with watching.paused():
+            if isinstance(self.module, JumpingKnowledge):
+                return watching.function(type(self.module).forward, (self.module, *args), kwargs)
+            if isinstance(watching, Recorder):
+                return convs.record(watching, *given, _running.forward.options)
+            return convs.run(watching, *given)
+
+
+class Forward(ConvForward):
     """The ``forward`` of a model that was accelerated.
 
     Args:
@@ -47,23 +84,17 @@ class Forward:
     """
 
     def __init__(self, module: torch.nn.Module, options: Options) -> None:
-        self.module = module
+        super().__init__(module)
         self.options = options
         self.own = _own_forward(module)
         self.learned: dict[Any, Program | Refused] = {}
         self.num_stock = 0
 
-    @property
-    def __signature__(self) -> inspect.Signature:
-        return inspect.signature(self._stock)
-
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "learned": {}}
 
     def _stock(self, *args: Any, **kwargs: Any) -> Any:
-        if self.own is not None:
-            return self.own(*args, **kwargs)
-        return type(self.module).forward(self.module, *args, **kwargs)
+        return (self.own or super()._stock)(*args, **kwargs)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -71,14 +102,13 @@ class Forward:
         hops = hops_in((args, kwargs)) if _watching() is None else None
         if hops is None:
             return self.body(args, kwargs)
-        if any(map(torch.nn.parameter.is_lazy, self.module.parameters())):
-            if any(isinstance(tensor, InnerRows) for _, tensor in tensors_in((args, kwargs))):
-                raise UnsupportedError(
-                    "model: found lazy layers (-1) and a batch loaded with ahead; run the model "
-                    "once on a batch of a loader without ahead, which makes their parameters"
-                )
-            return self._as_it_is(args, kwargs)
-        if _is_transformed():
+        is_lazy = any(map(torch.nn.parameter.is_lazy, self.module.parameters()))
+        if is_lazy and any(isinstance(t, InnerRows) for _, t in tensors_in((args, kwargs))):
+            raise UnsupportedError(
+                "model: found lazy layers (-1) and a batch loaded with first_aggregation; run the "
+                "model once on a batch without, which makes their parameters"
+            )
+        if is_lazy or _is_transformed():
             return self._as_it_is(args, kwargs)
         try:
             way = self._key(args, kwargs, hops)
@@ -90,10 +120,10 @@ class Forward:
         except AmbiguousError:
             return self._as_it_is(args, kwargs)
         if isinstance(learned, Refused):
-            if learned.ahead is not None:
+            if learned.reduction is not None:
                 raise UnsupportedError(
-                    f"x: found features loaded with ahead={learned.ahead!r}; {learned.reason}; "
-                    "otherwise load batches for this model without ahead"
+                    f"x: found features loaded with first_aggregation={learned.reduction!r}; "
+                    f"{learned.reason}; otherwise load batches for this model without"
                 )
             return self._as_it_is(args, kwargs)
         before = Before(modules, is_cuda((args, kwargs)))
@@ -105,17 +135,17 @@ class Forward:
             before.restore()
             return self._as_it_is(*given)
 
+    def can_run(self, *args: Any) -> bool:
+        """Whether the model computes by a program what seeds need of such arguments."""
+        hops = hops_in(args)
+        return hops is not None and isinstance(learn(self, args, {}, hops), Program)
+
     def _learned(self, key: Any, args: Any, kwargs: Any, hops: Hops) -> Program | Refused:
-        found = self.learned.get(key)
-        tries = found.tries if isinstance(found, Refused) else 0
-        if found is not None and not tries:
-            return found
-        if found is None and len(self.learned) >= _MOST_WAYS:
-            return Refused("it is changed again and again, or called in ever new ways")
-        found = learn(self, args, kwargs, hops, tries)
-        self.learned.pop(key, None)  # explain() describes the last one
-        self.learned[key] = found
-        return found
+        if key not in self.learned:
+            if len(self.learned) >= _MOST_WAYS:
+                return Refused("it is changed again and again, or called in ever new ways")
+            self.learned[key] = learn(self, args, kwargs, hops)
+        return self.learned[key]
 
     def _as_it_is(self, args: Any, kwargs: Any) -> Any:
         self.num_stock += 1
@@ -215,48 +245,8 @@ def _is_transformed() -> bool:
     )
 
 
-class ConvForward:
-    """The ``forward`` of a module that is one step of an accelerated model: a convolution, mostly.
-
-    Args:
-        module: The module.
-    """
-
-    def __init__(self, module: torch.nn.Module) -> None:
-        self.module = module
-
-    @property
-    def __signature__(self) -> inspect.Signature:
-        return inspect.signature(self._stock)
-
-    def _stock(self, *args: Any, **kwargs: Any) -> Any:
-        return type(self.module).forward(self.module, *args, **kwargs)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs the module."""
-        watching = _watching()
-        if watching is None or watching.is_paused:
-            if torch._C._current_graph_task_id() != -1 and hops_in((args, kwargs)) is not None:
-                raise UnsupportedError(
-                    f"{type(self.module).__name__}: found a part of an accelerated model under "
-                    "checkpoint(), expected the whole of it: checkpoint(model, ...)"
-                )
-            return self._stock(*plain(args), **plain(kwargs))
-        options = _running.forward.options
-
-        def step() -> Any:
-            given = self.module, self._stock, args, kwargs
-            if isinstance(self.module, JumpingKnowledge):
-                return convs.whole(watching, *given)
-            if isinstance(watching, Recorder):
-                return convs.record(watching, *given, options)
-            return convs.run(watching, *given)
-
-        return watching.paused(step)
-
-
 def accelerate(
-    model: Model, *, norms: str = "whole", local: tuple[type[torch.nn.Module], ...] = ()
+    model: Model, *, norms: str = "whole", local: tuple[type, ...] = (), loader: Any = None
 ) -> Model:
     """Has a PyG model compute what the seeds of a batch need, and nothing else.
 
@@ -278,12 +268,16 @@ def accelerate(
             rows that are needed, which changes results.
         local: Classes of convolutions, not PyG's, whose rows depend on a node and its in-edges
             alone: they are trimmed too.
+        loader: A loader of this package whose batches train the model, called as
+            ``model(x, edge_index)`` (dictionaries of both by type): where the first layer takes
+            the mean or sum of neighbours' features, ``loader.first_aggregation`` is set to that;
+            where it does not, or the batches do not allow it, to None.
 
     Returns:
         ``model``.
 
     Raises:
-        TypeError: ``model`` is no ``torch.nn.Module``.
+        TypeError: ``model`` is no ``torch.nn.Module``, or ``loader`` none of this package.
         ValueError: ``norms`` is neither ``"whole"`` nor ``"trimmed"``.
         UnsupportedError: ``model`` is a TorchScript or compiled module.
 
@@ -308,7 +302,9 @@ def accelerate(
         )
     want_hops()
     make_steps(model)
-    model.forward = Forward(model, Options(norms == "trimmed", tuple(local)))
+    forward = model.forward = Forward(model, Options(norms == "trimmed", tuple(local)))
+    if loader is not None:
+        suit(loader, forward.can_run, next(model.parameters(), torch.empty(0)).device)
     return model
 
 
@@ -333,7 +329,7 @@ def make_steps(model: torch.nn.Module) -> bool:
         module
         for module in model.modules()
         if module is not model
-        and convs.is_whole_module(module)
+        and isinstance(module, MessagePassing | JumpingKnowledge)
         and vars(module).get("forward") is None
     ]
     for module in new:

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch_geometric.utils.sparse import index2ptr
 
 from pyg_graphzero.nn.ops import neighbor_sum
-from pyg_graphzero.sampling.ahead import InnerRows
 from pyg_graphzero.sampling.hops import Hops, SampledEdgeIndex
+from pyg_graphzero.sampling.inner_rows import InnerRows
 
 
 class Edges(NamedTuple):
@@ -51,7 +51,7 @@ class Block:
         self.num_nodes = hops.num_nodes(dst, hops.depth)
 
     def sources(self, rows: Tensor) -> Tensor:
-        """The rows of its sources; ``rows`` itself where they were added up ahead."""
+        """The rows of its sources; ``rows`` itself where the loader added them up."""
         if isinstance(rows, InnerRows):
             return rows
         return rows.narrow(0, 0, self.num_src) if len(rows) > self.num_src else rows
@@ -100,9 +100,12 @@ class Block:
 
         Sources and destinations are of one type.
         """
-        src, bounds = made_once(
-            self.edges, "loops", lambda: _with_loops(self.edges.plain(), self.num_nodes)
-        )
+
+        def make() -> Edges:
+            src, dst = with_loops(self.edges.plain(), self.num_nodes)[0]
+            return Edges(src, index2ptr(dst, self.num_nodes))
+
+        src, bounds = made_once(self.edges, "loops", make)
         bounds = bounds[: self.num_dst + 1]
         return Edges(src[: int(bounds[-1])], bounds)
 
@@ -147,18 +150,22 @@ class _Both(torch.autograd.Function):
         return summed, None
 
 
-def _with_loops(edge_index: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
-    src, dst = edge_index
-    is_own = src == dst
-    if bool(is_own.any()):
-        src, dst = src[~is_own], dst[~is_own]
-    ends = index2ptr(dst, num_nodes)
-    numbers = torch.arange(num_nodes + 1, device=src.device)
-    bounds = ends + numbers
-    out = src.new_empty(len(src) + num_nodes)
-    out[torch.arange(len(src), device=src.device) + dst] = src
-    out[bounds[1:] - 1] = numbers[:-1]
-    return out, bounds
+def with_loops(edge_index: Tensor, num_dst: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Edges with a loop at every destination, the last of its in-edges, and no other loops.
+
+    Args:
+        edge_index: Edges by ascending destination, ``[2, num_edges]``.
+        num_dst: Number of destinations, which come first among the sources.
+
+    Returns:
+        The edges; which of those given are among them; the places of these, and then of the loops.
+    """
+    kept = (edge_index[0] != edge_index[1]).nonzero().view(-1)
+    edges, nodes = edge_index[:, kept], torch.arange(num_dst, device=edge_index.device)
+    before = torch.arange(len(kept), device=edge_index.device)
+    places = torch.cat((before + edges[1], index2ptr(edges[1], num_dst)[1:] + nodes))
+    found = torch.cat((edges, nodes.expand(2, -1)), 1)
+    return torch.empty_like(found).scatter_(1, places.expand(2, -1), found), kept, places
 
 
 def made_once(edges: SampledEdgeIndex, key: Any, make: Callable[[], Any]) -> Any:

@@ -10,17 +10,17 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.nn import HGTConv, JumpingKnowledge, MessagePassing
+from torch_geometric.nn import HGTConv, MessagePassing
 
 from pyg_graphzero.nn import kinds
 from pyg_graphzero.nn.block import Block
 from pyg_graphzero.nn.hgt import are_products, hgt
 from pyg_graphzero.nn.layers import LAYERS, Layer, messages, propagated
-from pyg_graphzero.nn.program import DivergedError, Program, Recorder, Runner
+from pyg_graphzero.nn.program import DivergedError, Program, Recorder, Runner, Step
 from pyg_graphzero.nn.rules import Space, Use, Value
-from pyg_graphzero.nn.small import plain, tensors_in
-from pyg_graphzero.sampling.ahead import InnerRows
-from pyg_graphzero.sampling.hops import SampledEdgeIndex, known_hops
+from pyg_graphzero.nn.small import plain
+from pyg_graphzero.sampling.hops import known_hops
+from pyg_graphzero.sampling.inner_rows import InnerRows
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Plan:
         is_trimmed: Whether it runs over the rows and edges that are needed; else over all.
         layer: Computes it over these rows and edges.
         reduction: ``"sum"`` or ``"mean"``, where nothing else is made of the rows of its sources.
-        is_ahead: Whether the loader took this sum or mean ahead.
+        is_summed: Whether the loader took this sum or mean.
         edge_type: Type of its edges; None in a homogeneous graph.
     """
 
@@ -56,12 +56,8 @@ class Plan:
     is_trimmed: bool
     layer: Layer = messages
     reduction: str | None = None
-    is_ahead: bool = False
+    is_summed: bool = False
     edge_type: Any = None
-
-    def as_whole(self, reason: str) -> Plan:
-        """The convolution as PyG computes it, over all nodes."""
-        return Plan(f"whole batch: {reason}", False) if self.is_trimmed else self
 
 
 @cache
@@ -109,17 +105,17 @@ def _reduction(layer: Layer, conv: Any, given: dict[str, Any]) -> str | None:
     return {"mean": "mean", "add": "sum", "sum": "sum"}.get(conv.aggr)
 
 
-def why_not_ahead(
-    program: Program, ahead: list[tuple[Value | None, str]], depth: int
+def why_not_summed(
+    program: Program, summed: list[tuple[Value | None, str]], depth: int
 ) -> str | None:
-    """The reason why a forward pass cannot use rows that were added up ahead; None if it can.
+    """The reason why a forward pass cannot use rows that the loader added up; None if it can.
 
     Args:
         program: The steps of the forward pass.
-        ahead: Arguments whose rows were added up ahead, each with its reduction.
+        summed: Arguments whose rows the loader added up, each with its reduction.
         depth: Number of hops of a batch.
     """
-    reductions = {id(value): reduction for value, reduction in ahead}
+    reductions = {id(value): reduction for value, reduction in summed}
     for step in program.steps:
         plan = step.about if isinstance(step.about, Plan) else None
         name = program.name(step)
@@ -130,13 +126,13 @@ def why_not_ahead(
             own = plan.reduction if plan is not None and path == ("x", 0) else None
             if plan is not None and own == reduction and step.need < depth:
                 what = f"{propagated.what}, added up by the loader"
-                step.about = replace(plan, what=what, is_ahead=True)
+                step.about = replace(plan, what=what, is_summed=True)
             elif step.wanted(number) < depth:
                 continue
             elif own is None:
                 return f"{name} looks at rows of the last hop" + (f" ({plan.what})" if plan else "")
             elif own != reduction:
-                return f"{name} takes the {own} of its neighbours: give the loader ahead={own!r}"
+                return f"{name} takes the {own} of its neighbours, first_aggregation={own!r}"
             else:
                 return f"{name} makes rows of the last hop: batches need a hop for each layer"
     return None
@@ -147,8 +143,6 @@ def _why_whole(
     knows_degrees: bool,
 ) -> str | None:  # fmt: skip
     name = type(conv).__name__
-    if known_hops(given.get("edge_index")) is None:
-        return "its edges are not those of the batch"
     if given.get("size") is not None:
         return "size= is given"
     if conv.flow != "source_to_target":
@@ -185,9 +179,8 @@ def _why_whole(
     return None
 
 
-def _called(recorder: Recorder, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    recorder.enter([tensor for _, tensor in tensors_in((args, kwargs))])
-    return call(*args, **kwargs)
+# A convolution's call: plan, inputs, results, and its arguments with values in place of rows.
+_Noted = tuple[Plan, list[tuple[Any, Value, int]], list[tuple[Tensor, Space]], dict[str, Any]]
 
 
 def record(
@@ -196,54 +189,96 @@ def record(
 ) -> Any:  # fmt: skip
     """Runs a convolution as it is, and writes down the rows that it needs."""
     given = _arguments(conv, args, kwargs)
-    x, edge_index = given.get("x"), given.get("edge_index")
-    if edge_index is None and isinstance(given.get("edge_index_dict"), dict):
-        return _record_hgt(recorder, conv, call, args, kwargs, given)
-    out = _called(recorder, call, plain(args), plain(kwargs))
-    pair = x if isinstance(x, tuple | list) and len(x) == 2 else (x, x)
-    src, dst = (recorder.value_of(rows) for rows in pair)
-    inputs: list[tuple[Any, Value, int]] = []
-    if src is not None and dst is not None:
-        inputs += [(("x", 0), src, 1), (("x", 1), dst, 0)]
-    space = None if dst is None else dst.space
-    fits = (
-        src is not None
-        and dst is not None
-        and isinstance(out, Tensor)
-        and not src.space.of_edges
-        and not dst.space.of_edges
-        and src.dim == dst.dim == 0
-        and isinstance(edge_index, SampledEdgeIndex)
-        and edge_index.hops is not None
-        and (edge_index.edge_type or (None, None, None))[::2] == (src.space.name, dst.space.name)
-        and out.dim()
-        and out.size(0) == recorder.num_rows[dst.space]
-    )
-    if fits:
-        assert src is not None
-        assert dst is not None
-        plan = plan_of(conv, given, src.space == dst.space, options)
-        assert isinstance(edge_index, SampledEdgeIndex)
-        plan = replace(plan, edge_type=edge_index.edge_type)
+    before = [dict(vars(module)) for module in conv.modules()]
+    out = call(*plain(args), **plain(kwargs))
+    if given.get("edge_index") is None and isinstance(given.get("edge_index_dict"), dict):
+        plan, inputs, outputs, named = _noted_hgt(recorder, conv, given, out)
     else:
-        plan = Plan("whole batch: rows of its input are not known to be those of nodes", False)
-    named = {**given, "x": (src, dst) if pair is x else src}
-    for name, value in given.items():
-        found = recorder.value_of(value)
-        if name not in ("x", "edge_index") and found is not None:
-            inputs.append(((name, None), found, plan.layer.reach))
-            named[name] = found
-    outputs = [(out, space)] if fits and isinstance(out, Tensor) and space is not None else []
+        plan, inputs, outputs, named = _noted(recorder, conv, given, out, options)
+    if plan.is_trimmed and _keeps(conv, before):
+        plan = Plan("whole batch: it keeps what it computes", False)
     use = Use.ROWS if plan.is_trimmed else Use.ALL
     recorder.module(conv, inputs, use, outputs, plan, named)
     return out
 
 
+def _keeps(conv: MessagePassing, before: list[dict[str, Any]]) -> bool:
+    """Whether a convolution, or a module of its own, has tensors of other shapes than before.
+
+    Weights that are made anew (pruned ones) have the same.
+    """
+    return any(
+        isinstance(value, Tensor) and getattr(had.get(name), "shape", None) != value.shape
+        for module, had in zip(conv.modules(), before, strict=False)
+        for name, value in vars(module).items()
+    )
+
+
+def _noted(
+    recorder: Recorder, conv: Any, given: dict[str, Any], out: Any, options: Options
+) -> _Noted:
+    x, edge_index = given.get("x"), given.get("edge_index")
+    pair = x if isinstance(x, tuple | list) and len(x) == 2 else (x, x)
+    src, dst = (recorder.value_of(rows) for rows in pair)
+    named = {**given, "x": (src, dst) if pair is x else src}
+    plan = Plan("whole batch: rows of its input are not known to be those of nodes", False)
+    inputs: list[tuple[Any, Value, int]] = []
+    outputs: list[tuple[Tensor, Space]] = []
+    if src is not None and dst is not None:
+        inputs = [(("x", 0), src, 1), (("x", 1), dst, 0)]
+        edge_type = getattr(edge_index, "edge_type", None)
+        ends = (None, None) if edge_type is None else edge_type[::2]
+        if (
+            known_hops(edge_index) is not None
+            and [src.space, dst.space] == [Space(False, name) for name in ends]
+            and src.dim == dst.dim == 0
+            and isinstance(out, Tensor)
+            and out.dim()
+            and out.size(0) == recorder.num_rows[dst.space]
+        ):
+            outputs = [(out, dst.space)]
+            plan = plan_of(conv, given, src.space == dst.space, options)
+            plan = replace(plan, edge_type=edge_type)
+    for name, value in given.items():
+        found = recorder.value_of(value)
+        if name not in ("x", "edge_index") and found is not None:
+            inputs.append(((name, None), found, plan.layer.reach))
+            named[name] = found
+    return plan, inputs, outputs, named
+
+
+def _noted_hgt(recorder: Recorder, conv: Any, given: dict[str, Any], out: Any) -> _Noted:
+    values = {name: recorder.value_of(rows) for name, rows in given["x_dict"].items()}
+    fits = (
+        type(conv) is HGTConv
+        and conv.flow == "source_to_target"
+        and not conv.explain
+        and not kinds.is_changed(conv)
+        and are_products(conv)
+        and all(
+            value is not None and value.dim == 0 and value.space == Space(False, name)
+            for name, value in values.items()
+        )
+        and all(
+            known_hops(edge_index) is not None and edge_index.edge_type == name
+            for name, edge_index in given["edge_index_dict"].items()
+        )
+    )
+    plan = Plan(
+        "trimmed; attention in one pass" if fits else "whole batch: it takes dictionaries", fits
+    )
+    inputs = [(("x_dict", name), value, 1) for name, value in values.items() if value is not None]
+    outputs = [
+        (rows, Space(False, name))
+        for name, rows in out.items()
+        if isinstance(rows, Tensor) and rows.size(0) == recorder.num_rows.get(Space(False, name))
+    ]
+    return plan, inputs, outputs, {**given, "x_dict": values}
+
+
 def _are_of(runner: Runner, edge_index: Any, edge_type: Any) -> bool:
     """Whether ``edge_index`` holds the batch's edges of type ``edge_type``."""
-    if not isinstance(edge_index, SampledEdgeIndex) or edge_index.hops is None:
-        return False
-    return edge_index.hops == runner.hops and edge_index.edge_type == edge_type
+    return known_hops(edge_index) == runner.hops and edge_index.edge_type == edge_type
 
 
 def run(runner: Runner, conv: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -268,101 +303,27 @@ def run(runner: Runner, conv: Any, call: Callable[..., Any], args: Any, kwargs: 
         elif name in given:
             runner.expect(given[name], value)
             given[name] = runner.cut(given[name], value, step.need + reach)
-    if isinstance(src, InnerRows) and not plan.is_ahead:
+    if isinstance(src, InnerRows) and not plan.is_summed:
         src = src.rows
-    if is_pair or plan.is_ahead or not plan.layer.only_sums(conv):
+    if is_pair or plan.is_summed or not plan.layer.only_sums(conv):
         src, dst = block.sources(src), block.destinations(dst)
     else:
         src, dst = block.both(src)
-    layer = plan.layer
-    out = layer.compute(conv, src, dst, block, given, is_pair)
+    out = plan.layer.compute(conv, src, dst, block, given, is_pair)
     runner.made([out], step.outputs)
     return out
 
 
-def _record_hgt(
-    recorder: Recorder, conv: Any, call: Callable[..., Any], args: Any, kwargs: Any,
-    given: dict[str, Any],
-) -> Any:  # fmt: skip
-    out = _called(recorder, call, plain(args), plain(kwargs))
-    values = {name: recorder.value_of(rows) for name, rows in given["x_dict"].items()}
-    fits = (
-        type(conv) is HGTConv
-        and conv.flow == "source_to_target"
-        and not conv.explain
-        and not kinds.is_changed(conv)
-        and are_products(conv)
-        and all(
-            value is not None and value.dim == 0 and value.space == Space(False, name)
-            for name, value in values.items()
-        )
-        and all(
-            known_hops(edge_index) is not None and edge_index.edge_type == name
-            for name, edge_index in given["edge_index_dict"].items()
-        )
-    )
-    outputs = [
-        (rows, Space(False, name))
-        for name, rows in out.items()
-        if isinstance(rows, Tensor) and rows.size(0) == recorder.num_rows.get(Space(False, name))
-    ]
-    inputs = [(("x_dict", name), value, 1) for name, value in values.items() if value is not None]
-    what = "trimmed; attention in one pass" if fits else "whole batch: it takes dictionaries"
-    plan = Plan(what, fits)
-    use = Use.ROWS if fits else Use.ALL
-    recorder.module(conv, inputs, use, outputs, plan, {**given, "x_dict": values})
-    return out
-
-
-def _run_hgt(runner: Runner, conv: Any, given: Any, step: Any) -> Any:
+def _run_hgt(runner: Runner, conv: Any, given: Any, step: Step) -> Any:
+    rows, edges = given["x_dict"], given["edge_index_dict"]
+    are_known = all(_are_of(runner, each, name) for name, each in edges.items())
+    if len(rows) != len(step.inputs) or not are_known:
+        raise DivergedError
     x = {}
-    if len(given["x_dict"]) != len(step.inputs):
-        raise DivergedError
     for (_, name), value in step.inputs:
-        rows = given["x_dict"].get(name)
-        runner.expect(rows, value)
-        x[name] = runner.cut(rows, value, step.need + 1)
-    if not all(_are_of(runner, each, name) for name, each in given["edge_index_dict"].items()):
-        raise DivergedError
-    blocks = {
-        name: Block(edge_index, runner.hops, step.need)
-        for name, edge_index in given["edge_index_dict"].items()
-    }
+        runner.expect(rows.get(name), value)
+        x[name] = runner.cut(rows[name], value, step.need + 1)
+    blocks = {name: Block(each, runner.hops, step.need) for name, each in edges.items()}
     out = hgt(conv, x, blocks)
-    values = {value.space.name: value for value in step.outputs}
-    runner.made([out[name] for name in values], list(values.values()))
-    return out
-
-
-def is_whole_module(module: torch.nn.Module) -> bool:
-    """Whether a module is a step of its own, rather than the functions it calls."""
-    return isinstance(module, MessagePassing | JumpingKnowledge)
-
-
-def whole(
-    watching: Recorder | Runner, module: torch.nn.Module, call: Callable[..., Any], args: Any,
-    kwargs: Any,
-) -> Any:  # fmt: skip
-    """A module that treats each row by itself, called as one step."""
-    if isinstance(watching, Runner):
-        step = watching.next_module(module)
-        if step.use == Use.ALL:
-            return call(*args, **kwargs)
-        xs = args[0] if args else kwargs["xs"]
-        cut = []
-        for x, (_, value) in zip(xs, step.inputs, strict=True):
-            watching.expect(x, value)
-            cut.append(watching.cut(x, value, step.need))
-        out = call(cut)
-        watching.made([out], step.outputs)
-        return out
-    out = _called(watching, call, args, kwargs)
-    xs = args[0] if args else kwargs["xs"]
-    values = [watching.value_of(x) for x in xs]
-    known = [value for value in values if value is not None]
-    fits = len(known) == len(values) and len({(value.space, value.dim) for value in known}) == 1
-    inputs = [((0, place), value, 0) for place, value in enumerate(known)]
-    outputs = [(out, known[0].space)] if fits else []
-    use = Use.ROWS if fits else Use.ALL
-    watching.module(module, inputs, use, outputs, None, {"xs": values})
+    runner.made([out[value.space.name] for value in step.outputs], step.outputs)
     return out

@@ -9,7 +9,6 @@ import torch
 from pyg_graphzero.nn.accelerate import Forward
 from pyg_graphzero.nn.convs import Plan
 from pyg_graphzero.nn.learn import Refused
-from pyg_graphzero.nn.program import Program
 from pyg_graphzero.nn.rules import Use
 from pyg_graphzero.sampling.hops import ALL
 
@@ -39,17 +38,18 @@ class Explanation:
         layers: Its convolutions, in the order in which they run.
         whole: Steps that look at all rows at once, so that steps before them are not trimmed.
         as_it_is: The reason why the model runs as it did before; None if it is accelerated.
-        is_ahead: Whether the loader of these batches has ``ahead``, which the model cannot run on.
+        cannot_run: Whether the loader of these batches has ``first_aggregation``, which the model
+            cannot run on.
     """
 
     layers: list[LayerExplanation]
     whole: list[str]
     as_it_is: str | None = None
-    is_ahead: bool = False
+    cannot_run: bool = False
 
     def __str__(self) -> str:
         if self.as_it_is is not None:
-            how = "does not run on batches with ahead" if self.is_ahead else "runs as it is"
+            how = "does not run with first_aggregation" if self.cannot_run else "runs as it is"
             return f"{how}: {self.as_it_is}"
         names = [f"{layer.name} ({layer.kind})" for layer in self.layers]
         width = max(map(len, names), default=0)
@@ -92,28 +92,19 @@ def explain(model: torch.nn.Module) -> Explanation:
             "model: has seen no batch of pyg_graphzero.loader yet whose edge_index knows its hops; "
             "run it on one first (those of subgraph_type='induced' or 'bidirectional' know none)"
         )
-    learned = list(forward.learned.values())[-1]
-    if isinstance(learned, Refused):
-        is_ahead = learned.ahead is not None
-        return Explanation([], [], learned.reason, is_ahead)
-    return _explained(learned)
-
-
-def _explained(program: Program) -> Explanation:
+    program = list(forward.learned.values())[-1]
+    if isinstance(program, Refused):
+        return Explanation([], [], program.reason, program.reduction is not None)
     layers, whole = [], []
     for step in program.steps:
         name = program.name(step)
-        kind = program.names[step.func][1] if isinstance(step.func, int) else None
-        if kind is not None and isinstance(step.about, Plan):
+        if isinstance(step.about, Plan):
             hops = step.need if step.about.is_trimmed and step.need < ALL else None
             how = step.about.what
             if hops is None and step.about.is_trimmed:
-                how = "whole batch: a later step looks at all rows; " + how.removeprefix(
-                    "trimmed; "
-                )
-            layers.append(LayerExplanation(name, kind, hops, how))
+                how = how.replace("trimmed; ", "whole batch: a later step looks at all rows; ")
+            layers.append(LayerExplanation(name, program.names[step.func][1], hops, how))
             continue
-        name = name if kind is None else f"{name} ({kind})"
         if step.use == Use.ALL:
             allowed = " (norms='trimmed' allows it to see fewer)" if name == "batch_norm" else ""
             whole.append(name + allowed)

@@ -6,38 +6,24 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch_geometric.nn
-from torch_geometric.nn import (
-    APPNP,
-    EdgeConv,
-    FAConv,
-    GATConv,
-    GatedGraphConv,
-    GATv2Conv,
-    GCN2Conv,
-    GCNConv,
-    GINConv,
-    GINEConv,
-    GraphConv,
-    LGConv,
-    MessagePassing,
-    MFConv,
-    SAGEConv,
-    SimpleConv,
-    TAGConv,
-)
+import torch_geometric.nn as pyg
+
+
+def _classes(names: str) -> tuple[Any, ...]:
+    return tuple(getattr(pyg, name) for name in names.split())
+
 
 #: Convolutions that, given (rows of sources, rows of destinations), make no row of a source.
-BIPARTITE = (SAGEConv, GATConv, GATv2Conv, GINConv, GINEConv, EdgeConv, GraphConv)
+BIPARTITE = _classes("SAGEConv GATConv GATv2Conv GINConv GINEConv EdgeConv GraphConv")
 #: Convolutions that weight an edge by degrees of both ends, unless they are given weights.
-NORMALISING = (GCNConv, LGConv, GCN2Conv, FAConv)
+NORMALISING = _classes("GCNConv LGConv GCN2Conv FAConv")
 
 #: Convolutions whose message is the neighbour's row, times ``edge_weight`` if there is one. Their
 #: subclasses may have other messages and are not meant. Tests compare each with the whole graph.
-FUSED = (
-    APPNP, GatedGraphConv, GCN2Conv, GCNConv, GINConv, GraphConv, LGConv, MFConv, SAGEConv,
-    SimpleConv, TAGConv,
-)  # fmt: skip
+FUSED = _classes(
+    "APPNP GatedGraphConv GCN2Conv GCNConv GINConv GraphConv LGConv MFConv SAGEConv SimpleConv "
+    "TAGConv"
+)
 # "min" and "max" are missing: torch has no product that computes them on a GPU.
 _REDUCTIONS = ("add", "sum", "mean")
 
@@ -68,7 +54,7 @@ _BY_DEGREES = {
     "PDNConv": lambda m: m.normalize,
     "EGConv": lambda m: "symnorm" in m.aggregators,
 }
-# Whether a module mixes rows of all nodes.
+# Whether a norm mixes rows of all nodes.
 _ALL_NODES = {
     "GraphNorm": lambda m: True,
     "PairNorm": lambda m: True,
@@ -76,22 +62,13 @@ _ALL_NODES = {
     "GraphSizeNorm": lambda m: True,
     "LayerNorm": lambda m: m.mode == "graph",
     "InstanceNorm": lambda m: not m.track_running_stats,
-    "HANConv": lambda m: True,
-    "GPSConv": lambda m: True,
-    "HypergraphConv": lambda m: True,
-    "DirGNNConv": lambda m: True,
-    "DynamicEdgeConv": lambda m: True,
-    "GravNetConv": lambda m: True,
-    "XConv": lambda m: True,
-    "WLConv": lambda m: True,
-    "WLConvContinuous": lambda m: True,
 }
 
 
 def _applies(rules: dict[str, Callable[[Any], Any]], module: torch.nn.Module) -> Any:
     for kind in type(module).__mro__:
         name = kind.__name__
-        if name in rules and kind is getattr(torch_geometric.nn, name, None):
+        if name in rules and kind is getattr(pyg, name, None):
             return rules[name](module)
     return None
 
@@ -108,14 +85,14 @@ def weighs_by_degrees(module: torch.nn.Module) -> bool:
 
 
 def looks_at_all_nodes(module: torch.nn.Module) -> bool:
-    """Whether a row always depends on more rows than those of a node and its neighbours."""
+    """Whether a module is a norm that mixes rows of all nodes."""
     return bool(_applies(_ALL_NODES, module)) or (
         isinstance(module, torch.nn.modules.batchnorm._NormBase) and module.running_mean is None
     )
 
 
 # Modules that are a product with a matrix, and a bias.
-_PRODUCTS = (torch.nn.Linear, torch_geometric.nn.Linear)
+_PRODUCTS = (torch.nn.Linear, pyg.Linear)
 _WATCHED = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
@@ -142,7 +119,7 @@ STEPS = (
 )  # fmt: skip
 
 
-def is_changed(module: MessagePassing, steps: tuple[str, ...] = STEPS) -> bool:
+def is_changed(module: pyg.MessagePassing, steps: tuple[str, ...] = STEPS) -> bool:
     """Whether a convolution has hooks at its steps, or steps that are not its class's."""
     return any(
         step in vars(module) or getattr(module, f"_{step}_forward{kind}_hooks", None)
@@ -151,7 +128,7 @@ def is_changed(module: MessagePassing, steps: tuple[str, ...] = STEPS) -> bool:
     )
 
 
-def is_plain(module: MessagePassing) -> bool:
+def is_plain(module: pyg.MessagePassing) -> bool:
     """Whether a convolution looks only at sums, or means, of rows, which a product gives too.
 
     Hooks into ``propagate`` and ``message_and_aggregate`` see that product; see ``is_changed``.

@@ -26,13 +26,8 @@ from torch_geometric.nn import (
     SAGEConv,
     TransformerConv,
 )
-from torch_geometric.nn.aggr import (
-    MaxAggregation,
-    MeanAggregation,
-    MinAggregation,
-    SumAggregation,
-)
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
+from torch_geometric.nn.resolver import aggregation_resolver
 from torch_geometric.utils.sparse import index2ptr
 
 from pyg_graphzero.nn import kinds
@@ -98,19 +93,14 @@ def _propagated(
 
 
 class _Summing:
-    """A convolution with another ``propagate``, for one call of its ``forward``.
-
-    Every other attribute is read from the convolution, and set there.
-    """
+    """A convolution with another ``propagate``, for one call of its ``forward``."""
 
     def __init__(self, conv: Any, propagate: Callable[..., Tensor]) -> None:
-        vars(self).update(_conv=conv, propagate=propagate)
+        self._conv = conv
+        self.propagate = propagate
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._conv, name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        setattr(self._conv, name, value)
 
 
 def as_pyg_does(
@@ -296,19 +286,10 @@ def _why_not_sum(conv: Any) -> str | None:
     return _why_not_steps(conv)
 
 
-_AGGREGATIONS = {
-    "add": SumAggregation,
-    "sum": SumAggregation,
-    "mean": MeanAggregation,
-    "max": MaxAggregation,
-    "min": MinAggregation,
-}
-
-
 def _why_not_steps(conv: Any) -> str | None:
     if kinds.is_changed(conv):
         return "steps of its own"
-    if type(conv.aggr_module) is not _AGGREGATIONS.get(conv.aggr):
+    if type(conv.aggr_module) is not type(aggregation_resolver(conv.aggr)):
         return f"aggr_module is a {type(conv.aggr_module).__name__}"
     if conv.node_dim not in (0, -2):
         return f"node_dim={conv.node_dim}"
@@ -373,9 +354,7 @@ def _rgcn(
         bases = weight.view(conv.num_bases, -1)
         weight = (conv.comp @ bases).view(-1, conv.in_channels_l, conv.out_channels)
     kinds_of = given["edge_type"]
-    ends = torch.arange(block.num_dst, device=src.device).repeat_interleave(
-        block.bounds.diff(), output_size=block.num_edges
-    )
+    ends = spread(torch.arange(block.num_dst, device=src.device), block.bounds, block.num_edges)
     out = src.new_zeros(block.num_dst, conv.out_channels)
     for relation in range(conv.num_relations):
         own = (kinds_of == relation).nonzero().view(-1)

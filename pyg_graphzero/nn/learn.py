@@ -7,14 +7,14 @@ their outputs for the seeds differ, or the gradients of these, the model runs as
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.nn import convs
@@ -28,16 +28,17 @@ from pyg_graphzero.nn.state import (
     fingerprint,
     why_untouched,
 )
-from pyg_graphzero.sampling.ahead import InnerRows
 from pyg_graphzero.sampling.hops import Hops, SampledEdgeIndex
+from pyg_graphzero.sampling.inner_rows import InnerRows
+
+# The Forward of accelerate.py, which imports this module.
+Forward = Any
 
 # Two computations of the same rows differ by no more than this, relatively.
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-3}
 _ROUNDED = 5e-2  # to half precision on the way
 # Share of a gradient's length that may differ; share of the longest one's that is rounding.
 _GRADIENT, _NOISE = 5e-2, 1e-4
-# Batches that try to learn a forward pass which raised an error.
-_TRIES = 3
 
 
 @dataclass(frozen=True)
@@ -46,38 +47,18 @@ class Refused:
 
     Attributes:
         reason: The reason, in words.
-        ahead: The loader's ``ahead``, which the model cannot run with; None if it has none.
-        tries: Number of further batches that may try to learn it.
+        reduction: The loader's ``first_aggregation``, which the model cannot run with, if any.
     """
 
     reason: str
-    ahead: str | None = None
-    tries: int = 0
+    reduction: str | None = None
 
 
-class Forward(Protocol):
-    """The forward pass of a model, as a lesson needs it."""
-
-    module: torch.nn.Module
-    options: convs.Options
-
-    def body(self, args: Any, kwargs: Any) -> Any:
-        """Runs the model as it is."""
-
-    def run(self, program: Program, args: Any, kwargs: Any, hops: Hops) -> Any:
-        """Runs the model by a program."""
-
-    def watched_by(self, watching: Recorder) -> AbstractContextManager[None]:
-        """Has steps of the model go to a recorder."""
+class RefusedError(Exception):
+    """A model does something else than was recorded of it."""
 
 
-class _RefusedError(Exception):
-    """Learning ended in a refusal."""
-
-
-def learn(
-    forward: Forward, args: Any, kwargs: Any, hops: Hops, tries: int = 0
-) -> Program | Refused:
+def learn(forward: Forward, args: Any, kwargs: Any, hops: Hops) -> Program | Refused:
     """Learns what a model's forward pass does with rows.
 
     Args:
@@ -85,28 +66,26 @@ def learn(
         args: Arguments of a batch.
         kwargs: Named arguments of the batch.
         hops: Hops of the batch.
-        tries: Tries that an earlier refusal left; 0 for the first batch.
     """
     summed = [t for _, t in tensors_in((args, kwargs)) if isinstance(t, InnerRows)]
-    ahead = summed[0].reduction if summed else None
+    reduction = summed[0].reduction if summed else None
     reason = why_untouched(forward.module)
     if reason is not None:
-        return Refused(reason, ahead)
+        return Refused(reason, reduction)
     before = RandomState(is_cuda((args, kwargs)))
     try:
         # checkpoint() would compute again the tensors that are saved for gradients here.
         saved = torch.autograd.graph.saved_tensors_hooks(_unchanged, _unchanged)
         with torch.inference_mode(False), saved:
             return _Lesson(forward, args, kwargs, hops).program()
-    except (_RefusedError, WritesError, UnsupportedError) as error:
-        return Refused(str(error), ahead)
+    except (RefusedError, WritesError, UnsupportedError) as error:
+        return Refused(str(error), reduction)
     except DivergedError:
-        return Refused("with fewer rows its forward pass takes another way", ahead)
+        return Refused("with fewer rows its forward pass takes another way", reduction)
     except Exception as error:
-        # A model may do anything with a graph it was not made for, or memory may be short just now.
-        left = (tries or _TRIES) - 1
+        # A model may do anything with a graph it was not made for.
         said = f"{type(error).__name__}: {error}"
-        return Refused(f"on a small graph it raises {said}", ahead, left)
+        return Refused(f"on a small graph it raises {said}", reduction)
     finally:
         before.restore()
         # torch 2.4 would give weights cast here, without gradients, to runs with gradients.
@@ -144,13 +123,13 @@ class _Lesson:
         """Learns the program.
 
         Raises:
-            _RefusedError: The model has to run as it is.
+            RefusedError: The model has to run as it is.
         """
         program = self._watched()
-        comparable = _Comparable(self._may_cut_norms)
+        comparable = Comparable(self._may_cut_norms)
         with torch.set_grad_enabled(self._needs_gradients), comparable:
             expected = self._run(lambda copy, given: copy.body(*plain(given)))
-            given = self._small.taken_ahead(self._given, self._summed)
+            given = self._small.with_sums(self._given, self._summed)
             found = self._run(
                 lambda copy, given: copy.run(program, given[0], given[1], self._small.hops), given
             )
@@ -167,7 +146,7 @@ class _Lesson:
         try:
             copy = sharing.copied(self._forward, self._forward.module)
         except Exception as error:
-            raise _RefusedError(
+            raise RefusedError(
                 f"it cannot be copied, and is learned on a copy: {type(error).__name__}: {error}"
             ) from error
         self._random.restore()
@@ -191,28 +170,28 @@ class _Lesson:
         with torch.no_grad():
             out, held["copy"] = self._run(watch)
         if versions != [tensor._version for tensor in tensors]:
-            raise _RefusedError("it writes to its arguments")
+            raise RefusedError("it writes to its arguments")
         recorder: Recorder = held["recorder"]
-        ahead = [(recorder.value_of(small), given.reduction) for small, given in self._summed]
-        values = recorder.finish([tensor for _, tensor in tensors_in(out)])
+        summed = [(recorder.value_of(small), given.reduction) for small, given in self._summed]
+        values = [recorder.value_of(tensor) for _, tensor in tensors_in(out)]
         held["others"] = map_tensors(out, lambda tensor, _: None)  # for kinds not looked into
         del out
         program = recorder.program(values, names_of(self._forward.module))
-        if ahead:
-            reason = convs.why_not_ahead(program, ahead, self._depth)
+        if summed:
+            reason = convs.why_not_summed(program, summed, self._depth)
             if reason is not None:
-                raise _RefusedError(reason)
+                raise RefusedError(reason)
         return program
 
     def _compare(self, program: Program, expected: Any, found: Any) -> None:
         """Compares two runs.
 
         Raises:
-            _RefusedError: The two runs differ.
+            RefusedError: The two runs differ.
         """
         (whole, its_copy), (cut, copy) = expected, found
         pairs = list(zip_longest(tensors_in(whole), tensors_in(cut), fillvalue=(None, None)))
-        outputs = [_agreed(one, other, self._is_rounded) for (_, one), (_, other) in pairs]
+        outputs = [agreed(one, other, self._is_rounded) for (_, one), (_, other) in pairs]
         if self._needs_gradients:
             ours = _gradients(copy, [other for _, other in outputs])
             theirs = _gradients(its_copy, [one for one, _ in outputs])
@@ -229,13 +208,13 @@ def names_of(model: torch.nn.Module) -> list[tuple[str, str]]:
     return [(names[module], type(module).__name__) for module in fingerprint(model)[1]]
 
 
-def _agreed(whole: Tensor | None, cut: Tensor | None, is_rounded: bool) -> tuple[Tensor, Tensor]:
+def agreed(whole: Tensor | None, cut: Tensor | None, is_rounded: bool) -> tuple[Tensor, Tensor]:
     """The rows that both tensors have.
 
     Raises:
-        _RefusedError: These rows differ by more than rounding.
+        RefusedError: These rows differ by more than rounding.
     """
-    differs = _RefusedError("with fewer rows its outputs are others")
+    differs = RefusedError("with fewer rows its outputs are others")
     if whole is None or cut is None or whole.dim() != cut.dim() or whole.dtype != cut.dtype:
         raise differs
     for dim, size in enumerate(cut.shape):
@@ -271,7 +250,7 @@ def _idle(whole: list[Tensor | None], cut: list[Tensor | None]) -> list[int]:
     """Numbers of parameters whose gradient is zero as a whole, and missing where rows are cut.
 
     Raises:
-        _RefusedError: Another gradient differs.
+        RefusedError: Another gradient differs.
     """
     lengths = [0.0 if grad is None else float(grad.float().norm()) for grad in whole]
     noise = _NOISE * max(lengths, default=0)
@@ -280,29 +259,31 @@ def _idle(whole: list[Tensor | None], cut: list[Tensor | None]) -> list[int]:
         if one is not None and other is not None:
             error = float((one.float() - other.float()).norm())
             if error > _GRADIENT * lengths[number] + noise:
-                raise _RefusedError("with fewer rows its gradients are others")
+                raise RefusedError("with fewer rows its gradients are others")
         elif one is not None and not lengths[number]:
             idle.append(number)
         elif one is not other:
-            raise _RefusedError("with fewer rows a gradient is missing, or is there")
+            raise RefusedError("with fewer rows a gradient is missing, or is there")
     return idle
 
 
-class _Comparable(torch.overrides.TorchFunctionMode):
+class Comparable(TorchFunctionMode):
     """Nothing is dropped in this thread, so that runs over fewer rows can be compared.
 
     Args:
         skips_norms: Whether nothing is normalised over a batch either.
     """
 
-    def __init__(self, skips_norms: bool) -> None:
+    def __init__(self, skips_norms: bool = False) -> None:
         super().__init__()
         own = torch.ops.pyg_graphzero.dropout.default
         drops = (F.dropout, own, F.dropout1d, F.alpha_dropout, F.feature_alpha_dropout)
         self._skipped = (*drops, F.batch_norm) if skips_norms else drops
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in self._skipped:
-            rows: Tensor = args[0] if args else (kwargs or {})["input"]
+        kwargs = kwargs or {}
+        training = args[2] if len(args) > 2 else kwargs.get("training", True)
+        if func in self._skipped and (func is not F.dropout or training):
+            rows: Tensor = args[0] if args else kwargs["input"]
             return rows.clone()
-        return func(*args, **(kwargs or {}))
+        return func(*args, **kwargs)

@@ -2,62 +2,18 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import Embedding
-from torch.utils.data import DataLoader
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn import MetaPath2Vec as StockMetaPath2Vec
 from torch_geometric.nn import Node2Vec as StockNode2Vec
 
 from pyg_graphzero.loader.walks import RandomWalker
 from pyg_graphzero.store.schema import EdgeType
-from pyg_graphzero.util.keys import random_key
-
-# Number of batches that are made while the model computes.
-_AHEAD = 2
-
-Sample = Callable[..., tuple[Tensor, Tensor]]
-
-
-class _WalkLoader(DataLoader[Any]):
-    """Batches of walks, made ahead by a thread, or by worker processes if there are any."""
-
-    def __init__(self, num_nodes: int, sample: Sample, **kwargs: Any) -> None:
-        kwargs.pop("dataset", None)
-        kwargs.pop("collate_fn", None)
-        self._random = torch.Generator()
-        self._is_seeded = kwargs.get("generator") is None
-        if self._is_seeded:
-            kwargs["generator"] = torch.Generator()  # the thread leaves torch's own alone
-        # A method would make this refer to itself: see KeyedLoader._get_iterator.
-        collate = partial(_collate, sample, self._random)
-        super().__init__(range(num_nodes), collate_fn=collate, **kwargs)  # type: ignore[arg-type]
-
-    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
-        self._random.manual_seed(random_key())
-        if self._is_seeded:
-            self.generator.manual_seed(random_key())
-        batches = super().__iter__()
-        if self.num_workers > 0:
-            yield from batches
-            return
-        with ThreadPoolExecutor(1, "walks") as thread:
-            made = deque(thread.submit(next, batches, None) for _ in range(_AHEAD))
-            while (batch := made.popleft().result()) is not None:
-                made.append(thread.submit(next, batches, None))
-                yield batch
-
-
-def _collate(sample: Sample, generator: torch.Generator, nodes: list[int]) -> tuple[Tensor, Tensor]:
-    is_worker = torch.utils.data.get_worker_info() is not None
-    return sample(nodes, None if is_worker else generator)
 
 
 def _windows(walks: Tensor, size: int) -> Tensor:
@@ -121,7 +77,7 @@ class Node2Vec(StockNode2Vec):
                 num_nodes = int(source.max()) + 1 if source.numel() > 0 else 0
             source = Data(edge_index=source, num_nodes=num_nodes)
         self.walker = RandomWalker(source, p, q, reverse=reverse)
-        self.num_nodes = self.walker.num_nodes()
+        self.num_nodes = self.walker.num_nodes_of()
         if num_nodes not in (None, self.num_nodes):
             raise ValueError(f"num_nodes: found {num_nodes}, expected {self.num_nodes} or none")
         self.EPS = 1e-15
@@ -135,33 +91,11 @@ class Node2Vec(StockNode2Vec):
         self.embedding = Embedding(self.num_nodes, embedding_dim, sparse=sparse)
         self.reset_parameters()
 
-    def loader(self, **kwargs: Any) -> DataLoader[Any]:
-        """Batches of positive and negative samples, made ahead.
-
-        Args:
-            **kwargs: Arguments of ``torch.utils.data.DataLoader``.
-        """
-        return _WalkLoader(self.num_nodes, self.sample, **kwargs)
-
-    def pos_sample(self, batch: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    def pos_sample(self, batch: Tensor) -> Tensor:
         """Windows of walks from some nodes, ``int64 [n, context_size]``."""
         start = batch.repeat(self.walks_per_node)
-        walks = self.walker.walk(start, self.walk_length, on_end="stay", generator=generator)
+        walks = self.walker.walk(start, self.walk_length, on_end="stay")
         return _windows(walks, self.context_size)
-
-    def neg_sample(self, batch: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Windows of some nodes followed by random ones, ``int64 [n, context_size]``."""
-        start = batch.repeat(self.walks_per_node * self.num_negative_samples)
-        shape = (start.numel(), self.walk_length)
-        nodes = torch.randint(self.num_nodes, shape, generator=generator)
-        return _windows(torch.cat([start.view(-1, 1), nodes], dim=1), self.context_size)
-
-    def sample(
-        self, batch: Tensor | list[int], generator: torch.Generator | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Positive and negative samples of some nodes."""
-        nodes = torch.as_tensor(batch, dtype=torch.int64)
-        return self.pos_sample(nodes, generator), self.neg_sample(nodes, generator)
 
 
 class MetaPath2Vec(StockMetaPath2Vec):
@@ -221,7 +155,7 @@ class MetaPath2Vec(StockMetaPath2Vec):
         self.walks_per_node = walks_per_node
         self.num_negative_samples = num_negative_samples
         types = sorted({end for name in metapath for end in name[::2]})
-        self.num_nodes_dict = {name: self.walker.num_nodes(name) for name in types}
+        self.num_nodes_dict = {name: self.walker.num_nodes_of(name) for name in types}
         count = 0
         self.start: dict[str, int] = {}
         self.end: dict[str, int] = {}
@@ -229,40 +163,17 @@ class MetaPath2Vec(StockMetaPath2Vec):
             self.start[name] = count
             count += self.num_nodes_dict[name]
             self.end[name] = count
-        self._types = [metapath[0][0], *(name[2] for name in steps)]
-        self.offset = torch.tensor([self.start[name] for name in self._types])
+        passed = [metapath[0][0], *(name[2] for name in steps)]
+        self.offset = torch.tensor([self.start[name] for name in passed])
         # One more embedding stands for the steps after a walk's end.
         self.embedding = Embedding(count + 1, embedding_dim, sparse=sparse)
         self.dummy_idx = count
         self.reset_parameters()
 
-    def loader(self, **kwargs: Any) -> DataLoader[Any]:
-        """Batches of positive and negative samples, made ahead.
-
-        Args:
-            **kwargs: Arguments of ``torch.utils.data.DataLoader``.
-        """
-        return _WalkLoader(self.num_nodes_dict[self._types[0]], self._sample, **kwargs)
-
-    def _pos_sample(self, batch: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        start = batch.repeat(self.walks_per_node)
-        walks = self.walker.walk(start, self.walk_length, generator=generator)
+    def _pos_sample(self, batch: Tensor) -> Tensor:
+        walks = self.walker.walk(batch.repeat(self.walks_per_node), self.walk_length)
         walks = (walks + self.offset).where(walks >= 0, self.dummy_idx)
         return _windows(walks, self.context_size)
-
-    def _neg_sample(self, batch: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        start = batch.repeat(self.walks_per_node * self.num_negative_samples)
-        nodes = [start] + [
-            torch.randint(self.num_nodes_dict[name], (start.numel(),), generator=generator)
-            for name in self._types[1:]
-        ]
-        return _windows(torch.stack(nodes, dim=1) + self.offset, self.context_size)
-
-    def _sample(
-        self, batch: Tensor | list[int], generator: torch.Generator | None = None
-    ) -> tuple[Tensor, Tensor]:
-        nodes = torch.as_tensor(batch, dtype=torch.int64)
-        return self._pos_sample(nodes, generator), self._neg_sample(nodes, generator)
 
 
 def _graph_of(edges: Mapping[EdgeType, Tensor], num_nodes: dict[str, int]) -> HeteroData:

@@ -1,11 +1,11 @@
 """The operators of :mod:`pyg_graphzero.nn.ops`, one entry each.
 
-An entry is a class, and the call that registers it:
+An entry is a call of :func:`_operator`:
 
     schema      name, arguments and result
+    engine      computes the results on the CPU: given memory for each, and the arguments
     check       raises where arguments do not fit
     results     the results' shapes; without it, one as the first argument is
-    engine      computes them on the CPU: given memory for each, and the arguments
     fallback    computes them elsewhere, by PyG's and torch's own functions, which have gradients;
                 missing where an operator is only used on the CPU
     keep        keeps the tensors that the gradient needs
@@ -18,7 +18,7 @@ wrong.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -108,10 +108,6 @@ def _numbers(of_edges: Tensor | None, dtype: torch.dtype) -> Any:
     return _array(made if made.dim() == 2 else made.unsqueeze(1))
 
 
-def _heads(weight: Tensor | None) -> int:
-    return 1 if weight is None or weight.dim() == 1 else weight.size(1)
-
-
 def _ends(src: Tensor, bounds: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Ends of each edge, and whether it has a destination; else they are 0 and one too many."""
     last = bounds.size(0) - 1
@@ -122,8 +118,9 @@ def _ends(src: Tensor, bounds: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return src.where(is_used, 0), dst, is_used
 
 
-def _like(is_used: Tensor, of_edges: Tensor) -> Tensor:
-    return is_used.view(-1, *[1] * (of_edges.dim() - 1))
+def _of_used(is_used: Tensor, made: Tensor, like: Tensor) -> Tensor:
+    """Numbers of edges in the type of ``like``, 0 for those without a destination."""
+    return torch.where(is_used.view(-1, *[1] * (made.dim() - 1)), made, 0).to(like.dtype)
 
 
 # Registration -------------------------------------------------------------------------------------
@@ -145,272 +142,191 @@ def _like_first(first: Tensor, *rest: Any) -> list[_Result]:
     return [_Result(first, first.shape)]
 
 
-def _operator(entry: Any) -> Any:
-    """Registers an entry of the table; returns the function that calls it."""
-    name = entry.schema.split("(")[0]
+def _operator(
+    schema: str,
+    engine: Callable[..., Any],
+    *,
+    check: Callable[..., Any] = lambda *args: None,
+    results: Callable[..., list[_Result]] = _like_first,
+    fallback: Callable[..., Tensor] | None = None,
+    keep: Callable[..., None] = _keep_nothing,
+    backward: Callable[..., Any] = _raise_twice,
+) -> Any:
+    """Registers an operator; returns the function that calls it."""
+    name = schema.split("(")[0]
     full_name = f"{_LIBRARY.ns}::{name}"
-    check = getattr(entry, "check", lambda *args: None)
-    keep = getattr(entry, "keep", _keep_nothing)
-    backward = getattr(entry, "backward", _raise_twice)
-    results_of = getattr(entry, "results", _like_first)
-    fallback = getattr(entry, "fallback", None)
 
     def fake(*args: Any) -> Any:
         check(*args)
-        made = [result.fake() for result in results_of(*args)]
+        made = [result.fake() for result in results(*args)]
         return made[0] if len(made) == 1 else tuple(made)
 
-    def engine(*args: Any) -> Any:
+    def computed(*args: Any) -> Any:
         check(*args)
-        results = results_of(*args)
-        out = [result.memory() for result in results]
-        entry.engine(*out, *args)
-        made = [each.to(result.like.dtype) for each, result in zip(out, results, strict=True)]
+        wanted = results(*args)
+        out = [result.memory() for result in wanted]
+        engine(*out, *args)
+        made = [each.to(result.like.dtype) for each, result in zip(out, wanted, strict=True)]
         return made[0] if len(made) == 1 else tuple(made)
 
-    _LIBRARY.define(entry.schema)
-    _LIBRARY.impl(name, engine, "CPU")
+    _LIBRARY.define(schema)
+    _LIBRARY.impl(name, computed, "CPU")
     torch.library.register_fake(full_name, fake, lib=_LIBRARY)
     torch.library.register_autograd(full_name, backward, setup_context=keep, lib=_LIBRARY)
     operator = getattr(getattr(torch.ops, _LIBRARY.ns), name).default
 
-    # torch.func cannot use the gradient that is registered. It asks for a function that keeps the
-    # tensors for the gradient itself; such a function takes longer to call.
-    def one_by_one(info: Any, in_dims: Sequence[int | None], *args: Any) -> Any:
-        made = []
-        for i in range(info.batch_size):
-            pairs = zip(args, in_dims, strict=True)
-            made.append(call(*(arg if dim is None else arg.select(dim, i) for arg, dim in pairs)))
-        if isinstance(made[0], Tensor):
-            return torch.stack(made), 0
-        return tuple(map(torch.stack, zip(*made, strict=True))), (0,) * len(made[0])
-
-    parts = {
-        "forward": lambda *args: operator(*args),
-        "setup_context": keep,
-        "backward": backward,
-        "vmap": one_by_one,
-    }
-    members = {part: staticmethod(function) for part, function in parts.items()}
-    for_transforms: Any = type(name, (torch.autograd.Function,), members)
-
     def call(*args: Any) -> Any:
-        if fallback is not None and args[0].device.type != "cpu":
-            check(*args)
-            return fallback(*args)
-        if not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active():
-            return for_transforms.apply(*args)
-        return operator(*args)
+        if fallback is None or args[0].device.type == "cpu":
+            return operator(*args)
+        check(*args)
+        return fallback(*args)
 
     call.fallback = fallback  # type: ignore[attr-defined]
     return call
 
 
-# Sums ---------------------------------------------------------------------------------------------
+# Sums and products --------------------------------------------------------------------------------
+
+# A sum over edges of weight · row of the destination · row of the source has three derivatives:
+# sums at destinations, sums at sources, and products. The gradient of each is made of the others.
+
+
+def _sum_at(out: Tensor, x: Tensor, src: Tensor, bounds: Tensor, *rest: Any) -> None:
+    weight, mean, num_src = rest
+    heads = 1 if weight is None or weight.dim() == 1 else weight.size(1)
+    kernel = _core.neighbor_sum if num_src is None else _core.source_sum
+    given = *_edges(src, bounds), _numbers(weight, x.dtype), mean
+    kernel(_rows(x, heads), *given, _rows(out, heads))
+
+
+def _summed(
+    x: Tensor, src: Tensor, bounds: Tensor, weight: Tensor | None, mean: bool, num_src: None = None
+) -> Tensor:
+    num_dst = bounds.size(0) - 1
+    if x.size(0) == 0:
+        return x.new_zeros((num_dst, *x.shape[1:]))
+    src, dst, _ = _ends(src, bounds)
+    rows = x.index_select(0, src).to(sum_type(x.dtype))
+    if weight is not None:
+        rows = rows * weight.to(rows.dtype).view(*weight.shape, *[1] * (x.dim() - weight.dim()))
+    return scatter(rows, dst, 0, num_dst + 1, "mean" if mean else "sum")[:num_dst].to(x.dtype)
 
 
 def _keep_for_sum(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     """Rows are kept where the gradient of weights is wanted; it alone needs them."""
-    rows, src, bounds, weight, ctx.is_mean, *_ = inputs
+    rows, src, bounds, weight, ctx.is_mean, ctx.num_src = inputs
     ctx.num_rows = rows.size(0)
     kept = rows if ctx.needs_input_grad[3] else None
     ctx.save_for_backward(kept, src, bounds, weight)
 
 
-def _weight_grad(
-    of_dst: Tensor, of_src: Tensor, src: Tensor, bounds: Tensor, weight: Tensor, is_mean: bool
-) -> Tensor:
-    if weight.dim() == 1:
-        of_dst, of_src = of_dst.flatten(1), of_src.flatten(1)
-    return edge_dot(of_dst, of_src, src, bounds, is_mean).to(weight.dtype)
+def _sum_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    x, src, bounds, weight = ctx.saved_tensors
+    is_at_dst = ctx.num_src is None
+    grad_x = grad_weight = None
+    if ctx.needs_input_grad[0]:
+        num_src = ctx.num_rows if is_at_dst else None
+        grad_x = neighbor_sum(grad, src, bounds, weight, ctx.is_mean, num_src)
+    if ctx.needs_input_grad[3]:
+        of_dst, of_src = (grad, x) if is_at_dst else (x, grad)
+        if weight.dim() == 1:
+            of_dst, of_src = of_dst.flatten(1), of_src.flatten(1)
+        grad_weight = edge_dot(of_dst, of_src, src, bounds, ctx.is_mean).to(weight.dtype)
+    return grad_x, None, None, grad_weight, None, None
 
 
-class _NeighborSum:
-    schema = (
-        "neighbor_sum(Tensor x, Tensor src, Tensor bounds, Tensor? weight, bool mean) -> Tensor"
-    )
-
-    @staticmethod
-    def check(x: Tensor, src: Tensor, bounds: Tensor, weight: Tensor | None, mean: bool) -> None:
-        check_sum("x", x, src, bounds, weight)
-
-    @staticmethod
-    def results(x: Tensor, src: Tensor, bounds: Tensor, *rest: Any) -> list[_Result]:
-        return [_Result(x, (bounds.size(0) - 1, *x.shape[1:]))]
-
-    @staticmethod
-    def engine(
-        out: Tensor, x: Tensor, src: Tensor, bounds: Tensor, weight: Tensor | None, mean: bool
-    ) -> None:
-        heads, weights = _heads(weight), _numbers(weight, x.dtype)
-        _core.neighbor_sum(_rows(x, heads), *_edges(src, bounds), weights, mean, _rows(out, heads))
-
-    @staticmethod
-    def fallback(
-        x: Tensor, src: Tensor, bounds: Tensor, weight: Tensor | None, mean: bool
-    ) -> Tensor:
-        num_dst = bounds.size(0) - 1
-        if x.size(0) == 0:
-            return x.new_zeros((num_dst, *x.shape[1:]))
-        src, dst, _ = _ends(src, bounds)
-        rows = x.index_select(0, src).to(sum_type(x.dtype))
-        if weight is not None:
-            rows = rows * weight.to(rows.dtype).view(*weight.shape, *[1] * (x.dim() - weight.dim()))
-        how = "mean" if mean else "sum"
-        return scatter(rows, dst, 0, num_dst + 1, how)[:num_dst].to(x.dtype)
-
-    keep = staticmethod(_keep_for_sum)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, src, bounds, weight = ctx.saved_tensors
-        grad_x = grad_weight = None
-        if ctx.needs_input_grad[0]:
-            grad_x = source_sum(grad, src, bounds, weight, ctx.is_mean, ctx.num_rows)
-        if ctx.needs_input_grad[3]:
-            grad_weight = _weight_grad(grad, x, src, bounds, weight, ctx.is_mean)
-        return grad_x, None, None, grad_weight, None
+neighbor_sum = _operator(
+    "neighbor_sum(Tensor x, Tensor src, Tensor bounds, Tensor? weight, bool mean, SymInt? num_src) "
+    "-> Tensor",
+    _sum_at,
+    check=check_sum,
+    results=lambda x, src, bounds, weight, mean, num_src: [
+        _Result(x, (bounds.size(0) - 1 if num_src is None else num_src, *x.shape[1:]))
+    ],
+    fallback=_summed,
+    keep=_keep_for_sum,
+    backward=_sum_backward,
+)
 
 
-neighbor_sum = _operator(_NeighborSum)
+def _dot(out: Tensor, q: Tensor, k: Tensor, src: Tensor, bounds: Tensor, mean: bool) -> None:
+    heads, numbers = 1 if k.dim() == 2 else k.size(1), _numbers(out, out.dtype)
+    _core.edge_dot(_rows(q, heads), _rows(k, heads), *_edges(src, bounds), mean, numbers)
 
 
-class _SourceSum:
-    schema = (
-        "source_sum(Tensor rows, Tensor src, Tensor bounds, Tensor? weight, bool mean, "
-        "SymInt num_src) -> Tensor"
-    )
-
-    @staticmethod
-    def check(rows: Tensor, src: Tensor, bounds: Tensor, weight: Tensor | None, *rest: Any) -> None:
-        check_sum("rows", rows, src, bounds, weight)
-
-    @staticmethod
-    def results(rows: Tensor, *rest: Any) -> list[_Result]:
-        return [_Result(rows, (rest[-1], *rows.shape[1:]))]
-
-    @staticmethod
-    def engine(
-        out: Tensor, rows: Tensor, src: Tensor, bounds: Tensor, weight: Tensor | None, mean: bool,
-        num_src: int,
-    ) -> None:  # fmt: skip
-        heads, weights = _heads(weight), _numbers(weight, rows.dtype)
-        _core.source_sum(_rows(rows, heads), *_edges(src, bounds), weights, mean, _rows(out, heads))
-
-    keep = staticmethod(_keep_for_sum)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        rows, src, bounds, weight = ctx.saved_tensors
-        grad_rows = grad_weight = None
-        if ctx.needs_input_grad[0]:
-            grad_rows = neighbor_sum(grad, src, bounds, weight, ctx.is_mean)
-        if ctx.needs_input_grad[3]:
-            grad_weight = _weight_grad(rows, grad, src, bounds, weight, ctx.is_mean)
-        return grad_rows, None, None, grad_weight, None, None
+def _dotted(q: Tensor, k: Tensor, src: Tensor, bounds: Tensor, mean: bool) -> Tensor:
+    if q.size(0) == 0 or k.size(0) == 0:
+        return k.new_zeros((src.size(0), *k.shape[1:-1]))
+    src, dst, is_used = _ends(src, bounds)
+    dst = dst.where(is_used, 0)
+    out = (q.index_select(0, dst).to(sum_type(q.dtype)) * k.index_select(0, src)).sum(-1)
+    if mean:
+        out = out / bounds.diff().clamp(min=1)[dst].view(-1, *[1] * (out.dim() - 1))
+    return _of_used(is_used, out, k)
 
 
-source_sum = _operator(_SourceSum)
+def _keep_for_dot(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    q, k, src, bounds, ctx.is_mean = inputs
+    ctx.num_src = k.size(0)
+    needs_q, needs_k = ctx.needs_input_grad[:2]
+    ctx.save_for_backward(q if needs_k else None, k if needs_q else None, src, bounds)
 
 
-class _EdgeDot:
-    schema = "edge_dot(Tensor q, Tensor k, Tensor src, Tensor bounds, bool mean) -> Tensor"
-
-    @staticmethod
-    def check(q: Tensor, k: Tensor, src: Tensor, bounds: Tensor, mean: bool) -> None:
-        check_dot(q, k, src, bounds)
-
-    @staticmethod
-    def results(q: Tensor, k: Tensor, src: Tensor, *rest: Any) -> list[_Result]:
-        return [_wide(k, (src.size(0), *k.shape[1:-1]))]
-
-    @staticmethod
-    def engine(out: Tensor, q: Tensor, k: Tensor, src: Tensor, bounds: Tensor, mean: bool) -> None:
-        heads, numbers = 1 if k.dim() == 2 else k.size(1), _numbers(out, out.dtype)
-        _core.edge_dot(_rows(q, heads), _rows(k, heads), *_edges(src, bounds), mean, numbers)
-
-    @staticmethod
-    def fallback(q: Tensor, k: Tensor, src: Tensor, bounds: Tensor, mean: bool) -> Tensor:
-        if q.size(0) == 0 or k.size(0) == 0:
-            return k.new_zeros((src.size(0), *k.shape[1:-1]))
-        src, dst, is_used = _ends(src, bounds)
-        left = q.index_select(0, dst.where(is_used, 0)).to(sum_type(q.dtype))
-        out = (left * k.index_select(0, src)).sum(-1)
-        if mean:
-            degrees = bounds.diff().clamp(min=1)[dst.where(is_used, 0)]
-            out = out / degrees.view_as(_like(is_used, out))
-        return torch.where(_like(is_used, out), out, 0).to(k.dtype)
-
-    @staticmethod
-    def keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        q, k, src, bounds, ctx.is_mean = inputs
-        ctx.num_src = k.size(0)
-        needs_q, needs_k = ctx.needs_input_grad[:2]
-        ctx.save_for_backward(q if needs_k else None, k if needs_q else None, src, bounds)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, src, bounds = ctx.saved_tensors
-        grad_q = grad_k = None
-        if ctx.needs_input_grad[0]:
-            grad_q = neighbor_sum(k, src, bounds, grad, ctx.is_mean)
-        if ctx.needs_input_grad[1]:
-            grad_k = source_sum(q, src, bounds, grad, ctx.is_mean, ctx.num_src)
-        return grad_q, grad_k, None, None, None
+def _dot_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    q, k, src, bounds = ctx.saved_tensors
+    given = src, bounds, grad, ctx.is_mean
+    grad_q = None if k is None else neighbor_sum(k, *given, None)
+    grad_k = None if q is None else neighbor_sum(q, *given, ctx.num_src)
+    return grad_q, grad_k, None, None, None
 
 
-edge_dot = _operator(_EdgeDot)
+edge_dot = _operator(
+    "edge_dot(Tensor q, Tensor k, Tensor src, Tensor bounds, bool mean) -> Tensor",
+    _dot,
+    check=check_dot,
+    results=lambda q, k, src, *rest: [_wide(k, (src.size(0), *k.shape[1:-1]))],
+    fallback=_dotted,
+    keep=_keep_for_dot,
+    backward=_dot_backward,
+)
 
 
 # Softmax ------------------------------------------------------------------------------------------
 
 
-class _NeighborSoftmax:
-    schema = "neighbor_softmax(Tensor scores, Tensor bounds) -> Tensor"
-    check = staticmethod(check_scores)
-
-    @staticmethod
-    def results(scores: Tensor, bounds: Tensor) -> list[_Result]:
-        return [_wide(scores, scores.shape)]
-
-    @staticmethod
-    def engine(out: Tensor, scores: Tensor, bounds: Tensor) -> None:
-        given, to = _numbers(scores, scores.dtype), _numbers(out, out.dtype)
-        _core.neighbor_softmax(given, _array(bounds.contiguous()), None, to)
-
-    @staticmethod
-    def fallback(scores: Tensor, bounds: Tensor) -> Tensor:
-        _, dst, is_used = _ends(scores.new_zeros(scores.size(0), dtype=torch.int64), bounds)
-        made = softmax(scores.to(sum_type(scores.dtype)), dst, num_nodes=bounds.size(0))
-        return torch.where(_like(is_used, scores), made, 0).to(scores.dtype)
-
-    @staticmethod
-    def keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.save_for_backward(output, inputs[1])
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        made, bounds = ctx.saved_tensors
-        return neighbor_softmax_backward(made, grad, bounds), None
+def _softmax(out: Tensor, scores: Tensor, bounds: Tensor, grad: Tensor | None) -> None:
+    given, grads = (_numbers(each, scores.dtype) for each in (scores, grad))
+    _core.neighbor_softmax(given, _array(bounds.contiguous()), grads, _numbers(out, out.dtype))
 
 
-neighbor_softmax = _operator(_NeighborSoftmax)
+def _softmaxed(scores: Tensor, bounds: Tensor, grad: None = None) -> Tensor:
+    _, dst, is_used = _ends(scores.new_zeros(scores.size(0), dtype=torch.int64), bounds)
+    made = softmax(scores.to(sum_type(scores.dtype)), dst, num_nodes=bounds.size(0))
+    return _of_used(is_used, made, scores)
 
 
-class _NeighborSoftmaxBackward:
-    schema = "neighbor_softmax_backward(Tensor made, Tensor grad, Tensor bounds) -> Tensor"
-
-    @staticmethod
-    def results(made: Tensor, grad: Tensor, bounds: Tensor) -> list[_Result]:
-        return [_wide(made, made.shape)]
-
-    @staticmethod
-    def engine(out: Tensor, made: Tensor, grad: Tensor, bounds: Tensor) -> None:
-        given, to = _numbers(made, made.dtype), _numbers(out, out.dtype)
-        _core.neighbor_softmax(given, _array(bounds.contiguous()), _numbers(grad, made.dtype), to)
+def _keep_for_softmax(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    _, bounds, grad = inputs
+    ctx.is_gradient = grad is not None
+    ctx.save_for_backward(output, bounds)
 
 
-neighbor_softmax_backward = _operator(_NeighborSoftmaxBackward)
+def _softmax_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    if ctx.is_gradient:
+        _raise_twice(ctx)
+    return neighbor_softmax(*ctx.saved_tensors, grad), None, None
+
+
+#: Given a gradient, and in place of scores what was made of them, it makes the scores' gradient.
+neighbor_softmax = _operator(
+    "neighbor_softmax(Tensor scores, Tensor bounds, Tensor? grad) -> Tensor",
+    _softmax,
+    check=check_scores,
+    results=lambda scores, *rest: [_wide(scores, scores.shape)],
+    fallback=_softmaxed,
+    keep=_keep_for_softmax,
+    backward=_softmax_backward,
+)
 
 
 # Scores of GATv2 ----------------------------------------------------------------------------------
@@ -420,263 +336,198 @@ _SCORED = (
 )
 
 
-def _scored(
-    x_src: Tensor, x_dst: Tensor, att: Tensor, src: Tensor, bounds: Tensor, edge: Tensor | None
-) -> tuple[Any, Any, Any, Any, Any, Any]:
-    """The memory of the arguments that scores are made of."""
+def _scored(arguments: Sequence[Any], *more: Any) -> list[Any]:
+    """The memory of the arguments that scores are made of, for the engine."""
+    x_src, x_dst, att, src, bounds, edge, slope = arguments
     heads = x_src.size(1)
     of_edges = None if edge is None else _rows(edge, heads)
     rows = _rows(x_src, heads), _rows(x_dst, heads)
-    return *rows, _numbers(att, x_src.dtype), *_edges(src, bounds), of_edges
+    return [*rows, _numbers(att, x_src.dtype), *_edges(src, bounds), of_edges, slope, *more]
 
 
-class _NeighborScore:
-    schema = f"neighbor_score({_SCORED}) -> Tensor"
-
-    @staticmethod
-    def check(*args: Any) -> None:
-        check_score(*args[:-1])
-
-    @staticmethod
-    def results(
-        x_src: Tensor, x_dst: Tensor, att: Tensor, src: Tensor, *rest: Any
-    ) -> list[_Result]:
-        return [_wide(x_src, (src.size(0), x_src.size(1)))]
-
-    @staticmethod
-    def engine(out: Tensor, *args: Any) -> None:
-        _core.neighbor_score(*_scored(*args[:-1]), args[-1], _array(out))
-
-    @staticmethod
-    def fallback(
-        x_src: Tensor, x_dst: Tensor, att: Tensor, src: Tensor, bounds: Tensor,
-        edge: Tensor | None, slope: float,
-    ) -> Tensor:  # fmt: skip
-        if x_src.size(0) == 0 or x_dst.size(0) == 0:
-            return x_src.new_zeros((src.size(0), x_src.size(1)))
-        src, dst, is_used = _ends(src, bounds)
-        sums = x_src.index_select(0, src).to(sum_type(x_src.dtype))
-        sums = sums + x_dst.index_select(0, dst.where(is_used, 0))
-        made = (leaky_relu(sums if edge is None else sums + edge, slope) * att).sum(-1)
-        return torch.where(_like(is_used, made), made, 0).to(x_src.dtype)
-
-    @staticmethod
-    def keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        *tensors, ctx.slope = inputs
-        ctx.save_for_backward(*tensors)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        inputs: Any = grad, *ctx.saved_tensors, ctx.slope
-        grad_src = grad_dst = grad_att = grad_edge = None
-        if ctx.needs_input_grad[0]:
-            grad_src = source_score_backward(*inputs)
-        if any(ctx.needs_input_grad[i] for i in (1, 2, 5)):
-            grad_dst, grad_att, grad_edge = neighbor_score_backward(*inputs)
-        grad_edge = None if inputs[6] is None else grad_edge
-        return grad_src, grad_dst, grad_att, None, None, grad_edge, None
+def _score(
+    x_src: Tensor, x_dst: Tensor, att: Tensor, src: Tensor, bounds: Tensor, edge: Tensor | None,
+    slope: float,
+) -> Tensor:  # fmt: skip
+    if x_src.size(0) == 0 or x_dst.size(0) == 0:
+        return x_src.new_zeros((src.size(0), x_src.size(1)))
+    src, dst, is_used = _ends(src, bounds)
+    sums = x_src.index_select(0, src).to(sum_type(x_src.dtype))
+    sums = sums + x_dst.index_select(0, dst.where(is_used, 0))
+    made = (leaky_relu(sums if edge is None else sums + edge, slope) * att).sum(-1)
+    return _of_used(is_used, made, x_src)
 
 
-neighbor_score = _operator(_NeighborScore)
+def _keep_for_score(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    *tensors, ctx.slope = inputs
+    ctx.save_for_backward(*tensors)
 
 
-class _NeighborScoreBackward:
-    schema = f"neighbor_score_backward(Tensor grad, {_SCORED}) -> (Tensor, Tensor, Tensor)"
-
-    @staticmethod
-    def results(
-        grad: Tensor, x_src: Tensor, x_dst: Tensor, att: Tensor, src: Tensor, bounds: Tensor,
-        edge: Tensor | None, slope: float,
-    ) -> list[_Result]:  # fmt: skip
-        num_rows = 0 if edge is None else src.size(0)
-        return [
-            _Result(x_dst, x_dst.shape),
-            _Result(att, att.shape, sum_type(x_src.dtype)),
-            _Result(x_src, (num_rows, *x_src.shape[1:])),
-        ]
-
-    @staticmethod
-    def engine(
-        out_dst: Tensor, out_att: Tensor, out_edge: Tensor, grad: Tensor, *scored: Any
-    ) -> None:
-        x_src, *_, edge, slope = scored
-        of_edges = None if edge is None else _array(out_edge)
-        given = _scored(*scored[:-1])
-        grads = _numbers(grad, x_src.dtype), _array(out_dst), _array(out_att), of_edges
-        _core.neighbor_score_backward(*given, slope, *grads)
+def _score_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    inputs: Any = grad, *ctx.saved_tensors, ctx.slope
+    grad_src = grad_dst = grad_att = grad_edge = None
+    if ctx.needs_input_grad[0]:
+        grad_src = source_score_backward(*inputs)
+    if any(ctx.needs_input_grad[i] for i in (1, 2, 5)):
+        grad_dst, grad_att, grad_edge = neighbor_score_backward(*inputs)
+    grad_edge = None if inputs[6] is None else grad_edge
+    return grad_src, grad_dst, grad_att, None, None, grad_edge, None
 
 
-neighbor_score_backward = _operator(_NeighborScoreBackward)
+def _score_grads(
+    out_dst: Tensor, out_att: Tensor, out_edge: Tensor, grad: Tensor, *scored: Any
+) -> None:
+    of_edges = None if scored[5] is None else _array(out_edge)
+    grads = _numbers(grad, scored[0].dtype), _array(out_dst), _array(out_att), of_edges
+    _core.neighbor_score_backward(*_scored(scored, *grads))
 
 
-class _SourceScoreBackward:
-    schema = f"source_score_backward(Tensor grad, {_SCORED}) -> Tensor"
-
-    @staticmethod
-    def results(grad: Tensor, x_src: Tensor, *rest: Any) -> list[_Result]:
-        return [_Result(x_src, x_src.shape)]
-
-    @staticmethod
-    def engine(out: Tensor, grad: Tensor, *scored: Any) -> None:
-        numbers = _numbers(grad, scored[0].dtype)
-        _core.source_score_backward(*_scored(*scored[:-1]), scored[-1], numbers, _array(out))
+def _source_score_grad(out: Tensor, grad: Tensor, *scored: Any) -> None:
+    given = _scored(scored, _numbers(grad, scored[0].dtype), _array(out))
+    _core.source_score_backward(*given)
 
 
-source_score_backward = _operator(_SourceScoreBackward)
+neighbor_score = _operator(
+    f"neighbor_score({_SCORED}) -> Tensor",
+    lambda out, *scored: _core.neighbor_score(*_scored(scored, _array(out))),
+    check=check_score,
+    results=lambda x_src, x_dst, att, src, *rest: [_wide(x_src, (src.size(0), x_src.size(1)))],
+    fallback=_score,
+    keep=_keep_for_score,
+    backward=_score_backward,
+)
+neighbor_score_backward = _operator(
+    f"neighbor_score_backward(Tensor grad, {_SCORED}) -> (Tensor, Tensor, Tensor)",
+    _score_grads,
+    results=lambda grad, x_src, x_dst, att, src, bounds, edge, slope: [
+        _Result(x_dst, x_dst.shape),
+        _Result(att, att.shape, sum_type(x_src.dtype)),
+        _Result(x_src, (0 if edge is None else src.size(0), *x_src.shape[1:])),
+    ],
+)
+source_score_backward = _operator(
+    f"source_score_backward(Tensor grad, {_SCORED}) -> Tensor",
+    _source_score_grad,
+    results=lambda grad, x_src, *rest: [_Result(x_src, x_src.shape)],
+)
 
 
 # Extremes -----------------------------------------------------------------------------------------
 
 
-class _NeighborMax:
-    schema = "neighbor_max(Tensor x, Tensor src, Tensor bounds, bool is_min) -> Tensor"
-
-    @staticmethod
-    def check(x: Tensor, src: Tensor, bounds: Tensor, is_min: bool) -> None:
-        check_sum("x", x, src, bounds, None)
-
-    @staticmethod
-    def results(x: Tensor, src: Tensor, bounds: Tensor, is_min: bool) -> list[_Result]:
-        return [_Result(x, (bounds.size(0) - 1, *x.shape[1:]))]
-
-    @staticmethod
-    def engine(out: Tensor, x: Tensor, src: Tensor, bounds: Tensor, is_min: bool) -> None:
-        _core.neighbor_max(_rows(x, 1), *_edges(src, bounds), is_min, _rows(out, 1))
-
-    @staticmethod
-    def fallback(x: Tensor, src: Tensor, bounds: Tensor, is_min: bool) -> Tensor:
-        num_dst = bounds.size(0) - 1
-        if x.size(0) == 0:
-            return x.new_zeros((num_dst, *x.shape[1:]))
-        src, dst, _ = _ends(src, bounds)
-        rows = x.index_select(0, src)
-        return scatter(rows, dst, 0, num_dst + 1, "min" if is_min else "max")[:num_dst]
-
-    @staticmethod
-    def keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.save_for_backward(output, *inputs[:3])
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return neighbor_max_backward(grad, *ctx.saved_tensors), None, None, None
+def _extreme(x: Tensor, src: Tensor, bounds: Tensor, is_min: bool) -> Tensor:
+    num_dst = bounds.size(0) - 1
+    if x.size(0) == 0:
+        return x.new_zeros((num_dst, *x.shape[1:]))
+    src, dst, _ = _ends(src, bounds)
+    rows = x.index_select(0, src)
+    return scatter(rows, dst, 0, num_dst + 1, "min" if is_min else "max")[:num_dst]
 
 
-neighbor_max = _operator(_NeighborMax)
+def _keep_for_extreme(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(output, *inputs[:3])
 
 
-class _NeighborMaxBackward:
-    schema = (
-        "neighbor_max_backward(Tensor grad, Tensor made, Tensor x, Tensor src, Tensor bounds) -> "
-        "Tensor"
-    )
-
-    @staticmethod
-    def results(grad: Tensor, made: Tensor, x: Tensor, *rest: Any) -> list[_Result]:
-        return [_Result(x, x.shape)]
-
-    @staticmethod
-    def engine(
-        out: Tensor, grad: Tensor, made: Tensor, x: Tensor, src: Tensor, bounds: Tensor
-    ) -> None:
-        given = _rows(x, 1), *_edges(src, bounds), _rows(made, 1), _rows(grad, 1)
-        _core.neighbor_max_backward(*given, _rows(out, 1))
+def _extreme_grad(
+    out: Tensor, grad: Tensor, made: Tensor, x: Tensor, src: Tensor, bounds: Tensor
+) -> None:
+    given = _rows(x, 1), *_edges(src, bounds), _rows(made, 1), _rows(grad, 1)
+    _core.neighbor_max_backward(*given, _rows(out, 1))
 
 
-neighbor_max_backward = _operator(_NeighborMaxBackward)
+neighbor_max = _operator(
+    "neighbor_max(Tensor x, Tensor src, Tensor bounds, bool is_min) -> Tensor",
+    lambda out, x, src, bounds, is_min: _core.neighbor_max(
+        _rows(x, 1), *_edges(src, bounds), is_min, _rows(out, 1)
+    ),
+    check=lambda x, src, bounds, is_min: check_sum(x, src, bounds),
+    results=lambda x, src, bounds, is_min: [_Result(x, (bounds.size(0) - 1, *x.shape[1:]))],
+    fallback=_extreme,
+    keep=_keep_for_extreme,
+    backward=lambda ctx, grad: (
+        neighbor_max_backward(grad, *ctx.saved_tensors), None, None, None,
+    ),
+)  # fmt: skip
+neighbor_max_backward: Any = _operator(
+    "neighbor_max_backward(Tensor grad, Tensor made, Tensor x, Tensor src, Tensor bounds) -> "
+    "Tensor",
+    _extreme_grad,
+    results=lambda grad, made, x, *rest: [_Result(x, x.shape)],
+)
 
 
 # Functions of torch, in memory of the engine ------------------------------------------------------
 
 
-class _Product:
-    schema = "product(Tensor x, Tensor weight, Tensor? bias) -> Tensor"
-
-    @staticmethod
-    def results(x: Tensor, weight: Tensor, bias: Tensor | None) -> list[_Result]:
-        return [_Result(x, (x.size(0), weight.size(0)))]
-
-    @staticmethod
-    def engine(out: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
-        if bias is None:
-            torch.mm(x, weight.t(), out=out)
-        else:
-            torch.addmm(bias, x, weight.t(), out=out)
-
-    @staticmethod
-    def keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, weight, _ = inputs
-        needs_x, needs_weight = ctx.needs_input_grad[:2]
-        ctx.save_for_backward(x if needs_weight else None, weight if needs_x else None)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight = ctx.saved_tensors
-        return (
-            None if weight is None else product(grad, weight.t(), None),
-            None if x is None else grad.t() @ x,
-            grad.sum(0) if ctx.needs_input_grad[2] else None,
-        )
+def _multiply(out: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    if bias is None:
+        torch.mm(x, weight.t(), out=out)
+    else:
+        torch.addmm(bias, x, weight.t(), out=out)
 
 
-product = _operator(_Product)
+def _keep_for_product(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    x, weight, _ = inputs
+    needs_x, needs_weight = ctx.needs_input_grad[:2]
+    ctx.save_for_backward(x if needs_weight else None, weight if needs_x else None)
 
 
-class _Relu:
-    schema = "relu(Tensor x) -> Tensor"
-
-    @staticmethod
-    def engine(out: Tensor, x: Tensor) -> None:
-        torch.clamp_min(x, 0, out=out)
-
-    @staticmethod
-    def keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.save_for_backward(output)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:
-        return relu_backward(grad, *ctx.saved_tensors)
+def _product_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    x, weight = ctx.saved_tensors
+    return (
+        None if weight is None else product(grad, weight.t(), None),
+        None if x is None else grad.t() @ x,
+        grad.sum(0) if ctx.needs_input_grad[2] else None,
+    )
 
 
-relu = _operator(_Relu)
+product = _operator(
+    "product(Tensor x, Tensor weight, Tensor? bias) -> Tensor",
+    _multiply,
+    results=lambda x, weight, bias: [_Result(x, (x.size(0), weight.size(0)))],
+    keep=_keep_for_product,
+    backward=_product_backward,
+)
 
 
-class _ReluBackward:
-    schema = "relu_backward(Tensor grad, Tensor made) -> Tensor"
-
-    @staticmethod
-    def engine(out: Tensor, grad: Tensor, made: Tensor) -> None:
-        torch.ops.aten.threshold_backward.grad_input(grad, made, 0, grad_input=out)
-
-    @staticmethod
-    def keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.save_for_backward(inputs[1])
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return relu_backward(grad, *ctx.saved_tensors), None
+def _keep_output(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(output)
 
 
-relu_backward = _operator(_ReluBackward)
+relu = _operator(
+    "relu(Tensor x) -> Tensor",
+    lambda out, x: torch.clamp_min(x, 0, out=out),
+    keep=_keep_output,
+    backward=lambda ctx, grad: relu_backward(grad, *ctx.saved_tensors),
+)
 
 
-class _Dropout:
-    schema = "dropout(Tensor x, float p, int key) -> Tensor"
-
-    @staticmethod
-    def check(x: Tensor, p: float, key: int) -> None:
-        check_dropout(x, p)
-
-    @staticmethod
-    def engine(out: Tensor, x: Tensor, p: float, key: int) -> None:
-        _core.dropout(_array(x.contiguous().view(-1, 1, 1)), p, key, _array(out.view(-1, 1, 1)))
-
-    @staticmethod
-    def keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        _, ctx.p, ctx.key = inputs
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return dropout(grad, ctx.p, ctx.key), None, None
+def _keep_made(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(inputs[1])
 
 
-dropout = _operator(_Dropout)
+relu_backward: Any = _operator(
+    "relu_backward(Tensor grad, Tensor made) -> Tensor",
+    lambda out, grad, made: torch.ops.aten.threshold_backward.grad_input(
+        grad, made, 0, grad_input=out
+    ),
+    keep=_keep_made,
+    backward=lambda ctx, grad: (relu_backward(grad, *ctx.saved_tensors), None),
+)
+
+
+def _dropped(out: Tensor, x: Tensor, p: float, key: int) -> None:
+    _core.dropout(_array(x.contiguous().view(-1, 1, 1)), p, key, _array(out.view(-1, 1, 1)))
+
+
+def _keep_for_dropout(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    _, ctx.p, ctx.key = inputs
+
+
+dropout: Any = _operator(
+    "dropout(Tensor x, float p, int key) -> Tensor",
+    _dropped,
+    check=check_dropout,
+    keep=_keep_for_dropout,
+    backward=lambda ctx, grad: (dropout(grad, ctx.p, ctx.key), None, None),
+)

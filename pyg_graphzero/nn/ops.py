@@ -11,9 +11,9 @@ with an entry for each edge theirs is 0.
   a linear layer rounded come in rounded.
 - On the CPU the engine computes the operations, and results have the same bits for any number of
   threads. On other devices torch's own functions do, with an array of messages while they run.
-- The operations work under ``torch.compile``, ``torch.utils.checkpoint``, ``torch.func.grad`` and
-  ``vmap`` (one after the other); there is no forward-mode derivative (``jvp``). Sums, means and
-  products can be differentiated any number of times; the others raise the second time.
+- The operations work under ``torch.compile`` and ``torch.utils.checkpoint``. Derivatives by
+  ``torch.func`` raise :class:`RuntimeError`. Sums, means and products can be differentiated any
+  number of times; the others raise the second time.
 - Bounds or sources that do not fit raise :class:`ValueError` or :class:`IndexError` on the CPU.
 """
 
@@ -48,7 +48,7 @@ def neighbor_sum(
         >>> gz.nn.ops.neighbor_sum(x, src, bounds).tolist()
         [[5.0], [0.0], [2.0]]
     """
-    return operators.neighbor_sum(x, src, bounds, weight, mean)
+    return operators.neighbor_sum(x, src, bounds, weight, mean, None)
 
 
 def neighbor_dot(q: Tensor, k: Tensor, src: Tensor, bounds: Tensor) -> Tensor:
@@ -76,7 +76,7 @@ def neighbor_softmax(scores: Tensor, bounds: Tensor) -> Tensor:
     Returns:
         Share of each edge, of the shape and type of ``scores``.
     """
-    return operators.neighbor_softmax(scores, bounds)
+    return operators.neighbor_softmax(scores, bounds, None)
 
 
 def neighbor_score(

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import gc
 import weakref
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +28,7 @@ from pyg_graphzero.nn.rules import (
     Space,
     Use,
     Value,
-    is_prefix_of,
+    is_prefix,
     is_reshape,
     keeps_order,
     looks_at_arguments,
@@ -37,8 +37,8 @@ from pyg_graphzero.nn.rules import (
     takes_prefix,
     use_of,
 )
-from pyg_graphzero.sampling.ahead import InnerRows
 from pyg_graphzero.sampling.hops import ALL, Hops, SampledEdgeIndex
+from pyg_graphzero.sampling.inner_rows import InnerRows
 
 _NO_SIZE = -2
 # Place of a tensor in the arguments of a call: position or name, and place within a list or dict.
@@ -49,21 +49,12 @@ class DivergedError(Exception):
     """A forward pass took another way than the one that was learned."""
 
 
-@dataclass(frozen=True)
-class Cut:
-    """A tensor that has more rows than a step needs."""
-
-    path: Path
-    value: Value
-    hop: int
-
-
 @dataclass
 class Step:
     """One call of a function or module.
 
     Attributes:
-        func: The function; the number of a module that is called whole.
+        func: The function; the number of a convolution, which is called whole.
         inputs: Tensors with rows among its arguments.
         use: Its use of their rows, one of :class:`Use`.
         outputs: Results that have rows.
@@ -71,7 +62,8 @@ class Step:
         about: Plan of a module's computation.
         paths: Places of all tensors among the arguments of a function.
         shape: Arguments of a function that changes dimensions.
-        cuts: Tensors to cut before it, known once all steps are.
+        cuts: Tensors that have more rows than it needs, and the hops that it does; known once all
+            steps are.
         call: Its arguments, with values in place of rows, if they are recorded: those of a function
             by position and by name, those of a module by name.
         writes: Places of rows among these that a function writes to.
@@ -85,7 +77,7 @@ class Step:
     about: Any = None
     paths: tuple[Path, ...] = ()
     shape: Any = None
-    cuts: list[Cut] = field(default_factory=list)
+    cuts: list[tuple[Path, Value, int]] = field(default_factory=list)
     call: Any = None
     writes: tuple[Path, ...] = ()
 
@@ -95,16 +87,6 @@ class Step:
         name = getattr(self.func, "__name__", str(self.func))
         owner = getattr(getattr(self.func, "__self__", None), "__name__", None)
         return f"{owner} of a tensor" if name == "__get__" and owner else name
-
-    def keeps(self) -> None:
-        """Has a module compute all rows, because it keeps rows that it computes."""
-        self.use = Use.ALL
-        for value in self.outputs:
-            value.is_made = False
-        self.outputs = []
-        self.about = (
-            None if self.about is None else self.about.as_whole("it keeps what it computes")
-        )
 
     @property
     def need(self) -> int:
@@ -162,7 +144,7 @@ class Program:
                 has = value.need if value.is_made else ALL
                 wanted = step.wanted(number)
                 if step.use != Use.FREE and wanted < has:
-                    step.cuts.append(Cut(path, value, wanted))
+                    step.cuts.append((path, value, wanted))
 
 
 def tensors_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[Path, Tensor]]:
@@ -200,7 +182,7 @@ def replace(
     return tuple(out), named
 
 
-class Watching(TorchFunctionMode, ABC):
+class Watching(TorchFunctionMode):
     """Sees every function of torch that a forward pass calls, and modules that are called whole."""
 
     def __init__(self, modules: list[torch.nn.Module]) -> None:
@@ -211,27 +193,24 @@ class Watching(TorchFunctionMode, ABC):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if self._paused:
-            return self.paused_function(func)(*args, **kwargs)
+            return FASTER.get(func, func)(*args, **kwargs)
         return self.function(func, args, kwargs)
 
-    def paused_function(self, func: Any) -> Any:
-        """Function to call in place of ``func`` where it is no step of its own."""
-        return func
-
-    @abstractmethod
     def function(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Calls a function of torch."""
+        raise NotImplementedError
 
     @property
     def is_paused(self) -> bool:
         """Whether calls are no steps just now."""
         return self._paused > 0
 
-    def paused(self, run: Callable[[], Any]) -> Any:
-        """Calls ``run``, whose own calls are no steps."""
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Within it, calls are no steps."""
         self._paused += 1
         try:
-            return run()
+            yield
         finally:
             self._paused -= 1
 
@@ -259,8 +238,6 @@ class Recorder(Watching):
         self.steps: list[Step] = []
         self._values: dict[int, Value] = {}
         self._alive: list[Any] = []  # so that no two tensors have one id()
-        self._inner: list[tuple[int, weakref.ref[Tensor]]] = []
-        self._from_rows: dict[int, weakref.ref[Tensor]] = {}
         self._may_cut_norms = may_cut_norms
 
     def track(self, tensor: Tensor, space: Space, is_made: bool, dim: int | None = None) -> Value:
@@ -284,30 +261,6 @@ class Recorder(Watching):
                 if space is not None and row_dim(tensor, size) is not None:
                     return self.track(tensor, space, False)
         return found
-
-    def enter(self, args: Any) -> None:
-        """Follows tensors that a module makes of its arguments; its functions are no steps."""
-        for tensor in args:
-            self._from_rows[id(tensor)] = weakref.ref(tensor)
-
-    def paused_function(self, func: Any) -> Any:
-        """Notes the step within which ``func`` makes tensors of rows."""
-
-        def noted(*args: Any, **kwargs: Any) -> Any:
-            given = [tensor for _, tensor in tensors_of(args, kwargs)]
-            out = func(*args, **kwargs)
-            if any(map(self._is_from_rows, given)):
-                for item in out if isinstance(out, tuple | list) else (out,):
-                    if isinstance(item, Tensor) and all(item is not arg for arg in given):
-                        self._from_rows[id(item)] = weakref.ref(item)
-                        self._inner.append((len(self.steps), weakref.ref(item)))
-            return out
-
-        return noted
-
-    def _is_from_rows(self, tensor: Tensor) -> bool:
-        ref = self._from_rows.get(id(tensor))
-        return (ref is not None and ref() is tensor) or id(tensor) in self._values
 
     def function(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Calls a function and writes it down."""
@@ -382,7 +335,7 @@ class Recorder(Watching):
                 found.append(known)
                 continue
             dim = row_dim(item, call.num_rows)
-            if dim is None and is_prefix_of(item, tensor, call):
+            if dim is None and is_prefix(call):
                 dim = 0
             if dim is not None and is_reshape(call.func) and not same_before(tensor, item, dim):
                 dim = None
@@ -427,17 +380,13 @@ class Recorder(Watching):
             for value in made:
                 value.is_made = False
 
-    def finish(self, outputs: list[Any]) -> list[Value | None]:
-        """Values of the tensors that the model returned; None for one without rows."""
-        return [self.value_of(tensor) for tensor in outputs]
-
     def program(self, outputs: list[Value | None], names: list[tuple[str, str]]) -> Program:
         """The program that was written down.
 
         REQUIRES: the caller has let go of the model's result.
 
         Args:
-            outputs: Values from ``finish``.
+            outputs: Values of the tensors that the model returned; None for one without rows.
             names: Names and classes of the model's modules, by their numbers.
         """
         made = [
@@ -447,13 +396,8 @@ class Recorder(Watching):
         ]
         self._alive.clear()
         self._values.clear()
-        if any(ref() is not None for _, ref in self._inner) or any(
-            ref() is not None and value.is_made for ref, value in made
-        ):
+        if any(ref() is not None and value.is_made for ref, value in made):
             gc.collect()  # garbage that refers to itself keeps nothing
-        for number, ref in self._inner:
-            if ref() is not None:
-                self.steps[number].keeps()
         kept = [value for ref, value in made if ref() is not None and value.is_made]
         program = Program(self.steps, outputs, kept, names)
         program.settle()
@@ -523,10 +467,6 @@ class Runner(Watching):
         tensor = tensor.rows if isinstance(tensor, InnerRows) else tensor
         return tensor.narrow(value.dim, 0, count) if tensor.size(value.dim) > count else tensor
 
-    def paused_function(self, func: Any) -> Any:
-        """Function to call in place of ``func`` where it is no step of its own."""
-        return FASTER.get(func, func)
-
     def function(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Calls a function with no more rows than it needs."""
         step = self._next(func)
@@ -537,14 +477,14 @@ class Runner(Watching):
             tensors = dict(found)
             for path, value in step.inputs:
                 self.expect(tensors[path], value)
-        ahead = [(path, each.rows) for path, each in found if isinstance(each, InnerRows)]
-        if ahead:
-            args, kwargs = replace(args, kwargs, ahead)
-            tensors.update(ahead)
+        inner = [(path, each.rows) for path, each in found if isinstance(each, InnerRows)]
+        if inner:
+            args, kwargs = replace(args, kwargs, inner)
+            tensors.update(inner)
         if step.use != Use.ALL and step.inputs and looks_at_arguments(func):
             self._check(step, func, args, kwargs, tensors)
         if step.cuts:
-            cut = [(c.path, self.cut(tensors[c.path], c.value, c.hop)) for c in step.cuts]
+            cut = [(path, self.cut(tensors[path], value, hop)) for path, value, hop in step.cuts]
             args, kwargs = replace(args, kwargs, cut)
         out = FASTER.get(func, func)(*args, **kwargs)
         if step.outputs:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch_geometric.nn import JumpingKnowledge
 
 
 class Space(NamedTuple):
@@ -301,6 +302,7 @@ def _rules() -> dict[Any, Rule]:
     add(["cat", "concat", "concatenate"], _cat, torch)
     add(["stack"], _stack, torch)
     add(["gru_cell", "lstm_cell", "rnn_tanh_cell", "rnn_relu_cell"], _cell, torch)
+    found[JumpingKnowledge.forward] = _cell
     add(["layer_norm", "rms_norm"], _layer_norm)
     add(["batch_norm"], _batch_norm, F)
     add(_RESHAPES, _reshape)
@@ -359,12 +361,6 @@ def same_before(tensor: Tensor, out: Tensor, dim: int) -> bool:
     return math.prod(out.shape[:dim]) == 1 and out.numel() == tensor.numel()
 
 
-def is_prefix_of(item: Tensor, tensor: Tensor, call: Call) -> bool:
-    """Whether ``item`` is ``tensor[:n]``."""
-    return (
-        call.func is Tensor.__getitem__
-        and item.dim() == tensor.dim()
-        and item.shape[1:] == tensor.shape[1:]
-        and isinstance(call.args[1], slice)
-        and call.first[1].dim == 0
-    )
+def is_prefix(call: Call) -> bool:
+    """Whether a call is ``tensor[:n]``, of rows along the first dimension."""
+    return takes_prefix(call) and isinstance(call.args[1], slice) and call.first[1].dim == 0

@@ -17,8 +17,8 @@ from torch_geometric.data.data import BaseData
 
 from pyg_graphzero.nn.block import Block
 from pyg_graphzero.nn.rules import Space
-from pyg_graphzero.sampling.ahead import InnerRows
 from pyg_graphzero.sampling.hops import Hops, SampledEdgeIndex, known_no_hops
+from pyg_graphzero.sampling.inner_rows import InnerRows
 
 _SEED = 12345
 # Seeds of each node type, and nodes that each hop adds.
@@ -183,8 +183,8 @@ class SmallGraph:
 
         return map_tensors(obj, change), rows
 
-    def taken_ahead(self, obj: Any, summed: list[tuple[Tensor, InnerRows]]) -> Any:
-        """A copy of arguments, some in the form in which a loader with ``ahead`` gives them.
+    def with_sums(self, obj: Any, summed: list[tuple[Tensor, InnerRows]]) -> Any:
+        """A copy of arguments, some as a loader with ``first_aggregation`` gives them.
 
         Args:
             obj: Arguments from ``arguments``.

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch_geometric.data.storage import BaseStorage
 from typing_extensions import Self
 
-from pyg_graphzero.errors import MissingAttributeError
+from pyg_graphzero.errors import MissingAttributeError, UnsupportedError
 from pyg_graphzero.store.columns import EncodedRows, decoded, is_written
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.schema import EdgeType
@@ -35,7 +35,10 @@ class OnDemand:
         dtype: Its dtype.
         rows: Gathers without building read these: the same rows over the mapped file, by CSC
             slot if they are edges'; None where there is no such column.
+        is_remote: The rows lie in shards of several ranks, and are never built.
     """
+
+    is_remote = False
 
     def __init__(
         self,
@@ -242,9 +245,12 @@ def raw_items(storage: BaseStorage) -> list[tuple[str, Any]]:
 
 
 def _fill_nodes(mapping: LazyMapping, contents: StoreContents, name: str | None) -> None:
-    record = contents.node_type(name)
-    for attr, file in record.attrs.items():
-        rows = contents.rows(file)
+    record, shards = contents.node_type(name), contents.shards
+    for attr in record.attrs if shards is None else shards.attrs(name, record.attrs):
+        if attr not in record.attrs:
+            mapping.put(attr, _in_shards(contents, name, attr), "node")
+            continue
+        rows = contents.rows(record.attrs[attr])
         value: Any = rows
         if isinstance(rows, EncodedRows):
             build = partial(contents.node_column, name, attr)
@@ -255,6 +261,22 @@ def _fill_nodes(mapping: LazyMapping, contents: StoreContents, name: str | None)
         mapping.put(index, contents.view(file), "other")
     _fill_loose(mapping, contents, record.others)
     mapping.put("num_nodes", record.num_nodes, "other")
+
+
+def _in_shards(contents: StoreContents, name: str | None, attr: str) -> OnDemand:
+    """An attribute whose rows only batches have."""
+
+    def build() -> Tensor:
+        raise UnsupportedError(
+            f"{contents.path}: {called(name, attr)}: found rows in shards, expected an attribute "
+            "that every rank has whole; batches of gz.loader.NeighborLoader and "
+            "LinkNeighborLoader have the rows of their nodes"
+        )
+
+    shape, dtype = contents.shards.kind(name, attr)
+    found = OnDemand(shape, dtype, build)
+    found.is_remote = True
+    return found
 
 
 def _fill_edges(mapping: LazyMapping, contents: StoreContents, name: EdgeType | None) -> None:

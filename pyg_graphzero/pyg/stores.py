@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, overload
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
+from pyg_graphzero.errors import MissingAttributeError
 from pyg_graphzero.pyg.data import open_data
 from pyg_graphzero.pyg.edges import DiskGraphStore
 from pyg_graphzero.pyg.features import DiskFeatureStore
@@ -19,11 +21,12 @@ from pyg_graphzero.store.column_writer import Column, create_column, end_columns
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.handle import StoreHandle
 from pyg_graphzero.store.ids import StringIds, lookup
+from pyg_graphzero.store.info import Info
 from pyg_graphzero.store.info import info as info_of
-from pyg_graphzero.store.info import table_of
+from pyg_graphzero.store.manifest import Manifest, is_sharded, stores_in
 from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.store.verify import VerifyReport, verify
-from pyg_graphzero.util.html import paragraph, table
+from pyg_graphzero.util.html import outline
 
 Graph = TypeVar("Graph")
 
@@ -84,11 +87,14 @@ def open(
     )  # fmt: skip
 
 
-def info(path: str | os.PathLike[str]) -> dict[str, Any]:
+def info(path: str | os.PathLike[str]) -> Info:
     """The contents of a store, as plain dictionaries; ``graphzero info`` prints the same.
 
+    A store in shards has how it is divided, and under ``"stores"`` the contents of its shards that
+    are there, by name.
+
     Args:
-        path: The store's directory.
+        path: The store's directory, or one with shards.
 
     Raises:
         FileNotFoundError: There is no store.
@@ -100,33 +106,13 @@ def info(path: str | os.PathLike[str]) -> dict[str, Any]:
         >>> found["node_types"][0]["num_nodes"], found["edge_types"][0]["num_edges"]
         (4, 4)
     """
+    directory = Path(path)
+    if is_sharded(directory):
+        stores = {store.name: info(store) for store in stores_in(directory)}
+        facts = asdict(Manifest.load(directory))
+        return Info({"path": str(path)} | facts | {"stores": stores})
     with open(path) as store:
         return store.info()
-
-
-class Count(int):
-    """How many there are in all: a number that also takes the name of a type, as a method would.
-
-    Example:
-        >>> count = Count(lambda name: {None: 5, "paper": 2}[name])
-        >>> count, count(), count("paper")
-        (5, 5, 2)
-    """
-
-    _of: Callable[[Any], int]
-
-    def __new__(cls, of: Callable[[Any], int]) -> Self:
-        """All of them is ``of(None)``."""
-        self = super().__new__(cls, of(None))
-        self._of = of
-        return self
-
-    def __call__(self, name: Any = None) -> int:
-        """How many of the type there are."""
-        return self._of(name)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return int, (int(self),)
 
 
 class Store:
@@ -183,9 +169,7 @@ class Store:
         return f"Store({str(self.path)!r}, {counts}{ids})"
 
     def _repr_html_(self) -> str:
-        if self.closed:
-            return paragraph(repr(self))
-        return paragraph(repr(self)) + table(*table_of(self.info()))
+        return outline(repr(self) if self.closed else str(self.info()))
 
     @property
     def path(self) -> Path:
@@ -232,23 +216,21 @@ class Store:
         return [t.name for t in self.contents.schema.edge_types]
 
     @property
-    def num_nodes(self) -> Count:
-        """Number of nodes, of all types together; ``num_nodes("paper")`` of one type."""
-        return Count(self._num_nodes)
+    def num_nodes(self) -> int:
+        """Number of nodes, of all types together."""
+        return sum(t.num_nodes for t in self.contents.schema.node_types)
 
     @property
-    def num_edges(self) -> Count:
-        """Number of edges, of all types together; ``num_edges(("a", "to", "b"))`` of one type."""
-        return Count(self._num_edges)
+    def num_edges(self) -> int:
+        """Number of edges, of all types together."""
+        return sum(t.num_edges for t in self.contents.schema.edge_types)
 
-    def _num_nodes(self, node_type: str | None) -> int:
-        if node_type is None and self.is_hetero:
-            return sum(t.num_nodes for t in self.contents.schema.node_types)
+    def num_nodes_of(self, node_type: str | None) -> int:
+        """Number of nodes of one type; None is the one of a homogeneous store."""
         return self.contents.node_type(node_type).num_nodes
 
-    def _num_edges(self, edge_type: EdgeType | None) -> int:
-        if edge_type is None:
-            return sum(t.num_edges for t in self.contents.schema.edge_types)
+    def num_edges_of(self, edge_type: EdgeType | None) -> int:
+        """Number of edges of one type; None is the one of a homogeneous store."""
         return self.contents.edge_type(edge_type).num_edges
 
     @overload
@@ -270,15 +252,40 @@ class Store:
         return open_data(self.contents, cls)
 
     def ids(self, node_type: str | None = None) -> Tensor | StringIds:
-        """The user's id of every row: ``int64 [num_nodes]`` or a sequence of strings."""
+        """The user's id of every row: integers ``[num_nodes]`` or a sequence of strings.
+
+        Integers are ``int64``; ``uint64`` where one is 2^63 or more, such as a hash.
+        """
         record = self.contents.node_type(node_type)
         if record.ids is None:
             return torch.arange(record.num_nodes)
         if record.id_offsets is None:
             return self.contents.view(record.ids)
-        offsets = self.contents.view(record.id_offsets)
-        name = str(self.path / record.id_offsets)
-        return StringIds(offsets, self.contents.view(record.ids), name)
+        return self._words(record.ids, record.id_offsets)
+
+    def categories(self, attr: str, of: str | EdgeType | None = None) -> StringIds:
+        """The names of the values 0, 1 … of an attribute that was text: a sequence of strings.
+
+        Args:
+            attr: The attribute of nodes or, if these have none of that name, of edges.
+            of: The node or edge type; None in a homogeneous store.
+
+        Raises:
+            MissingAttributeError: There is no such attribute, or its values have no names.
+        """
+        schema = self.contents.schema
+        types: list[Any] = [*schema.node_types, *schema.edge_types]
+        for record in types:
+            if record.name == of and attr in record.categories:
+                return self._words(record.categories[attr], record.category_offsets[attr])
+        raise MissingAttributeError(
+            f"{self.path}: categories of {attr!r}: found none of {of}, expected those of an "
+            "attribute that was text"
+        )
+
+    def _words(self, file: str, offsets: str) -> StringIds:
+        view = self.contents.view
+        return StringIds(view(offsets), view(file), str(self.path / offsets))
 
     def lookup(self, ids: Any, node_type: str | None = None) -> Tensor:
         """Rows (``int64 [len(ids)]``) of the user's ids; an error names the first missing one."""
@@ -290,7 +297,7 @@ class Store:
         """Reads everything against its checksums; see ``pyg_graphzero.store.verify.verify``."""
         return verify(self.contents.path, progress)
 
-    def info(self) -> dict[str, Any]:
+    def info(self) -> Info:
         """The contents of the store, as plain dictionaries; see :func:`.info.info`."""
         return info_of(self.contents)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from torch_geometric.sampler import (
 )
 
 from pyg_graphzero import _core
+from pyg_graphzero.sampling.excluded import Excluded
 from pyg_graphzero.sampling.graph import (
     EdgePermutation,
     SampledGraph,
@@ -72,10 +73,12 @@ class Prepared:
     Attributes:
         seeds: Around what.
         finish: Takes the sample and gives the metadata PyG's loaders read.
+        excluded: Edges that are in no hop.
     """
 
     seeds: Seeds
     finish: Callable[[Sampled], Any]
+    excluded: Excluded = field(default_factory=list)
 
 
 class GraphSampler(BaseSampler):
@@ -171,7 +174,9 @@ class GraphSampler(BaseSampler):
 
     def sample(self, prepared: Prepared, key: int) -> SamplerOutput | HeteroSamplerOutput:
         """Samples a batch; the same key gives the same sample."""
-        made = self.recipe().make(prepared.seeds, key % 2**64, self.num_threads, batch_number(key))
+        made = self.recipe().make(
+            prepared.seeds, key % 2**64, self.num_threads, batch_number(key), prepared.excluded
+        )
         sampled = self.sample_of(made)
         return self.output(sampled, prepared.finish(sampled))
 

@@ -16,7 +16,7 @@ from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.sampling.base import Sampled
 from pyg_graphzero.sampling.graph import SampledGraph, Unmapped
 from pyg_graphzero.sampling.neighbor import NeighborSampler
-from pyg_graphzero.sampling.options import SamplingOptions
+from pyg_graphzero.sampling.options import Description
 from pyg_graphzero.sampling.order import edge_values
 from pyg_graphzero.store.columns import engine_array, gather, in_memory, look_up
 from pyg_graphzero.store.edge_order import EdgeOrder, rank_edges
@@ -102,24 +102,24 @@ class BidirectionalNeighborSampler(NeighborSampler):
                 "looks at no times, as in PyG; NeighborSampler samples in-neighbours by time"
             )
         subgraph_type = subgraph_type if directed else "induced"
-        self._begin(data, num_neighbors, SamplingOptions.of(locals()), num_threads)
+        self._begin(data, num_neighbors, Description.of(locals()), num_threads)
 
-    def _prepare_graph(self, graph: SampledGraph, data: Any, options: SamplingOptions) -> None:
-        super()._prepare_graph(graph, data, options)
+    def _prepare_graph(self, graph: SampledGraph, data: Any, own: Description) -> None:
+        super()._prepare_graph(graph, data, own)
         self._by_source = {name: _by_source(graph, name) for name in graph.edge_types}
-        if options.weight_attr is None:
+        if own.weight_attr is None:
             return
-        for name, weights in edge_values(graph, data, options.weight_attr).items():
-            own = self._by_source[name]
-            if own.arrays is None:
+        for name, weights in edge_values(graph, data, own.weight_attr).items():
+            by_source = self._by_source[name]
+            if by_source.arrays is None:
                 topology = _file_by_source(graph, name)
                 indptr = topology.bounds(0, topology.num_dst)
             else:
-                indptr = own.arrays[0]
-            slots = _csc_slots(graph, name, own)
+                indptr = by_source.arrays[0]
+            slots = _csc_slots(graph, name, by_source)
             if slots is not None:
                 weights = gather(weights, in_memory(slots, torch.int64))
-            own.order = rank_edges(indptr, None, weights, f"edge type {name}")
+            by_source.order = rank_edges(indptr, None, weights, f"edge type {name}")
 
     def _builder(self, unmapped: Mapping[EdgeType | None, Unmapped]) -> _core.SamplerBuilder:
         """Behind the edge types as they are, the same ones with their ends exchanged."""

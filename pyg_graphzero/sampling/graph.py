@@ -144,11 +144,16 @@ class SampledGraph:
             raise FormatError.of(path, f"indptr[{row}]", "a range outside the edges", expected)
         return first, last - first
 
-    def builder(self, unmapped: Mapping[EdgeType | None, Unmapped]) -> _core.SamplerBuilder:
+    def builder(
+        self,
+        unmapped: Mapping[EdgeType | None, Unmapped],
+        files: Mapping[EdgeType | None, _core.Topology] | None = None,
+    ) -> _core.SamplerBuilder:
         """What the engine's samplers over these arrays are built from.
 
         Args:
             unmapped: What of a store's files is not read through their map.
+            files: Topologies of a store's edge types; None: their own, by destination.
         """
         position = {name: i for i, name in enumerate(self.node_types)}
         builder = _core.SamplerBuilder(list(self.node_types.values()))
@@ -162,7 +167,7 @@ class SampledGraph:
             else:
                 assert self.contents is not None
                 other = unmapped.get(name, _MAPPED)
-                topology = self.contents.topology(name)
+                topology = self.contents.topology(name) if files is None else files[name]
                 builder.add_file(src, dst, topology, other.indices, other.bounds, other.packed)
             if name in self.orders:
                 order = self.orders[name]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
-from torch_geometric.sampler.neighbor_sampler import neg_sample
+from torch_geometric.sampler import EdgeSamplerInput
+
+from pyg_graphzero.sampling.negatives import Negatives
 
 
 @dataclass
@@ -35,11 +35,9 @@ class LinkSeeds:
 
 def link_seeds(
     inputs: EdgeSamplerInput,
-    neg_sampling: NegativeSampling | None,
-    num_nodes: Callable[[str | None], int],
+    negatives: Negatives | None,
     disjoint: bool,
-    node_times: dict[str | None, Tensor],
-    comparable: Callable[[Tensor], Tensor],
+    times: Tensor | None,
     windows: Tensor | None = None,
 ) -> LinkSeeds:
     """Draws negatives, and lays the ends of all seed edges out.
@@ -49,33 +47,23 @@ def link_seeds(
 
     Args:
         inputs: The positive edges.
-        neg_sampling: How to draw negatives, and how many; None for no negatives.
-        num_nodes: Number of nodes of a type.
+        negatives: Draws negatives; None for no negatives.
         disjoint: Every seed edge grows a tree of its own.
-        node_times: Comparable times of nodes by type: no negative is later than its positive.
-        comparable: Turns times of seed edges into what ``node_times`` has.
+        times: Comparable time of each positive edge.
         windows: A length of time for each positive edge.
     """
     name = inputs.input_type
     src_type, dst_type = (None, None) if name is None else (name[0], name[2])
     src, dst, label = inputs.row, inputs.col, inputs.label
     num_links = src.numel()
-    times = None if inputs.time is None else comparable(inputs.time)
-
-    def negatives(positives: Tensor, node_type: str | None, endpoint: str) -> Tensor:
-        own_times = node_times.get(node_type)
-        drawn: Tensor = neg_sample(
-            positives, neg_sampling, num_nodes(node_type), times, own_times, endpoint=endpoint
-        )
-        return drawn
-
-    triplet = neg_sampling is not None and neg_sampling.is_triplet()
-    if neg_sampling is not None:
+    triplet = negatives is not None and negatives.is_triplet
+    if negatives is not None:
         if triplet and label is not None:
             raise ValueError("edge_label: found some, expected none with triplet negatives")
-        if not triplet:
-            src = torch.cat([src, negatives(src, src_type, "src")])
-        dst = torch.cat([dst, negatives(dst, dst_type, "dst")])
+        others, partners = negatives.draw(inputs, disjoint, times)
+        if others is not None:
+            src = torch.cat([src, others])
+        dst = torch.cat([dst, partners])
         if not triplet:
             label = torch.ones(num_links) if label is None else label
             count = src.numel() - num_links

@@ -1,57 +1,23 @@
-"""Negative edges that are not edges of the graph. PyG's may be."""
+"""Negatives of seed edges: drawn from the batch's key, none later than its positive."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
-from torch_geometric.sampler import NegativeSampling
+from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
 
 from pyg_graphzero.sampling.graph import SampledGraph
 from pyg_graphzero.store.columns import gather
 from pyg_graphzero.store.schema import EdgeType
 
-# A node that this many draws found no partner for is taken to have none.
+# Draws again as often as this before all nodes that there were by a seed's time are listed for it.
 _ROUNDS = 100
 
-
-class KeyedNegatives(NegativeSampling):
-    """PyG's ``NegativeSampling`` for one batch, drawn from the batch's key.
-
-    PyG draws from torch's generator. All threads share that one: seeding it here would change the
-    draws of a training step. A subclass's own ``sample()`` is called, and draws from torch's.
-
-    Args:
-        base: How many to draw, and with which weights.
-        key: Seed of the draws.
-    """
-
-    def __init__(self, base: NegativeSampling, key: int) -> None:
-        super().__init__(base.mode, base.amount, base.src_weight, base.dst_weight)
-        self.base = base
-        self._generator = torch.Generator().manual_seed(key)
-
-    def sample(self, num_samples: int, endpoint: str, num_nodes: int | None = None) -> Tensor:
-        """Draws one end of the negatives.
-
-        Args:
-            num_samples: How many nodes.
-            endpoint: ``"src"`` or ``"dst"``.
-            num_nodes: How many there are to draw from.
-
-        Returns:
-            ``int64 [num_samples]``.
-
-        Raises:
-            ValueError: There are no weights and no ``num_nodes``, or they do not agree.
-        """
-        weight = self.src_weight if endpoint == "src" else self.dst_weight
-        if type(self.base).sample is NegativeSampling.sample:
-            own = self._generator
-            if weight is not None and num_nodes in (None, weight.numel()):
-                return torch.multinomial(weight, num_samples, replacement=True, generator=own)
-            if weight is None and num_nodes is not None:
-                return torch.randint(num_nodes, (num_samples,), generator=own)
-        return self.base.sample(num_samples, endpoint, num_nodes)
+# (positions of negatives, the nodes drawn for them) -> which of these are to be drawn again
+Refused = Callable[[Tensor, Tensor], Tensor]
 
 
 def are_edges(graph: SampledGraph, name: EdgeType | None, src: Tensor, dst: Tensor) -> Tensor:
@@ -61,7 +27,7 @@ def are_edges(graph: SampledGraph, name: EdgeType | None, src: Tensor, dst: Tens
         graph: The graph, walked forward.
         name: The edge type.
         src: ``int64 [n]``.
-        dst: Likewise.
+        dst: ``int64 [n]``.
 
     Returns:
         ``bool [n]``.
@@ -76,17 +42,19 @@ def are_edges(graph: SampledGraph, name: EdgeType | None, src: Tensor, dst: Tens
     return found
 
 
-class NonEdgeSampling(KeyedNegatives):
-    """Negatives of one batch, whose destinations are drawn again where they hit an edge.
+class Negatives:
+    """Draws the negatives of one batch.
+
+    PyG's ``NegativeSampling`` draws from torch's generator. All threads share that one: seeding it
+    here would change the draws of a training step. A subclass's own ``sample()`` is called, and
+    draws from torch's.
 
     Args:
         base: How many to draw, and with which weights.
         key: Seed of the draws.
-        graph: The graph, walked forward.
-        name: The edge type.
-        src: Sources of the batch's positive edges, ``int64 [n]``.
-        disjoint: How PyG lays out triplets: negative j belongs to positive j mod n if disjoint,
-            else to positive j div amount.
+        graph: The graph.
+        name: The seeds' edge type.
+        exclude_edges: No negative is an edge of the graph, which is walked forward.
 
     Raises:
         ValueError: The graph has no such edge type.
@@ -98,39 +66,112 @@ class NonEdgeSampling(KeyedNegatives):
         key: int,
         graph: SampledGraph,
         name: EdgeType | None,
-        src: Tensor,
-        disjoint: bool,
+        exclude_edges: bool,
     ) -> None:
-        super().__init__(base, key)
-        if name not in graph.edge_types:
+        if exclude_edges and name not in graph.edge_types:
             raise ValueError(
                 f"exclude_edges: found edge type {name}, expected one of {graph.edge_types}: of "
                 "another it is not known which pairs are edges"
             )
+        self.base = base
+        self.is_triplet = bool(base.is_triplet())
         self.graph = graph
         self.name = name
-        if self.is_triplet():
-            amount = int(self.amount)
-            src = src.repeat(amount) if disjoint else src.repeat_interleave(amount)
-        self.src = src
+        self.exclude_edges = exclude_edges
+        self._generator = torch.Generator().manual_seed(key)
+        self._is_plain = type(base).sample is NegativeSampling.sample
 
-    def sample(self, num_samples: int, endpoint: str, num_nodes: int | None = None) -> Tensor:
-        """Draws one end of the negatives; PyG asks for sources first.
+    def draw(
+        self, inputs: EdgeSamplerInput, disjoint: bool, times: Tensor | None
+    ) -> tuple[Tensor | None, Tensor]:
+        """Sources and destinations of the negatives.
+
+        Args:
+            inputs: The positive edges.
+            disjoint: How triplets are laid out: negative j is of positive j mod n if disjoint, else
+                of positive j div amount.
+            times: Comparable time of each positive edge. Where nodes have times, negative j is
+                there by that of positive j mod n.
+
+        Returns:
+            ``int64 [num_negatives]`` each; None for the sources of triplets.
 
         Raises:
-            ValueError: A source has an edge to every destination that can be drawn.
+            ValueError: There is no node to draw, by the time of a seed or that is no neighbour.
         """
-        drawn = super().sample(num_samples, endpoint, num_nodes)
-        if endpoint == "src":
-            self.src = drawn
-            return drawn
-        todo = torch.arange(num_samples)
+        count = math.ceil(inputs.row.numel() * self.base.amount)
+        src_type, dst_type = (None, None) if self.name is None else (self.name[0], self.name[2])
+        if self.is_triplet:
+            amount = int(self.base.amount)
+            src = inputs.row.repeat(amount) if disjoint else inputs.row.repeat_interleave(amount)
+        else:
+            src = self._end("src", src_type, count, times, None)
+        dst = self._end("dst", dst_type, count, times, src if self.exclude_edges else None)
+        return None if self.is_triplet else src, dst
+
+    def _end(
+        self, end: str, node_type: str | None, count: int, times: Tensor | None, src: Tensor | None
+    ) -> Tensor:
+        """One end of the negatives; where sources are given, none is an edge from these."""
+        own_times, latest = self.graph.node_times.get(node_type), None
+        if own_times is not None and times is not None:
+            latest = times.repeat(math.ceil(count / max(times.numel(), 1)))[:count]
+        num_nodes = self.graph.node_types[node_type]
+
+        def refused(at: Tensor, nodes: Tensor) -> Tensor:
+            found = torch.zeros(nodes.numel(), dtype=torch.bool)
+            if latest is not None and own_times is not None:
+                found |= gather(own_times, nodes) > latest[at]
+            if src is not None:
+                found |= are_edges(self.graph, self.name, src[at], nodes)
+            return found
+
+        drawn, todo = self._sample(count, end, num_nodes), torch.arange(count)
         for _ in range(_ROUNDS):
-            todo = todo[are_edges(self.graph, self.name, self.src[todo], drawn[todo])]
+            todo = todo[refused(todo, drawn[todo])]
             if todo.numel() == 0:
                 return drawn
-            drawn[todo] = super().sample(todo.numel(), endpoint, num_nodes)
-        raise ValueError(
-            f"negatives: found none for source node {int(self.src[todo[0]])} in {_ROUNDS} draws: "
+            drawn[todo] = self._sample(todo.numel(), end, num_nodes)
+        for at in todo.split(1):  # hardly any node is there by then, or is no neighbour
+            there = torch.arange(num_nodes)
+            if latest is not None and own_times is not None:
+                there = (own_times <= latest[at]).nonzero().view(-1)
+            few = self._sample(_ROUNDS, end, num_nodes, there)
+            good = few[~refused(at.expand(few.numel()), few)]
+            if good.numel() == 0:
+                raise ValueError(self._none_found(node_type, there.numel(), at, src))
+            drawn[at] = good[0]
+        return drawn
+
+    def _none_found(
+        self, node_type: str | None, num_there: int, at: Tensor, src: Tensor | None
+    ) -> str:
+        """The error where there is nothing to draw."""
+        if src is None or num_there == 0:
+            of = "nodes" if node_type is None else f"{node_type!r} nodes"
+            return (
+                f"negatives: found {num_there} {of} by the time of seed edge "
+                f"{int(at)} of the batch, expected one that may be drawn"
+            )
+        return (
+            f"negatives: found none for source node {int(src[at])} in {_ROUNDS} draws: "
             "it has edges to (nearly) all destinations; use negatives that may be edges"
         )
+
+    def _sample(self, count: int, end: str, num_nodes: int, among: Tensor | None = None) -> Tensor:
+        """Nodes, of all or of some, drawn as the user says."""
+        weight = self.base.src_weight if end == "src" else self.base.dst_weight
+        own = self._generator
+        if not self._is_plain or (weight is not None and weight.numel() != num_nodes):
+            return self.base.sample(count, end, num_nodes)
+        if among is not None and among.numel() == 0:
+            return among
+        if weight is not None:
+            weight = weight if among is None else weight[among]
+            if among is not None and not bool(weight.sum() > 0):
+                return among[:0]
+            drawn = torch.multinomial(weight, count, replacement=True, generator=own)
+        else:
+            size = num_nodes if among is None else among.numel()
+            drawn = torch.randint(size, (count,), generator=own)
+        return drawn if among is None else among[drawn]

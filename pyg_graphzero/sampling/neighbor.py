@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 from torch_geometric.sampler import (
     EdgeSamplerInput,
     HeteroSamplerOutput,
     NegativeSampling,
+    NodeSamplerInput,
     NumNeighbors,
     SamplerOutput,
 )
@@ -19,7 +22,8 @@ from typing_extensions import Self
 
 from pyg_graphzero import _core
 from pyg_graphzero.errors import UnsupportedError
-from pyg_graphzero.sampling.base import Prepared, Reading, Sampled
+from pyg_graphzero.sampling.base import GraphSampler, Prepared, Reading, Sampled
+from pyg_graphzero.sampling.excluded import excluded_edges
 from pyg_graphzero.sampling.graph import (
     SampledGraph,
     Unmapped,
@@ -28,15 +32,29 @@ from pyg_graphzero.sampling.graph import (
     resolve,
 )
 from pyg_graphzero.sampling.link_seeds import link_seeds
-from pyg_graphzero.sampling.negatives import KeyedNegatives, NonEdgeSampling
-from pyg_graphzero.sampling.options import SamplingOptions, fan_outs
+from pyg_graphzero.sampling.negatives import Negatives
+from pyg_graphzero.sampling.options import (
+    OF_NEIGHBORS,
+    Description,
+    SamplingOptions,
+    fan_outs,
+    options_of,
+)
 from pyg_graphzero.sampling.order import add_order
-from pyg_graphzero.sampling.timed import TimedSampler
+from pyg_graphzero.sampling.windows import (
+    PER_SEED,
+    Windows,
+    latest_seen,
+    seed_times,
+    windows_of,
+)
+from pyg_graphzero.store.columns import engine_array, gather
+from pyg_graphzero.store.edge_order import earlier
 from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.util.keys import BatchKey, random_key
 
 
-class NeighborSampler(TimedSampler):
+class NeighborSampler(GraphSampler):
     """Samples the multi-hop neighbourhood of seed nodes.
 
     Sampling is over in-neighbours, uniform or by weight, with or without replacement (Hamilton et
@@ -57,7 +75,6 @@ class NeighborSampler(TimedSampler):
         time_window: With ``time_attr``: nor one that is more than this earlier than its seed. A
             number in the units of the times, a list by hop, or a dict of these by edge type; None
             is no limit. What is just so much earlier is still drawn.
-        strict: With ``time_attr``: nor one of the seed's very time.
         weight_attr: Edge attribute with weights: draws are in proportion to it, edges of weight 0
             are never drawn unless all neighbours are asked for.
         is_sorted: Neighbourhoods are sorted by time already.
@@ -65,19 +82,12 @@ class NeighborSampler(TimedSampler):
         directed: ``False`` is PyG's older word for ``subgraph_type="induced"``.
         sample_direction: ``"forward"`` draws in-neighbours, ``"backward"`` out-neighbours.
         num_threads: Threads inside one batch; 0 uses as many as torch does.
-        method: ``"uniform"``: every node draws for itself (in proportion to ``weight_attr``, where
-            there is one). ``"labor"``: it draws with the same probabilities, but all nodes of a hop
-            by the same random number for each neighbour, so that they share neighbours where they
-            can (Balin & Catalyurek 2023, "Layer-Neighbor Sampling"). Costs O(degree) a node; edges
-            of the same two nodes are drawn together.
-        layer_dependency: With ``"labor"``: the hops share these numbers too.
-        batch_dependency: With ``"labor"``: over how many consecutive batches of an epoch the
-            numbers drift from one set to the next (Balin et al. 2023, "Cooperative Minibatching in
-            Graph Neural Networks"); 1: each batch has its own. Needs a loader of this package.
+        options: How neighbours are drawn beyond that: ``method`` and its options,
+            ``strictly_earlier``.
 
     Raises:
         ValueError: A fan-out below -1, lists of different length, an attribute that is not there,
-            ``"labor"`` with ``replace`` or with the ``"last"`` neighbours, its options without it.
+            ``"labor"`` with ``replace`` or with the ``"last"`` neighbours, an option of a loader.
 
     Example:
         >>> import torch, pyg_graphzero as gz
@@ -88,7 +98,7 @@ class NeighborSampler(TimedSampler):
         ([2, 1, 0], [2])
     """
 
-    options: SamplingOptions
+    description: Description
 
     def __init__(
         self,
@@ -107,28 +117,39 @@ class NeighborSampler(TimedSampler):
         *,
         num_threads: int = 0,
         time_window: Any = None,
-        strict: bool = False,
-        method: str = "uniform",
-        layer_dependency: bool = False,
-        batch_dependency: int = 1,
+        options: SamplingOptions | None = None,
     ) -> None:
         if not directed:
             subgraph_type = SubgraphType.induced
-        self._begin(data, num_neighbors, SamplingOptions.of(locals()), num_threads)
+        options = options_of(options, self, OF_NEIGHBORS)
+        self._begin(data, num_neighbors, Description.of(locals()), num_threads)
 
     @classmethod
-    def of(cls, data: Any, num_neighbors: Any, options: SamplingOptions) -> Self:
-        """One with these options."""
+    def of(cls, data: Any, num_neighbors: Any, description: Description) -> Self:
+        """One that draws so."""
         self = cls.__new__(cls)
-        self._begin(data, num_neighbors, options, 0)
+        self._begin(data, num_neighbors, description, 0)
         return self
 
+    def __getattr__(self, name: str) -> Any:
+        """The description, as attributes that PyG's sampler has."""
+        described = vars(self.__dict__["description"]) if "description" in self.__dict__ else {}
+        if name not in described:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return described[name]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        described = self.__dict__.get("description")
+        if described is not None and name in vars(described):
+            name, value = "description", dataclasses.replace(described, **{name: value})
+        super().__setattr__(name, value)
+
     def _begin(
-        self, data: Any, num_neighbors: Any, options: SamplingOptions, num_threads: int
+        self, data: Any, num_neighbors: Any, description: Description, num_threads: int
     ) -> None:
-        data, backward = resolve(data), options.sample_direction == "backward"
+        data, backward = resolve(data), description.sample_direction == "backward"
         if isinstance(data, tuple):
-            if options.weight_attr is not None or backward:
+            if description.weight_attr is not None or backward:
                 raise UnsupportedError(
                     "data: found stores of another package, with weights or backward sampling; "
                     "convert the graph, or give it as Data or HeteroData"
@@ -136,21 +157,21 @@ class NeighborSampler(TimedSampler):
             graph = graph_of_stores(*data)
         else:
             graph = graph_of(data, backward=backward)
-        self._prepare_graph(graph, data, options)
-        self.options = options
+        self._prepare_graph(graph, data, description)
+        self.description = description
         super().__init__(graph, None not in graph.node_types, num_threads)
         self.num_neighbors = num_neighbors
         differ = any(len(set(rows)) > 1 for rows in self.windows().rows)
-        if differ and options.subgraph_type == SubgraphType.induced:
+        if differ and self.subgraph_type == SubgraphType.induced:
             raise UnsupportedError(
                 "time_window: found lengths that differ by hop, expected one with "
                 "subgraph_type='induced', whose edges are of no hop"
             )
 
-    def _prepare_graph(self, graph: SampledGraph, data: Any, options: SamplingOptions) -> None:
+    def _prepare_graph(self, graph: SampledGraph, data: Any, own: Description) -> None:
         """Finds what the engine draws by, before it is built."""
-        if options.time_attr is not None or options.weight_attr is not None:
-            add_order(graph, data, options.time_attr, options.weight_attr, options.is_sorted)
+        if own.time_attr is not None or own.weight_attr is not None:
+            add_order(graph, data, own.time_attr, own.weight_attr, own.is_sorted)
 
     def _build(self, unmapped: Mapping[EdgeType | None, Unmapped]) -> _core.NeighborSampler:
         return _core.NeighborSampler(self._builder(unmapped))
@@ -175,29 +196,34 @@ class NeighborSampler(TimedSampler):
         self._fanouts = fan_outs(fanout, self.graph.edge_types, self.is_hetero)
         self._num_neighbors = fanout
 
-    @property
-    def _num_windows(self) -> int:
-        return len(self._fanouts[0]) if self._fanouts else 0
+    def windows(self) -> Windows:
+        """The windows of time by edge type and hop.
+
+        Raises:
+            ValueError: They do not fit the graph or the hops.
+        """
+        num_hops = len(self._fanouts[0]) if self._fanouts else 0
+        return windows_of(self.time_window, self.graph.edge_types, num_hops)
 
     def recipe(
         self, plan: _core.GatherPlan | None = None, reading: Reading | None = None
     ) -> _core.Recipe:
         """How the engine makes batches; see :meth:`GraphSampler.recipe`."""
-        options, reading = self.options, reading or self._mapped
+        own, reading, windows = self.description, reading or self._mapped, self.windows()
         return _core.Recipe.neighbors(
             reading.engine,
             self._engine_fanouts,
-            replace=options.replace,
-            disjoint=options.disjoint,
-            last=options.temporal_strategy == "last",
-            induced=options.subgraph_type == SubgraphType.induced,
-            whole_frontier=options.whole_frontier,
+            replace=own.replace,
+            disjoint=own.disjoint,
+            last=own.temporal_strategy == "last",
+            induced=own.subgraph_type == SubgraphType.induced,
+            whole_frontier=own.whole_frontier,
             plan=plan,
             # Walked backwards, messages still go along the edges.
             backward=self.graph.backward,
-            labor=options.labor,
+            labor=own.labor,
             window=reading.window,
-            earliest=self._window_rows,
+            earliest=windows.rows if windows.lengths else [],
         )
 
     def sample(self, prepared: Prepared, key: int) -> SamplerOutput | HeteroSamplerOutput:
@@ -206,9 +232,10 @@ class NeighborSampler(TimedSampler):
         Raises:
             UnsupportedError: ``batch_dependency``, and a key that is not of a batch in an epoch.
         """
-        if self.batch_dependency > 1 and not isinstance(key, BatchKey):
+        batches = self.options.batch_dependency
+        if batches > 1 and not isinstance(key, BatchKey):
             raise UnsupportedError(
-                f"batch_dependency={self.batch_dependency}: found a batch without its number in an "
+                f"batch_dependency={batches}: found a batch without its number in an "
                 "epoch, expected batches of gz.loader's loaders, which number them"
             )
         return super().sample(prepared, key)
@@ -221,12 +248,66 @@ class NeighborSampler(TimedSampler):
     @property
     def may_read(self) -> bool:
         """See :attr:`GraphSampler.may_read`: LABOR looks at every neighbour of a frontier."""
-        return self.options.labor is None
+        return self.description.labor is None
 
     @property
     def is_by_hop(self) -> bool:
         """Whether every edge was sampled in a hop; induced ones are of none."""
         return self.subgraph_type != SubgraphType.induced
+
+    def prepare_nodes(self, inputs: NodeSamplerInput, windows: Tensor | None = None) -> Prepared:
+        """What to sample around seed nodes.
+
+        Args:
+            inputs: The seeds.
+            windows: Of each, where the sampler's are those of seeds.
+        """
+        nodes, times = inputs.node, inputs.time
+        if times is not None:
+            times = self._seed_times(times, nodes.numel())
+        seeds = [self._typed_seeds(inputs.input_type, nodes, times, windows)]
+        return Prepared(seeds, lambda sampled: (inputs.input_id, inputs.time))
+
+    def _seed_times(self, times: Tensor, count: int) -> Tensor:
+        as_float = self.graph.float_times
+        if as_float is None:
+            raise ValueError("seed times: found some, expected none without a time_attr")
+        own = seed_times(times, count, "seed times", as_float, self.time_attr)
+        return latest_seen(own, self.options.strictly_earlier)
+
+    def _typed_seeds(
+        self, node_type: str | None, nodes: Tensor, times: Tensor | None, windows: Tensor | None
+    ) -> tuple[int, Any, Any]:
+        number, rows = self._seeds(node_type, nodes)
+        as_float, strictly = self.graph.float_times, self.options.strictly_earlier
+        if as_float is None:
+            return number, engine_array(rows), None
+        if times is None:
+            times = latest_seen(self._times_of(node_type, nodes), strictly)
+        lengths = self.windows().lengths
+        if PER_SEED in lengths and windows is None:
+            raise ValueError("time_window: found none, expected one for each seed, as a loader has")
+        of_seeds = times + 1 if strictly else times
+        limits = [
+            earlier(of_seeds, windows if length == PER_SEED else length, as_float)
+            for length in lengths
+        ]
+        return number, engine_array(rows), engine_array(torch.cat([times, *limits]).contiguous())
+
+    def _times_of(self, node_type: str | None, nodes: Tensor) -> Tensor:
+        if node_type not in self.graph.node_times:
+            of = "the seeds" if node_type is None else f"the {node_type!r} seeds"
+            raise ValueError(
+                f"seed times: found none, and {of} have no {self.time_attr!r} of their own; give "
+                "input_time (or edge_label_time)"
+            )
+        own, nodes = self.graph.node_times[node_type], nodes.to(torch.int64).view(-1)
+        outside = nodes[(nodes < 0) | (nodes >= own.numel())]
+        if outside.numel():
+            raise IndexError(
+                f"seeds: found node {int(outside[0])}, expected 0 <= node < {own.numel()}"
+            )
+        return gather(own, nodes)
 
     def prepare_induced(self, nodes: Mapping[str | None, Tensor]) -> Prepared:
         """What to sample of some nodes by type: just them, where there are no hops."""
@@ -264,7 +345,7 @@ class NeighborSampler(TimedSampler):
             The output of ``sample_from_nodes``; ``metadata`` is what PyG's ``LinkLoader`` reads.
 
         Raises:
-            UnsupportedError: ``exclude_edges`` with node times, or walking backwards.
+            UnsupportedError: ``exclude_edges`` walking backwards.
         """
         key = random_key() if key is None else key
         return self.sample(self.prepare_edges(inputs, neg_sampling, key, exclude_edges), key)
@@ -276,47 +357,43 @@ class NeighborSampler(TimedSampler):
         key: int,
         exclude_edges: bool = False,
         windows: Tensor | None = None,
+        excluded: Sequence[tuple[EdgeType | None, bool]] = (),
     ) -> Prepared:
-        """What to sample around the ends of seed edges, as ``sample_from_edges`` does.
+        """Lays out a sample around the ends of seed edges, as ``sample_from_edges`` does.
 
-        ``windows``: of each seed edge, where the sampler's are those of seeds.
+        Args:
+            inputs: The seed edges.
+            neg_sampling: How to draw negatives; None: there are none.
+            key: Names the batch.
+            exclude_edges: No negative is an edge of the graph.
+            windows: A length of time for each seed edge, where the sampler's are those of seeds.
+            excluded: Edge types of which seed edges are no messages; see :func:`excluded_types`.
         """
-        node_times = self.graph.node_times
+        graph, count = self.graph, inputs.row.numel()
+        if exclude_edges and graph.backward and neg_sampling is not None:
+            raise UnsupportedError(
+                "exclude_edges: found backward sampling, expected forward; leave exclude_edges out"
+            )
+        negatives = None
         if neg_sampling is not None:
-            if not exclude_edges:
-                neg_sampling = KeyedNegatives(neg_sampling, key % 2**63)
-            elif node_times or self.graph.backward:
-                raise UnsupportedError(
-                    "exclude_edges: found node times or backward sampling, expected neither; leave "
-                    "exclude_edges out"
-                )
-            else:
-                neg_sampling = NonEdgeSampling(
-                    neg_sampling,
-                    key % 2**63,
-                    self.graph,
-                    inputs.input_type,
-                    inputs.row,
-                    self.disjoint,
-                )
-        links = link_seeds(
-            inputs,
-            neg_sampling,
-            self.graph.node_types.__getitem__,
-            self.disjoint,
-            node_times,
-            lambda times: self._seed_times(times, inputs.row.numel()),
-            windows,
-        )
-        times, own = links.times or {}, links.windows or {}
+            negatives = Negatives(
+                neg_sampling, key % 2**63, graph, inputs.input_type, exclude_edges
+            )
+        times = None if inputs.time is None else self._seed_times(inputs.time, count)
+        links = link_seeds(inputs, negatives, self.disjoint, times, windows)
+        latest, own = links.times or {}, links.windows or {}
         seeds = [
-            self._typed_seeds(t, nodes, times.get(t), own.get(t))
+            self._typed_seeds(t, nodes, latest.get(t), own.get(t))
             for t, nodes in links.nodes.items()
         ]
+        if times is not None and self.options.strictly_earlier:
+            times = times + 1
+        at = None if graph.node_times else times
+        left_out = excluded_edges(graph, excluded, inputs.row, inputs.col, at)
 
         def finish(sampled: Sampled) -> Any:
             for trees in sampled.trees or []:
                 trees[:] = links.trees[trees]
             return links.metadata
 
-        return Prepared(seeds, finish)
+        return Prepared(seeds, finish, left_out)

@@ -14,7 +14,8 @@ from pyg_graphzero import _core
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.pyg.data import edge_storages
 from pyg_graphzero.pyg.lazy import OnDemand, raw_items
-from pyg_graphzero.sampling.graph import SampledGraph, graph_of, resolve
+from pyg_graphzero.sampling.graph import SampledGraph, Unmapped, graph_of, resolve
+from pyg_graphzero.sampling.options import SamplingOptions, options_of
 from pyg_graphzero.sampling.order import attributes_of, edge_values
 from pyg_graphzero.sampling.windows import (
     check_window,
@@ -24,7 +25,7 @@ from pyg_graphzero.sampling.windows import (
 )
 from pyg_graphzero.store.columns import engine_array, gather, in_memory, look_up
 from pyg_graphzero.store.contents import StoreContents
-from pyg_graphzero.store.edge_order import EdgeOrder, comparable_times, earlier, rank_edges
+from pyg_graphzero.store.edge_order import comparable_times, earlier, rank_edges
 from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.util.arguments import as_row_index, check_count
 from pyg_graphzero.util.keys import random_key
@@ -45,7 +46,11 @@ class Walker:
         reverse: bool = False,
         return_edge_ids: bool = False,
         time_attr: str | None = None,
+        options: SamplingOptions | None = None,
     ) -> None:
+        self._strictly = options_of(options, self, ("strictly_earlier",)).strictly_earlier
+        if self._strictly and time_attr is None:
+            raise ValueError("strictly_earlier: found True without a time_attr, expected both")
         for what, value in (("p", p), ("q", q)):
             if not (isfinite(value) and value > 0):
                 raise ValueError(f"{what}={value!r}: expected a number above 0")
@@ -85,7 +90,6 @@ class Walker:
             for name in others:
                 self._sort(name)
         self.time_attr = time_attr
-        self._orders: dict[EdgeType | None, EdgeOrder] = {}
         self._float_times: bool | None = None  # None: edges have no times
         self._rank(data, time_attr, weight_attr)
         self._max_bytes, self._engine_of = 0, -1
@@ -104,7 +108,7 @@ class Walker:
         """Which topologies are read, as rows by path, and how many bytes at once; here none."""
         return {}, 0
 
-    def num_nodes(self, name: str | None = None) -> int:
+    def num_nodes_of(self, name: str | None = None) -> int:
         """How many nodes of a type there are."""
         return self.graph.node_types[name]
 
@@ -119,7 +123,6 @@ class Walker:
         num_threads: int = 0,
         input_time: Any = None,
         time_window: Any = None,
-        strict: bool = False,
     ) -> Any:
         """See :func:`~pyg_graphzero.loader.walks.random_walk`."""
         check_count("walk_length", walk_length)
@@ -146,12 +149,12 @@ class Walker:
             )
         names = [cycle[step % len(cycle)] for step in range(walk_length)]
         if start is None:
-            start = torch.arange(self.num_nodes(first))
+            start = torch.arange(self.num_nodes_of(first))
         elif isinstance(start, Sequence) and len(start) == 0:
             start = torch.empty(0, dtype=torch.int64)
-        nodes = as_row_index(start, self.num_nodes(first)).contiguous()
+        nodes = as_row_index(start, self.num_nodes_of(first)).contiguous()
         numbers = [self.graph.edge_types.index(name) for name in names]
-        latest, earliest = self._limits(nodes.numel(), input_time, time_window, strict)
+        latest, earliest = self._limits(nodes.numel(), input_time, time_window)
         rows, slots = self._opened().walk(
             engine_array(nodes),
             numbers,
@@ -168,7 +171,7 @@ class Walker:
         )
         if slots is None:
             return rows
-        _replace(slots, names, self._edge_ids, lambda name: True)
+        _replace(slots, names, self._edge_ids)
         return rows, slots
 
     def _edge_ids(self, name: Any, slots: Tensor) -> Tensor:
@@ -191,13 +194,12 @@ class Walker:
         return contents.csr(name) or contents.topology(self._mirrors[name])
 
     def _limits(
-        self, count: int, input_time: Any, time_window: Any, strict: bool
+        self, count: int, input_time: Any, time_window: Any
     ) -> tuple[Tensor | None, Tensor | None]:
         """The latest and the earliest times of the edges that each walk may take."""
         if self._float_times is None:
-            given = {"input_time": input_time, "time_window": time_window, "strict": strict}
-            for what, value in given.items():
-                if value is not None and value is not False:
+            for what, value in (("input_time", input_time), ("time_window", time_window)):
+                if value is not None:
                     raise ValueError(f"{what}: found one without a time_attr, expected both")
             return None, None
         if input_time is None:
@@ -218,7 +220,7 @@ class Walker:
                     f"time_window: found a {type(time_window).__name__}, expected a number, or a "
                     "tensor with one for each start"
                 )
-        latest = engine_array(latest_seen(times, strict))
+        latest = engine_array(latest_seen(times, self._strictly))
         if own is None and length is None:
             return latest, None
         by = length if own is None else own
@@ -249,7 +251,7 @@ class Walker:
                 indptr = topology.bounds(0, topology.num_dst)
             else:
                 indptr = self.graph.arrays[name][0]
-            self._orders[name] = rank_edges(
+            self.graph.orders[name] = rank_edges(
                 indptr, times.get(name), weights.get(name), f"edge type {name}"
             )
 
@@ -329,47 +331,33 @@ class Walker:
         return self._engine
 
     def _build(self) -> _core.Walker:
-        graph, paged = self.graph, dict[str, _core.PagedRows]()
-        is_biased = self.p != 1 or self.q != 1
+        graph, unmapped = self.graph, dict[EdgeType | None, Unmapped]()
         files = {name: self._topology(name) for name in graph.edge_types if graph.on_disk(name)}
+        is_biased = self.p != 1 or self.q != 1
+        ascends = {
+            name: not self.reverse and name not in self._mirrors if name in files else is_biased
+            for name in graph.edge_types
+        }
         if files:
             assert graph.contents is not None
             paged, self._max_bytes = self.page(graph.contents, list(files.values()))
-        position = {name: i for i, name in enumerate(graph.node_types)}
-        builder = _core.SamplerBuilder(list(graph.node_types.values()))
-        is_sorted = []
-        for number, name in enumerate(graph.edge_types):
-            src_type, dst_type = graph.ends(name)
-            src, dst = position[src_type], position[dst_type]
-            if name in files:
-                assert graph.contents is not None
-                topology = files[name]
-                is_sorted.append(not self.reverse and name not in self._mirrors)
-                rows = paged.get(topology.path)
-                order = self._orders.get(name)
+            for name, topology in files.items():
+                rows, order = paged.get(topology.path), graph.orders.get(name)
+                where = f"{graph.contents.path}: p={self.p}, q={self.q}"
                 if rows is not None and is_biased and order is not None and order.times is not None:
                     raise UnsupportedError(
-                        f"{graph.contents.path}: p={self.p}, q={self.q}, time_attr="
-                        f"{self.time_attr!r}: found neighbours that do not fit in memory, expected "
-                        "them to fit, or p=1 and q=1; raise gz.open(memory=)"
+                        f"{where}, time_attr={self.time_attr!r}: found neighbours that do not fit "
+                        "in memory, expected them to fit, or p=1 and q=1; raise gz.open(memory=)"
                     )
-                if rows is not None and is_biased and not is_sorted[-1]:
+                if rows is not None and is_biased and not ascends[name]:
                     raise UnsupportedError(
-                        f"{graph.contents.path}: p={self.p}, q={self.q}: found neighbours that do "
-                        "not fit in memory, expected them in ascending order: "
-                        "gz.open(path, mode='r+').create_csr(), and walks along edges"
+                        f"{where}: found neighbours that do not fit in memory, expected them in "
+                        "ascending order: gz.open(path, mode='r+').create_csr(), and walks along "
+                        "edges"
                     )
-                builder.add_file(src, dst, topology, rows)
-            else:
-                indptr, indices = graph.arrays[name]
-                size = graph.node_types[src_type]
-                builder.add_arrays(src, dst, indptr, indices, size, f"edge type {name}")
-                is_sorted.append(is_biased)
-            if name in self._orders:
-                ranks = self._orders[name]
-                builder.set_order(number, ranks.slots, ranks.times, ranks.cumulative)
+                unmapped[name] = Unmapped(rows)
         self._engine_of = os.getpid()
-        return _core.Walker(builder, is_sorted)
+        return _core.Walker(graph.builder(unmapped, files), list(ascends.values()))
 
 
 def _steps(
@@ -430,16 +418,9 @@ def _one_way(contents: StoreContents, name: EdgeType | None, what: str) -> Unsup
     return contents.without_csr(name, what, "reverse=True walks against edges without")
 
 
-def _replace(
-    table: Tensor,
-    names: Sequence[Any],
-    new: Callable[[Any, Tensor], Tensor],
-    is_needed: Callable[[Any], bool],
-) -> None:
+def _replace(table: Tensor, names: Sequence[Any], new: Callable[[Any, Tensor], Tensor]) -> None:
     """Replaces what is not -1 in each column of a table, by the name of the column."""
     for name in dict.fromkeys(names):
-        if not is_needed(name):
-            continue
         columns = [i for i, own in enumerate(names) if own == name]
         is_all = len(columns) == len(names)
         part = table if is_all else table[:, columns]

@@ -155,6 +155,6 @@ def seed_times(given: Any, count: int, what: str, as_float: bool, time_attr: str
     return comparable_times(times, what, as_float)
 
 
-def latest_seen(times: Tensor, strict: bool) -> Tensor:
+def latest_seen(times: Tensor, strictly: bool) -> Tensor:
     """The latest time that seeds of some comparable times may see."""
-    return times.clamp(min=torch.iinfo(torch.int64).min + 1) - 1 if strict else times
+    return times.clamp(min=torch.iinfo(torch.int64).min + 1) - 1 if strictly else times

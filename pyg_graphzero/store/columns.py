@@ -15,7 +15,7 @@ from torch import Tensor
 from pyg_graphzero import _core
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.store.encoding import ColumnEncoder
-from pyg_graphzero.store.rows import Rows
+from pyg_graphzero.store.rows import SLAB_BYTES, Rows
 
 # Format v1 names its element types as torch does; a torch too old for one of them lacks the name.
 # fmt: off
@@ -226,6 +226,37 @@ def edge_prints(topology: _core.Topology, values: Tensor | None = None) -> tuple
     return _core.edge_prints(builder, 0, values)
 
 
+def numbers_of(rows: range | Tensor, begin: int, end: int) -> Tensor:
+    """The numbers ``begin … end - 1`` among those of some rows, ``int64 [end - begin]``."""
+    if isinstance(rows, Tensor):
+        return rows[begin:end]
+    return torch.arange(rows.start + begin, rows.start + end)
+
+
+class StoredRows(Rows):
+    """Some rows of a column as it stores them: encoded ones are not decoded.
+
+    Args:
+        column: The column.
+        stored: Its view.
+        rows: Numbers of the rows, which follow one another, or ``int64 [n]``.
+    """
+
+    def __init__(self, column: _core.Column, stored: Tensor, rows: range | Tensor) -> None:
+        super().__init__((len(rows), *stored.shape[1:]), stored.dtype)
+        self.column = column
+        self._stored, self._rows = stored, rows
+
+    def read(self, begin: int, end: int) -> Tensor:
+        """See :meth:`Rows.read`."""
+        return gather(self._stored, numbers_of(self._rows, begin, end))
+
+    def slabs(self, num_rows: int | None = None) -> Iterator[Tensor]:
+        """See :meth:`Rows.slabs`; each row's number takes memory, too."""
+        each = max(torch.int64.itemsize, self.row_bytes)
+        return super().slabs(num_rows or max(1, SLAB_BYTES // each))
+
+
 def write_column(
     path: str | os.PathLike[str],
     value: Tensor | Rows | ColumnEncoder,
@@ -239,9 +270,13 @@ def write_column(
             time is read.
         progress: Called with the number of bytes of each piece written.
     """
-    engine = value.engine if isinstance(value, ColumnEncoder) else None
-    dtype = dtype_name(value.dtype)
-    writer = _core.ColumnWriter(os.fspath(path), dtype, list(value.shape), engine)
+    encoded: Any = ()
+    if isinstance(value, ColumnEncoder):
+        encoded = _core.Encoding[value.encoding], value.engine.scale, value.engine.zero_point
+    elif isinstance(value, StoredRows):
+        encoded = value.column.encoding, value.column.scale, value.column.zero_point
+    shape, dtype = list(value.shape), dtype_name(value.dtype)
+    writer = _core.ColumnWriter(os.fspath(path), dtype, shape, *encoded)
     for piece in _slabs(value) if isinstance(value, Tensor) else value.slabs():
         writer.append(_as_bytes(piece.contiguous()))
         if progress is not None:

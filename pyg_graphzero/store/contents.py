@@ -73,6 +73,8 @@ class StoreContents(OpenedFiles):
         memory: The budget of this process in bytes.
         is_memory_given: It was named by the user.
         keeper: Keeps loaders within the budget, once one is needed; see :mod:`.memory.keeper`.
+        shards: Rows of nodes that lie in parts of the store, see :mod:`.shards.exchange`; None
+            where all are here.
 
     Raises:
         ValueError: ``memory`` is no size, or as :class:`~.opened.OpenedFiles`.
@@ -104,12 +106,18 @@ class StoreContents(OpenedFiles):
         elif row_cache != "auto":
             self.row_cache_limit = parse_size(row_cache, "row_cache", "'auto', False or ")
         self.keeper: Any = None
+        self.shards: Any = None
         self._prints: dict[EdgeType | None, tuple[int, int]] = {}
         self._told: set[str] = set()
         self._positions: dict[EdgeType | None, Tensor] = {}
         self._set_budget(memory)
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if self.shards is not None:
+            raise UnsupportedError(
+                f"{self.path}: pickle: found a store in shards, whose rows one process of each "
+                "rank fetches; expected threads (num_workers=) in place of processes"
+            )
         options = self.keep_half, self._given_memory, self.processes, self.strict, self.drafts
         return StoreContents, (self.path, *options, self._given_row_cache)
 

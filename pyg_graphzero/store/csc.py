@@ -298,8 +298,14 @@ def _ids(value: Any) -> np.ndarray:
     return ids if ids.dtype.name in _ID_DTYPES else ids.astype(np.int64)
 
 
-def edge_slices(topology: _core.Topology) -> Iterator[tuple[Tensor, Tensor]]:
+def edge_slices(topology: _core.Topology, checked: bool = True) -> Iterator[tuple[Tensor, Tensor]]:
     """The edges of a topology in order, some at a time: their sources and destinations.
+
+    All edges of a destination come together; where there are too many, in slices of their own.
+
+    Args:
+        topology: The edges.
+        checked: Sources that are no nodes are an error.
 
     Raises:
         FormatError: The arrays contradict the counts.
@@ -316,14 +322,21 @@ def edge_slices(topology: _core.Topology) -> Iterator[tuple[Tensor, Tensor]]:
         if not rises or int(bounds[0]) != done or int(bounds[-1]) > num_edges:
             expected = f"numbers that rise from 0 to {num_edges}{_DAMAGED}"
             raise FormatError.of(path, "indptr", "something else", expected)
-        for begin in range(done, int(bounds[-1]), _SLAB_EDGES):
-            end = min(begin + _SLAB_EDGES, int(bounds[-1]))
-            counts = bounds.clamp(begin, end).diff()
+        begin = done
+        while begin < int(bounds[-1]):
+            row = int(torch.searchsorted(bounds, begin, right=True)) - 1
+            behind = int(torch.searchsorted(bounds, begin + _SLAB_EDGES, right=True)) - 1
+            if int(bounds[row]) < begin or behind == row:  # within a destination of many
+                behind = row + 1
+            end = min(int(bounds[behind]), begin + _SLAB_EDGES)
+            counts = bounds[row : behind + 1].clamp(begin, end).diff()
             sources = indices.read(begin, end).to(torch.int64)
-            if not 0 <= int(sources.min()) <= int(sources.max()) < topology.num_src:
+            low, high = (int(each) for each in sources.aminmax())
+            if checked and not 0 <= low <= high < topology.num_src:
                 expected = f"0 <= node < {topology.num_src}{_DAMAGED}"
                 raise FormatError.of(path, "indices", "something else", expected)
-            yield sources, torch.arange(first, last).repeat_interleave(counts)
+            yield sources, torch.arange(first + row, first + behind).repeat_interleave(counts)
+            begin = end
         done = int(bounds[-1])
     if done != num_edges:
         expected = f"numbers that rise from 0 to {num_edges}{_DAMAGED}"

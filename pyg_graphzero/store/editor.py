@@ -84,7 +84,7 @@ class StoreEditor:
         what = f"node attribute {attr!r} of {record.name!r}"
         tensor, record = checked_rows(value, record.num_nodes, what), self._own(record)
         record.attrs[attr] = self.files.column(node_folder(record.name), attr, tensor)
-        self._forget_order(attr, record)
+        self._forget(attr, record)
         self.commit()
 
     def place_draft(self, file: str) -> Path:
@@ -133,7 +133,7 @@ class StoreEditor:
         what = f"edge attribute {attr!r} of {record.name!r}"
         tensor, record = checked_rows(value, record.num_edges, what), self._own(record)
         record.attrs[attr] = self.files.column(edge_folder(record.name), attr, tensor)
-        self._forget_order(attr, record)
+        self._forget(attr, record)
         self.commit()
 
     def put_edges(
@@ -159,7 +159,7 @@ class StoreEditor:
         """Removes a column."""
         record = self._own(record)
         del record.attrs[attr]
-        self._forget_order(attr, record)
+        self._forget(attr, record)
         self.commit()
 
     def remove_edge_type(self, name: EdgeType | None) -> None:
@@ -167,8 +167,10 @@ class StoreEditor:
         self.store.edge_types[:] = [t for t in self.store.edge_types if t.name != name]
         self.commit()
 
-    def _forget_order(self, attr: str, owner: NodeTypeSchema | EdgeTypeSchema) -> None:
-        """Neighbourhoods stay as they are, but not sorted by what ``attr`` is from now on."""
+    def _forget(self, attr: str, owner: NodeTypeSchema | EdgeTypeSchema) -> None:
+        """Neighbourhoods are not sorted by what ``attr`` is now, nor have its values names."""
+        owner.categories.pop(attr, None)
+        owner.category_offsets.pop(attr, None)
         for record in self.store.edge_types:
             source = None if record.name is None else record.name[0]
             of_source = isinstance(owner, NodeTypeSchema) and owner.name == source

@@ -108,18 +108,24 @@ def lookup(ids: Tensor | StringIds | None, wanted: Any, num_nodes: int) -> Tenso
             missing = texts.filter(pc.is_null(rows))[0].as_py()
             raise MissingAttributeError(f"id {missing!r}: no node has it")
         return torch.from_numpy(rows.to_numpy(zero_copy_only=False).astype(np.int64))
-    keys = torch.as_tensor(wanted).view(-1)
-    if keys.dtype.is_floating_point or keys.dtype == torch.bool:
+    keys: Any = np.asarray(wanted).reshape(-1)
+    if keys.dtype.kind == "f" and all(isinstance(key, int) for key in wanted):
+        keys = np.array(wanted, object)  # some are beyond int64
+    elif keys.dtype.kind not in "iu" and keys.size:
         raise TypeError(f"ids: found {keys.dtype}, expected integers")
-    keys = keys.to(torch.int64)
+    known = np.empty(0, np.int64) if ids is None else ids.numpy()
+    bounds = np.iinfo(known.dtype)
+    bad = np.asarray((keys < bounds.min) | (keys > bounds.max), bool)
+    kept = np.where(bad, 0, keys).astype(known.dtype)
     if ids is None:
-        bad = (keys < 0) | (keys >= num_nodes)
-        rows, order = keys, None
+        bad, rows = bad | (kept < 0) | (kept >= num_nodes), kept
+    elif not num_nodes:
+        bad, rows = np.ones_like(bad), kept
     else:
-        ascending, order = torch.sort(ids)
-        at = torch.searchsorted(ascending, keys).clamp(max=max(num_nodes - 1, 0))
-        bad = ascending[at] != keys if num_nodes else torch.ones_like(keys, dtype=torch.bool)
-        rows = order[at] if num_nodes else at
+        order = np.argsort(known)
+        at = np.searchsorted(known, kept, sorter=order)
+        rows = order[np.minimum(at, num_nodes - 1)]
+        bad = bad | (known[rows] != kept)
     if bad.any():
         raise MissingAttributeError(f"id {int(keys[bad][0])}: no node has it")
-    return rows
+    return torch.from_numpy(rows.astype(np.int64))

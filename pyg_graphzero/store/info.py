@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from pyg_graphzero.store.adopted import adopted_path
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.copies import copy_sizes
 from pyg_graphzero.store.leftovers import disk_bytes, drafts
-from pyg_graphzero.store.schema import FORMAT_VERSION
+from pyg_graphzero.store.schema import FORMAT_VERSION, EdgeTypeSchema, NodeTypeSchema
+from pyg_graphzero.util.html import Shown
 from pyg_graphzero.util.sizes import format_bytes
 
 
-def info(contents: StoreContents) -> dict[str, Any]:
+class Info(Shown, dict[str, Any]):
+    """Plain dictionaries that are printed as lines of text."""
+
+    def __str__(self) -> str:
+        return "\n".join(outline(self))
+
+
+def info(contents: StoreContents) -> Info:
     """The contents of the store, as plain dictionaries: counts, shapes, dtypes, bytes.
 
     A column that is encoded has ``"encoding"``, what it lost; one that lies in a file which the
-    store does not own has ``"adopted"``, the path. Neither ``bytes`` counts adopted files.
+    store does not own has ``"adopted"``, the path. Neither ``bytes`` counts adopted files. A column
+    whose values have names has ``"categories"``, their number.
     ``"unpublished"`` are drafts of columns, which are being written or were when their writer died:
     ``graphzero clean`` removes them.
     """
@@ -44,13 +53,19 @@ def info(contents: StoreContents) -> dict[str, Any]:
     def columns(files: dict[str, str]) -> dict[str, Any]:
         return {name: column(file) for name, file in files.items()}
 
+    def attrs(record: NodeTypeSchema | EdgeTypeSchema) -> dict[str, Any]:
+        found = columns(record.attrs)
+        for name, file in record.category_offsets.items():
+            found[name]["categories"] = contents.column(file).shape[0] - 1
+        return found
+
     def loose(entries: dict[str, Any]) -> dict[str, Any]:
         return {
             name: column(entry["file"]) if "file" in entry else entry["value"]
             for name, entry in entries.items()
         }
 
-    return {
+    found = {
         "path": str(contents.path),
         "format_version": FORMAT_VERSION,
         "flags": contents.schema.flags,
@@ -61,8 +76,8 @@ def info(contents: StoreContents) -> dict[str, Any]:
             {
                 "name": t.name,
                 "num_nodes": t.num_nodes,
-                "ids": None if t.ids is None else "string" if t.id_offsets else "int64",
-                "attrs": columns(t.attrs),
+                "ids": t.ids and ("string" if t.id_offsets else contents.column(t.ids).dtype),
+                "attrs": attrs(t),
                 "index_sets": columns(t.index_sets),
                 "others": loose(t.others),
             }
@@ -77,7 +92,7 @@ def info(contents: StoreContents) -> dict[str, Any]:
                 "has_edge_id": t.edge_id is not None,
                 "edge_ids": t.edge_ids,
                 "has_csr": t.csr is not None,
-                "attrs": columns(t.attrs),
+                "attrs": attrs(t),
                 "others": loose(t.others),
             }
             for t in contents.schema.edge_types
@@ -89,10 +104,15 @@ def info(contents: StoreContents) -> dict[str, Any]:
             for file in drafts(contents.path)
         ],
     }
+    return Info(found)
 
 
 def outline(value: Mapping[str, Any]) -> list[str]:
     """:func:`info` as lines of text."""
+    if "stores" in value:
+        head = f"{value['path']}: a store in {value['parts']} parts, topology: {value['topology']}"
+        parts = [line for store in value["stores"].values() for line in outline(store)]
+        return [head, *(f"  {line}" for line in parts)]
     lines = [
         f"{value['path']}: {format_bytes(value['bytes'])}, "
         f"format {value['format_version']}, by {value['created_by']}"
@@ -124,31 +144,11 @@ def _columns(columns: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return [f"    {name}: {_kind(column)}, {_place(column)}" for name, column in columns.items()]
 
 
-def table_of(value: Mapping[str, Any]) -> tuple[list[str], Iterator[list[str]]]:
-    """:func:`info` as a table: its head, and a row for each type and column."""
-
-    def rows() -> Iterator[list[str]]:
-        for node in value["node_types"]:
-            yield [node["name"] or "nodes", f"{node['num_nodes']:,} nodes", "", ""]
-            for name, column in (node["attrs"] | node["index_sets"]).items():
-                size = f"{column['shape'][0]:,}"
-                yield ["", f"{name} ({size})", _kind(column), _place(column)]
-        for edge in value["edge_types"]:
-            name = " → ".join(edge["name"]) if edge["name"] else "edges"
-            ids = "" if edge["edge_ids"] else ", no ids"
-            size = format_bytes(edge["topology_bytes"])
-            yield [name, f"{edge['num_edges']:,} edges{ids}", "", size]
-            for attr, column in edge["attrs"].items():
-                size = f"{column['shape'][0]:,}"
-                yield ["", f"{attr} ({size})", _kind(column), _place(column)]
-
-    return ["type", "what", "rows of", "size"], rows()
-
-
 def _kind(column: Mapping[str, Any]) -> str:
     """Dtype, shape and encoding of a column's rows, such as ``float32[16] as int8``."""
     shape = ", ".join(map(str, column["shape"][1:]))
     kind = f"{column['dtype']}[{shape}]" if shape else str(column["dtype"])
+    kind += f", {column['categories']:,} categories" if "categories" in column else ""
     encoding = column.get("encoding")
     return kind if encoding is None else f"{kind} as {encoding['encoding']}"
 

@@ -96,8 +96,17 @@ class OpenedFiles:
             self._open_column(record.id_offsets, record.num_nodes + 1, "int64")
         if record.ids is not None:
             text = record.id_offsets is not None
-            rows, dtype = (None, "uint8") if text else (record.num_nodes, "int64")
-            self._open_column(record.ids, rows, dtype)
+            rows, dtypes = (None, ["uint8"]) if text else (record.num_nodes, ["int64", "uint64"])
+            self._open_column(record.ids, rows, *dtypes)
+        self._open_categories(record)
+
+    def _open_categories(self, record: NodeTypeSchema | EdgeTypeSchema) -> None:
+        for file in record.categories.values():
+            self._open_column(file, None, "uint8")
+        for file in record.category_offsets.values():
+            self._open_column(file, None, "int64")
+            if not self._columns[file].shape[0]:
+                raise FormatError.of(self._columns[file].path, "shape", "[0]", "1 row or more")
 
     def _open_edge_type(self, record: EdgeTypeSchema) -> None:
         src = self.node_type(None if record.name is None else record.name[0]).num_nodes
@@ -109,6 +118,7 @@ class OpenedFiles:
             self._open_column(record.csr_slot, record.num_edges, "int32", "int64")
         for file in record.attrs.values():
             self._open_column(file, record.num_edges)
+        self._open_categories(record)
         if record.edge_id is not None:
             self._open_column(record.edge_id, record.num_edges, "int32", "int64")
 

@@ -13,7 +13,7 @@ from pyg_graphzero.util.documents import Members, check_whole, read_document, wr
 from pyg_graphzero.util.names import COLUMN, TOPOLOGY, check_name, locate
 
 FORMAT_NAME, FORMAT_VERSION = "pyg_graphzero", 1
-SCHEMA_FILE = "store.json"
+SCHEMA_FILE, SHARDS_FILE = "store.json", "shards.json"
 
 EdgeType: TypeAlias = tuple[str, str, str]
 # Members of the document are read by the types of their fields, see `_MEMBERS`.
@@ -27,7 +27,9 @@ Shape: TypeAlias = list[int]
 class NodeTypeSchema:
     """One node type. ``name`` is None in a homogeneous store.
 
-    ``others`` belong to the type as a whole, as the ``graph_attrs`` of a store belong to it.
+    ``categories`` and their offsets are names of an attribute's values 0, 1 …, as ``ids`` and
+    ``id_offsets`` are of rows. ``others`` belong to the type as a whole, as the ``graph_attrs`` of
+    a store belong to it.
     """
 
     name: str | None
@@ -36,6 +38,8 @@ class NodeTypeSchema:
     index_sets: dict[str, File] = field(default_factory=dict)
     ids: File | None = None
     id_offsets: File | None = None
+    categories: dict[str, File] = field(default_factory=dict)
+    category_offsets: dict[str, File] = field(default_factory=dict)
     others: dict[str, Loose] = field(default_factory=dict)
 
 
@@ -47,8 +51,8 @@ class EdgeTypeSchema:
     ``time_order`` is the attribute that neighbourhoods are sorted by: of the edges if they have one
     of that name, else of their sources. None: they are in the order of edge ids. ``csr`` is a
     topology of the same edges with both ends exchanged, for walks along them, and ``csr_slot`` says
-    in which slot of ``topology`` each edge of it is; None: in the same one. ``others`` are as those
-    of a node type.
+    in which slot of ``topology`` each edge of it is; None: in the same one. ``categories`` and
+    ``others`` are as those of a node type.
     """
 
     name: EdgeType | None
@@ -60,6 +64,8 @@ class EdgeTypeSchema:
     time_order: str | None = None
     csr: File | None = None
     csr_slot: File | None = None
+    categories: dict[str, File] = field(default_factory=dict)
+    category_offsets: dict[str, File] = field(default_factory=dict)
     others: dict[str, Loose] = field(default_factory=dict)
 
 
@@ -246,6 +252,8 @@ def load(directory: Path) -> StoreSchema:
         body = read_document(path)
     except FileNotFoundError:
         found = f"not a store (it has no {SCHEMA_FILE}, which conversion writes last)"
+        if (directory / SHARDS_FILE).exists():
+            found = "a store in shards, each of which is a store; gz.info() lists them"
         raise FileNotFoundError(2, found, str(directory)) from None
     read = _Reader(path)
     flags = _check_release(body, read)
@@ -279,6 +287,11 @@ def _check_release(body: dict[str, Any], read: _Reader) -> list[Any]:
 def _check_types(schema: StoreSchema, read: _Reader) -> None:
     """Node and edge types must fit together, and homogeneous means one unnamed type."""
     names, edge_names = [t.name for t in schema.node_types], [t.name for t in schema.edge_types]
+    types: list[NodeTypeSchema | EdgeTypeSchema] = [*schema.node_types, *schema.edge_types]
+    for record in types:
+        if not record.categories.keys() == record.category_offsets.keys() <= record.attrs.keys():
+            found = f"{[*record.categories]} and {[*record.category_offsets]}"
+            raise read.fail(f"categories of {record.name}", found, "attributes, both the same")
     if len(set(names)) != len(names):
         raise read.fail("node_types", names, "distinct names")
     if len(set(edge_names)) != len(edge_names):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,9 @@ from pyg_graphzero.store import leftovers, schema
 from pyg_graphzero.store.adopted import adopted_path, open_adopted
 from pyg_graphzero.store.columns import edge_prints
 from pyg_graphzero.store.copies import DOCUMENT, FOLDER, read_parts, usable_folders
+from pyg_graphzero.store.manifest import is_sharded, stores_in
 from pyg_graphzero.store.schema import EdgeTypeSchema, StoreSchema
+from pyg_graphzero.util.html import Shown
 from pyg_graphzero.util.locks import StoreLock
 from pyg_graphzero.util.names import locate
 
@@ -25,7 +27,7 @@ _HINT = "`graphzero clean` removes it, and training makes it anew"
 
 
 @dataclass
-class VerifyReport:
+class VerifyReport(Shown):
     """Counts and faults of verify().
 
     Attributes:
@@ -69,10 +71,11 @@ def verify(
 ) -> VerifyReport:
     """Checks every header, size and block checksum of the store at ``path``, and orders of nodes.
 
-    Copies of its rows are checked, too; of those in a cache, what this user may use.
+    Copies of its rows are checked, too; of those in a cache, what this user may use. Where
+    ``path`` has a store in shards, these are checked which are there.
 
     Args:
-        path: The store's directory.
+        path: The store's directory, or one with shards.
         progress: Called with (bytes read so far, bytes in all).
 
     Raises:
@@ -86,6 +89,8 @@ def verify(
         True
     """
     path = Path(path)
+    if is_sharded(path):
+        return _verify_all(stores_in(path), progress)
     store = schema.load(path)
     report, seen = VerifyReport(), 0
     stored = [_stored_file(path, name, record) for name, record in store.files.items()]
@@ -116,6 +121,27 @@ def verify(
     report.leftovers = _swept(path, store)
     if progress is not None:
         progress(total, total)
+    return report
+
+
+def _verify_all(
+    stores: Iterator[Path], progress: Callable[[int, int], None] | None
+) -> VerifyReport:
+    """One report of several stores."""
+    report, before = VerifyReport(), 0
+
+    def show(done: int, total: int) -> None:
+        if progress is not None:
+            progress(before + done, before + total)
+
+    for store in stores:
+        try:
+            found = verify(store, show)
+        except (FormatError, FileNotFoundError) as error:
+            found = VerifyReport(bad=[str(error)])
+        before += found.bytes
+        for part in fields(VerifyReport):
+            setattr(report, part.name, getattr(report, part.name) + getattr(found, part.name))
     return report
 
 

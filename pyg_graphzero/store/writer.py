@@ -111,6 +111,26 @@ class FileSet:
         loss = value.loss() if isinstance(value, ColumnEncoder) else None
         return self.add(path.relative_to(self.directory).as_posix(), loss)
 
+    def copy(self, source: Path, file: str, record: FileRecord) -> None:
+        """Copies and syncs a file of the store at ``source``."""
+        path = self.directory / file
+        locate(self.directory, Path(file).parent.as_posix(), folder=True).mkdir(exist_ok=True)
+        shutil.copyfile(locate(source, file), path)
+        with open(path, "rb+") as copied:
+            os.fsync(copied.fileno())
+        self.schema.files[file] = record
+
+    def words(
+        self, folder: str, names: tuple[str, str], words: Any, what: str, count: int | None = None
+    ) -> tuple[str, str]:
+        """Writes and syncs strings, ``count`` of them: files of their bytes and of offsets."""
+        offsets, text = _encode_strings(words, what)
+        if count is not None:
+            checked_rows(offsets[1:], count, what)
+        columns = zip(names, (text, offsets), strict=True)
+        found = [self.column(folder, name, torch.from_numpy(value)) for name, value in columns]
+        return found[0], found[1]
+
     def place(self, folder: str, name: str) -> str:
         """The name of a column file that is about to be created, which nothing else has."""
         path = self._place(folder, name, ".gd")
@@ -185,6 +205,21 @@ def edge_folder(name: EdgeType | None) -> str:
     return "edge" if name is None else f"edge-{safe_name('--'.join(name))}"
 
 
+def check_target(path: Path, force: bool) -> None:
+    """Refuses a place where no store may be written.
+
+    Raises:
+        FileExistsError: It exists and ``force`` is not given, or is not a store.
+        FileNotFoundError: There is no such directory to write it in.
+    """
+    if path.exists() and not force:
+        raise FileExistsError(17, "File exists (force=True or --force replaces it)", str(path))
+    if path.exists() and not (path / schema.SCHEMA_FILE).exists():
+        raise FileExistsError(17, "Exists and is not a store, so it is not replaced", str(path))
+    if not path.parent.is_dir():
+        raise FileNotFoundError(2, "No such directory", str(path.parent))
+
+
 class StoreWriter:
     """Writes a new store, all or nothing. Use as a context manager.
 
@@ -208,15 +243,8 @@ class StoreWriter:
         self._target = Path(os.path.realpath(path))  # a link stays, what it leads to is replaced
         self._force = force
         self._replaced: StoreLock | None = None  # on the store that is to be replaced
-        if not self._target.parent.is_dir():
-            raise FileNotFoundError(2, "the parent directory does not exist", str(self._target))
+        check_target(self._target, force)
         if self._target.exists():
-            if not force:
-                raise FileExistsError(17, "already exists (force replaces it)", str(self._target))
-            if not (self._target / schema.SCHEMA_FILE).exists():
-                raise FileExistsError(
-                    17, "exists and is not a store, so it is not replaced", str(self._target)
-                )
             # From now on: columns that are added meanwhile would be lost.
             self._replaced = StoreLock(self._target)
         remove_abandoned(self._target, "partial")
@@ -300,7 +328,10 @@ class StoreWriter:
         record.index_sets[name] = self._files.column(node_folder(node_type), name, tensor)
 
     def add_node_ids(self, node_type: str | None, ids: Any) -> None:
-        """Writes the user's id of every row: ``int64 [num_nodes]`` (also as rows), or strings."""
+        """Writes the user's id of every row: integers ``[num_nodes]`` (also as rows), or strings.
+
+        Integers are ``int64``, or rows of ``uint64``.
+        """
         record = self._node_type(node_type)
         folder = node_folder(node_type)
         if isinstance(ids, Rows):
@@ -311,10 +342,29 @@ class StoreWriter:
             tensor = checked_rows(ids, record.num_nodes, f"ids of {node_type!r}").to(torch.int64)
             record.ids = self._files.column(folder, "ids", tensor)
             return
-        offsets, text = _encode_strings(ids)
-        checked_rows(offsets[1:], record.num_nodes, f"ids of {node_type!r}")
-        record.ids = self._files.column(folder, "ids", torch.from_numpy(text))
-        record.id_offsets = self._files.column(folder, "id_offsets", torch.from_numpy(offsets))
+        what = f"ids of {node_type!r}"
+        record.ids, record.id_offsets = self._files.words(
+            folder, ("ids", "id_offsets"), ids, what, record.num_nodes
+        )
+
+    def add_categories(self, owner: Any, attr: str, names: Any, of_edges: bool = False) -> None:
+        """Writes names of the values 0, 1 … of an attribute that was written before: strings.
+
+        Args:
+            owner: The node type, or the edge type.
+            attr: Its attribute.
+            names: One for each value.
+            of_edges: Whether ``owner`` is an edge type, as None may be.
+        """
+        record: Any
+        if of_edges:
+            record, folder = self._schema.edge_type(owner), edge_folder(owner)
+        else:
+            record, folder = self._schema.node_type(owner), node_folder(owner)
+        files = (f"{attr}_categories", f"{attr}_category_offsets")
+        record.categories[attr], record.category_offsets[attr] = self._files.words(
+            folder, files, names, f"categories of {attr!r}"
+        )
 
     def add_edge_type(
         self,
@@ -379,6 +429,24 @@ class StoreWriter:
                 "number, string or bool"
             )
 
+    def copy(
+        self, source: Path, store: StoreSchema, progress: Callable[[int], object] | None = None
+    ) -> None:
+        """Copies the files that ``store`` names from the store at ``source``, and takes its types.
+
+        Args:
+            source: Directory of the other store.
+            store: Its schema, or a part of that, without adopted rows. REQUIRES that nothing was
+                added.
+            progress: Called with the number of bytes of each file.
+        """
+        for file in schema.named_files(store):
+            self._files.copy(source, file, store.files[file])
+            if progress is not None:
+                progress(store.files[file].bytes)
+        self._schema.node_types, self._schema.edge_types = store.node_types, store.edge_types
+        self._schema.graph_attrs = store.graph_attrs
+
     def finish(self) -> None:
         """Syncs everything, writes `store.json` last, and moves the store into place."""
         if self._lock is None:
@@ -433,13 +501,13 @@ def checked_rows(value: Any, count: int, what: str) -> Any:
     return rows
 
 
-def _encode_strings(ids: Any) -> tuple[np.ndarray, np.ndarray]:
+def _encode_strings(words: Any, what: str) -> tuple[np.ndarray, np.ndarray]:
     """Strings as ``int64 [n + 1]`` offsets into UTF-8 bytes."""
     import pyarrow as pa
 
-    texts = pa.array(ids, type=pa.large_string())
+    texts = pa.array(words, type=pa.large_string())
     if texts.null_count:
-        raise ValueError("ids: found a missing value, expected a string in every row")
+        raise ValueError(f"{what}: found a missing value, expected a string in every row")
     if len(texts) == 0:
         return np.zeros(1, np.int64), np.zeros(0, np.uint8)
     _, offsets, data = texts.buffers()

@@ -10,7 +10,7 @@ from pyg_graphzero.memory.needs import Kind, Need
 from pyg_graphzero.memory.plan import MemoryPlan
 from pyg_graphzero.tune.forecast import BANDWIDTH, RANDOM_READS, Forecast
 from pyg_graphzero.util.disk import DiskSpeed
-from pyg_graphzero.util.html import paragraph, table
+from pyg_graphzero.util.html import Shown
 from pyg_graphzero.util.sizes import format_bytes
 
 
@@ -30,7 +30,7 @@ class Advice:
 
 
 @dataclass
-class Diagnosis:
+class Diagnosis(Shown):
     """Findings of :func:`~pyg_graphzero.tune.doctor`.
 
     Attributes:
@@ -94,24 +94,6 @@ class Diagnosis:
             [*_machine_lines(self), *_store_lines(self), *_epoch_lines(self), *_advice_lines(self)]
         )
 
-    def _repr_html_(self) -> str:
-        text = "\n".join([*_machine_lines(self), *_store_lines(self), *_epoch_lines(self)])
-        if not self.advice:
-            return paragraph("\n".join([text, *_advice_lines(self)]))
-        head = ["what would help", "disk time", "in memory", "reads a batch", "binds"]
-        rows = (
-            [
-                each.change,
-                f"{each.disk_time:.0%}",
-                f"{each.epoch.hit_rate:.0%}",
-                f"{each.epoch.reads_per_batch:,.0f}, "
-                f"{format_bytes(each.epoch.read_bytes_per_batch)}",
-                each.epoch.binds,
-            ]
-            for each in self.advice
-        )
-        return paragraph(text) + table(head, rows)
-
 
 def _rates(epoch: Forecast) -> dict[str, float]:
     names = ("hit_rate", "reads_per_batch", "read_bytes_per_batch")
@@ -147,13 +129,7 @@ def _store_lines(found: Diagnosis) -> list[str]:
 
 
 def _memory_lines(found: Diagnosis) -> list[str]:
-    plan = found.memory_plan
-    uses = {name: format_bytes(num_bytes) for name, num_bytes in plan.parts.items()}
-    free = plan.memory - plan.total
-    if free > 0:
-        uses["free"] = format_bytes(free)
-    width = max(len(name) for name in uses)
-    lines = [f"memory: {format_bytes(plan.memory)}"]
+    plan, lines = found.memory_plan, str(found.memory_plan).splitlines()
     if not plan.is_whole:
         paged = {file.name for file in found.files if file.kind is not Kind.NEIGHBOURS}
         rows = sum(size for name, size in plan.hot.items() if name in paged)
@@ -162,7 +138,7 @@ def _memory_lines(found: Diagnosis) -> list[str]:
             f"; rows that do not all fit have {format_bytes(rows)}, "
             f"{rows / max(1, plan.memory - plan.baseline):.0%} of what this process leaves"
         )
-    return [*lines, *(f"  {name:<{width}}  {size:>10}" for name, size in uses.items())]
+    return lines
 
 
 def _epoch_lines(found: Diagnosis) -> list[str]:

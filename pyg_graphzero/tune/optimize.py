@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -43,7 +42,9 @@ from pyg_graphzero.pyg.data import (
 from pyg_graphzero.pyg.lazy import raw_items
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.copies import usable_folders
+from pyg_graphzero.util.html import Shown
 from pyg_graphzero.util.progress import Progress
+from pyg_graphzero.util.reading import read_numbers
 from pyg_graphzero.util.sizes import format_bytes
 from pyg_graphzero.util.system import free_memory, rss
 from pyg_graphzero.util.workspace import Workspace
@@ -55,7 +56,7 @@ _PIECE = 1 << 22
 
 
 @dataclass
-class OptimizeSummary:
+class OptimizeSummary(Shown):
     """The result of ``optimize``.
 
     Attributes:
@@ -327,7 +328,7 @@ def _named(
     if len(having) > 1:
         raise ValueError(f"seeds={names!r}: found a file, expected an input_type with it")
     (node_type,) = having
-    ids = _read_ids(file)
+    ids = read_numbers(file)
     nodes = check_input_nodes(data, ids if node_type is None else (node_type, ids))
     return str(file), node_type, nodes if node_type is None else nodes[1]
 
@@ -345,17 +346,3 @@ def _sets(data: DiskData | DiskHeteroData, node_type: str | None) -> dict[str, A
 def _ids(value: Any) -> Tensor:
     value = value if isinstance(value, Tensor) else value.copy()
     return value.nonzero().view(-1) if value.dtype == torch.bool else value
-
-
-def _read_ids(file: Path) -> Tensor:
-    try:
-        if file.suffix == ".npy":
-            return torch.from_numpy(np.load(file))
-        if file.suffix in (".pt", ".pth"):
-            return torch.as_tensor(torch.load(file, weights_only=True))
-        return torch.from_numpy(np.loadtxt(file, dtype=np.int64, ndmin=1))
-    except (ValueError, TypeError, OSError) as error:
-        raise ValueError(
-            f"{file}: found no node ids ({error}), expected .npy, .pt, or text with one in each "
-            "line"
-        ) from None

@@ -1,30 +1,31 @@
-"""Objects as notebooks show them: paragraphs and tables, their texts escaped."""
+"""Results as notebooks show them: the lines that are printed, as rows of a table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
 from html import escape
 
 
-def paragraph(text: str) -> str:
-    """Text as it is, its line breaks and blanks kept.
+class Shown:
+    """A result whose printed lines are ``name: value``, indented below what they belong to."""
+
+    def _repr_html_(self) -> str:
+        return outline(str(self))
+
+
+def outline(text: str) -> str:
+    """Lines as a table: the name, up to a colon or a gap of two blanks, and behind it the value.
 
     Example:
-        >>> paragraph("a < b")
-        '<pre>a &lt; b</pre>'
+        >>> outline("a: <").count("<td"), "&lt;" in outline("a: <")
+        (2, True)
     """
-    return f"<pre>{escape(text)}</pre>"
+    return f"<table>{''.join(map(_row, text.splitlines()))}</table>"
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of texts.
-
-    Example:
-        >>> table(["a"], [["<"]])
-        '<table><tr><th>a</th></tr><tr><td>&lt;</td></tr></table>'
-    """
-    return f"<table>{_row('th', head)}{''.join(_row('td', row) for row in rows)}</table>"
-
-
-def _row(tag: str, cells: Sequence[str]) -> str:
-    return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+def _row(line: str) -> str:
+    name, *value = re.split(r": | {2,}", line.strip(), maxsplit=1)
+    indent = (len(line) - len(line.lstrip())) / 2
+    left = f'colspan="{2 - len(value)}" style="text-align:left;padding-left:{indent:g}em"'
+    right = "".join(f'<td style="text-align:left">{escape(each.strip())}</td>' for each in value)
+    return f"<tr><td {left}>{escape(name)}</td>{right}</tr>"

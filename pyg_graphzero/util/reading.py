@@ -10,6 +10,11 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
 
 from pyg_graphzero.errors import GraphZeroError, InputError
 
@@ -49,3 +54,17 @@ def cause(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
     # "'shape'" of a KeyError and "23" of an IndexError need the class; sentences do not.
     return lines[0][:200] if lines and len(lines[0].split()) > 2 else repr(error)[:200]
+
+
+def read_numbers(file: Path) -> Tensor:
+    """Numbers of nodes, or for nodes, from ``.npy``, ``.pt``, or text with one in each line.
+
+    Raises:
+        InputError: There are none in it.
+    """
+    with reading(file, "file", "numbers: .npy, .pt, or text with one in each line"):
+        if file.suffix == ".npy":
+            return torch.from_numpy(np.load(file))
+        if file.suffix in (".pt", ".pth"):
+            return torch.as_tensor(torch.load(file, weights_only=True))
+        return torch.from_numpy(np.loadtxt(file, dtype=np.int64, ndmin=1))

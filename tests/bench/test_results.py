@@ -61,8 +61,8 @@ def out_of_core() -> list[str]:
         times = [scheme / last[f"{name}, f{bits}"] for name in ("ours", "ours, a later run")]
         found.append(f"in float{bits} {times[0]:.1f} times, in a later run {times[1]:.1f} times")
     for store, label in (("f32", "float32"), ("f16", "float16"), ("i8", "int8")):
-        names = ("in RAM", "under the limit", "under the limit with ahead")
-        each = [run("out-of-core", "out_of_core-train", f"training {n}, {store}") for n in names]
+        names = ("in RAM", "under the limit", "under the limit with first_aggregation")
+        each = [run("out-of-core", "out_of_core", f"training {n}, {store}") for n in names]
         seconds = [r["batches"] / 2 / r["last_epoch"] for r in each]
         cells = [f"{t:.0f} ({t / seconds[0]:.1f}×)" for t in seconds[1:]]
         found.append(f"| {label} | {seconds[0]:.1f} | {' | '.join(cells)} |")

@@ -135,7 +135,10 @@ def test_two_by_two_must_be_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (RING.astype(float), "ids: found float64, expected integers or strings"),
+        (
+            RING.astype(float),
+            "src[0]: found float64, expected integers or strings, as ids are. Int",
+        ),
         (RING - 1, "src[0]: found id -1, expected an id of 0 or more"),
         (np.arange(6), "edges: found shape [6], expected shape [2, E] or [E, 2]"),
         (np.zeros((3, 3), int), "edges: found shape [3, 3], expected shape [2, E] or [E, 2]"),
@@ -149,8 +152,8 @@ def test_two_by_two_must_be_told(tmp_path: Path) -> None:
             "indptr: found a last value of 2, expected 0 ascending to 1",
         ),
         (
-            np.array([[2**63, 1, 2], [0, 1, 2]], dtype=np.uint64),
-            "src[0]: found id 9223372036854775808, expected an id below 2**63",
+            (np.array([2**63, 1], dtype=np.uint64), np.array([0, -1])),
+            "dst[1]: found id -1, expected an id of 0 or more, as others are 2**63 and beyond",
         ),
     ],
 )

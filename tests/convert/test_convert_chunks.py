@@ -92,19 +92,6 @@ def test_bad_chunks(tmp_path: Path, values: list[Any], message: str, how: str) -
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_function_has_to_return_the_same_again(tmp_path: Path) -> None:
-    calls = []
-
-    def source() -> Iterator[Any]:
-        calls.append(0)
-        yield from [EDGES] * (3 - len(calls))
-
-    with pytest.raises(
-        InputError, match="function: found 100 edges when asked again, expected 200"
-    ):
-        gz.convert(source, tmp_path / "s", num_nodes=20)
-
-
 def test_an_error_of_the_program_comes_through(tmp_path: Path) -> None:
     def source() -> Iterator[Any]:
         yield EDGES

@@ -209,14 +209,19 @@ def test_raw_rows(tmp_path: Path) -> None:
 def test_many_files_of_arrays(tmp_path: Path) -> None:
     (tmp_path / "edges").mkdir()
     (tmp_path / "x").mkdir()
-    x = np.random.default_rng(0).random((20, 3))
+    x = np.random.default_rng(0).random((20, 3)).round(3)
     for part, (begin, end) in enumerate([(0, 25), (25, 25), (25, 60)]):
         np.save(tmp_path / "edges" / f"{part}.npy", EDGES[:, begin:end].astype(np.int32))
     for part, (begin, end) in enumerate([(0, 7), (7, 20)]):
         np.save(tmp_path / "x" / f"{part}.npy", x[begin:end])
-    gz.convert(tmp_path / "edges", tmp_path / "s", node_attrs={"x": tmp_path / "x"})
+    summary = gz.convert(tmp_path / "edges", tmp_path / "s", node_attrs={"x": tmp_path / "x"})
     assert edges_of(tmp_path / "s") == PAIRS
-    assert np.array_equal(gz.open(tmp_path / "s").data().x.numpy(), x)
+    assert np.array_equal(gz.open(tmp_path / "s").data().x.numpy(), x.astype(np.float32))
+    asked = "dtypes={'x': 'float64'} (--dtype x=float64)"
+    assert summary.notes == [f"x: float64 is stored as float32; {asked} keeps it"]
+    attrs, dtypes = {"x": tmp_path / "x"}, {"x": "float64"}
+    gz.convert(tmp_path / "edges", tmp_path / "w", node_attrs=attrs, dtypes=dtypes)
+    assert np.array_equal(gz.open(tmp_path / "w").data().x.numpy(), x)
 
     x[9, 1] = 1e6
     np.save(tmp_path / "x" / "1.npy", x[7:])
@@ -281,7 +286,13 @@ def test_composed_rows() -> None:
 
 def test_members_that_nobody_takes_are_named(tmp_path: Path) -> None:
     path = tmp_path / "g.npz"
-    np.savez(path, edge_index=EDGES, x=np.ones((20, 3)), label=np.ones(20), train_idx=np.arange(3))
+    np.savez(
+        path,
+        edge_index=EDGES,
+        x=np.ones((20, 3), np.float32),
+        label=np.ones(20),
+        train_idx=np.arange(3),
+    )
     summary = gz.convert(path, tmp_path / "s", node_attrs={"x": f"{path}:x"})
     assert summary.notes == ["g.npz: members not taken: label, train_idx"]
     attrs = {name: f"{path}:{name}" for name in ("x", "label", "train_idx")}

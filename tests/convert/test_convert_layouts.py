@@ -286,7 +286,7 @@ def test_a_dataset_of_several_graphs_is_refused(tmp_path: Path) -> None:
 
 
 class OgbDataset(list[Any]):
-    """What the datasets of the `ogb` package have in common, library-agnostic or for PyG."""
+    """What the datasets of the `ogb` package for PyG have in common."""
 
     task_type = "multiclass classification"
 
@@ -299,53 +299,28 @@ class OgbDataset(list[Any]):
         return {part: torch.from_numpy(ids) for part, ids in self._split.items()}
 
 
-@pytest.mark.parametrize("library", ["none", "pyg"])
-def test_ogb_dataset_object(tmp_path: Path, library: str) -> None:
+def test_ogb_dataset_object(tmp_path: Path) -> None:
     graph = unlabeled(citations())
     (edges,) = graph.edges.values()
     labels = np.where(graph.y < 0, np.nan, graph.y)[:, None]
-    year = graph.year[:, None]
-    if library == "none":
-        parts = {"edge_index": edges, "edge_feat": None, "node_feat": graph.x["paper"]}
-        item: Any = ({**parts, "node_year": year, "num_nodes": 30}, labels)
-    else:
-        item = Data(
-            edge_index=torch.from_numpy(edges),
-            x=torch.from_numpy(graph.x["paper"]),
-            y=torch.from_numpy(labels).float(),
-            node_year=torch.from_numpy(year),
-            num_nodes=30,
-        )
+    item = Data(
+        edge_index=torch.from_numpy(edges),
+        x=torch.from_numpy(graph.x["paper"]),
+        y=torch.from_numpy(labels).float(),
+        node_year=torch.from_numpy(graph.year[:, None]),
+        num_nodes=30,
+    )
     gz.convert(OgbDataset(graph, item), tmp_path / "s")
     check(tmp_path / "s", graph)
-    graph.y[3] = 40
-    if library == "none":
-        item[1][3] = 40
-        with pytest.raises(InputError, match=r"y\[3\]: found 40, expected a class of 0…39"):
-            gz.convert(OgbDataset(graph, item), tmp_path / "t")
-
-
-def test_ogb_hetero_dataset_object(tmp_path: Path) -> None:
-    graph = academic(40)
-    item = (
-        {
-            "edge_index_dict": graph.edges,
-            "edge_feat_dict": None,
-            "node_feat_dict": graph.x,
-            "num_nodes_dict": graph.num_nodes,
-            "node_year": {"paper": graph.year},
-        },
-        {"paper": graph.y[:, None]},
-    )
-    dataset = OgbDataset(graph, item)
-    split = {part: {"paper": ids} for part, ids in graph.split.items()}
-    dataset.get_idx_split = lambda: split  # type: ignore[method-assign]
-    gz.convert(dataset, tmp_path / "s")
-    check(tmp_path / "s", graph)
+    item.y[3] = 40
+    with pytest.raises(InputError, match=r"y\[3\]: found 40, expected a class of 0…39"):
+        gz.convert(OgbDataset(graph, item), tmp_path / "t")
+    with pytest.raises(InputError, match="found tuple, expected a Data, as ogb's datasets for PyG"):
+        gz.convert(OgbDataset(graph, ({}, None)), tmp_path / "t")
 
 
 class LinkDataset(list[Any]):
-    """Those of the `ogb` package for links, library-agnostic or for PyG."""
+    """Datasets of the `ogb` package for links."""
 
     def get_edge_split(self) -> dict[str, Any]:
         pairs = torch.tensor([[0, 1], [2, 3], [4, 5]])
@@ -353,12 +328,9 @@ class LinkDataset(list[Any]):
         return {"train": {"edge": pairs, "year": torch.arange(3)}, "valid": valid, "test": valid}
 
 
-@pytest.mark.parametrize("library", ["none", "pyg"])
-def test_ogb_dataset_of_links(tmp_path: Path, library: str) -> None:
+def test_ogb_dataset_of_links(tmp_path: Path) -> None:
     (edges,) = citations().edges.values()
-    item: Any = {"edge_index": edges, "node_feat": None, "num_nodes": 30}
-    if library == "pyg":
-        item = Data(edge_index=torch.from_numpy(edges), num_nodes=30)
+    item = Data(edge_index=torch.from_numpy(edges), num_nodes=30)
     gz.convert(LinkDataset([item]), tmp_path / "s")
     data = gz.open(tmp_path / "s").data()
     assert data.train_edge_index.tolist() == [[0, 2, 4], [1, 3, 5]]

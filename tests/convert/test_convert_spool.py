@@ -15,7 +15,14 @@ from hypothesis import strategies as st
 from pyg_graphzero import _core
 from pyg_graphzero.conversion.distinct import distinct_integers, distinct_text
 from pyg_graphzero.conversion.ids import text_bytes
-from pyg_graphzero.conversion.spool import PrintedRows, RowSpool, TextSpool, WordRows
+from pyg_graphzero.conversion.spool import (
+    Batches,
+    PrintedRows,
+    RowSpool,
+    TextSpool,
+    WordRows,
+    as_batch,
+)
 from pyg_graphzero.store.rows import ArrayRows
 from pyg_graphzero.util.workspace import Workspace
 
@@ -118,7 +125,8 @@ def test_distinct_text(space: Workspace, columns: list[list[str]], room: int) ->
     rows = []
     for column in columns:  # a batch for every five
         parts = [pa.array(column[at : at + 5], pa.string()) for at in range(0, len(column), 5)]
-        rows.append(WordRows(parts, [len(part) for part in parts]))
+        batches = [as_batch(part) for part in parts]
+        rows.append(WordRows(Batches(batches, [len(part) for part in parts])))
     found = distinct_text(rows, space)
     assert found.read(0, len(found)).to_pylist() == sorted(
         {word for each in columns for word in each}

@@ -194,7 +194,7 @@ def test_faults(tmp_path: Path) -> None:
         "e.parquet: columns: found src, dst, weight, expected a column 'to'"
     )
     assert message(path, tmp_path, src="weight").startswith(
-        "e.parquet: ids: found float64, expected integers or strings"
+        "e.parquet: row group 0, row 0, column 'weight': found float64, expected integers or str"
     )
     assert message(path, tmp_path, num_nodes=3).startswith(
         "e.parquet: row group 1, row 3, column 'src': found id 3, expected an id below 3"
@@ -206,7 +206,8 @@ def test_faults(tmp_path: Path) -> None:
     cut.write_bytes(cut.read_bytes()[:-20])
     assert "expected a whole Arrow file" in message(cut, tmp_path)
     text = save(tmp_path / "t.parquet", table(name=["a"] * 5))
-    assert "found string, expected numbers" in message(text, tmp_path, edge_attrs=["name"])
+    asked = {"edge_attrs": ["name"], "dtypes": {"name": "float32"}}
+    assert "found string, expected numbers" in message(text, tmp_path, **asked)
     with pytest.raises(ValueError, match="delimiter is an option for delimited text"):
         gz.convert(text, tmp_path / "s", delimiter=",")
 

@@ -29,11 +29,11 @@ inline SampleRequest request_of(std::vector<Seeds> seeds, BatchKey key, int thre
 // REQUIRES that `sampler` outlives it.
 inline std::shared_ptr<Recipe> recipe_of(const NeighborSampler& sampler,
                                          std::shared_ptr<const GatherPlan> plan) {
-  return std::make_shared<Recipe>(
-      Recipe{[&sampler](std::vector<Seeds> seeds, BatchKey key, int threads) {
-               return sampler.sample(request_of(std::move(seeds), key, threads));
-             },
-             std::move(plan), false});
+  return std::make_shared<Recipe>(Recipe{[&sampler](SampleInput input, BatchKey key, int threads) {
+                                           return sampler.sample(
+                                               request_of(std::move(input.seeds), key, threads));
+                                         },
+                                         std::move(plan), false});
 }
 
 // The batch of a key, made by the caller.
@@ -88,7 +88,7 @@ inline std::unique_ptr<Batch> wait(Batches& epoch) {
 inline std::shared_ptr<const Recipe> doing(std::function<void(std::uint64_t key)> body,
                                            std::int64_t size = 1) {
   return std::make_shared<Recipe>(
-      Recipe{[body = std::move(body), size](std::vector<Seeds>, std::uint64_t key, int) {
+      Recipe{[body = std::move(body), size](SampleInput, std::uint64_t key, int) {
                body(key);
                Sample sample;
                sample.nodes.emplace_back(size);

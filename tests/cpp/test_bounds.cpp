@@ -148,12 +148,12 @@ TEST(batches_ahead_take_no_more_than_they_may) {
     };
     Recipe recipe;
     if (together) {
-      recipe.begin = [&](std::vector<Seeds>, BatchKey, int) {
+      recipe.begin = [&](SampleInput, BatchKey, int) {
         count();
         return sample_numbers();
       };
     } else {
-      recipe.sample = [&](std::vector<Seeds>, BatchKey, int) {
+      recipe.sample = [&](SampleInput, BatchKey, int) {
         count();
         Sample sample;
         sample.nodes.emplace_back(kBatchNumbers);

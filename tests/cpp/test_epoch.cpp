@@ -205,9 +205,9 @@ struct PagedLoading : RingLoading {
     auto made = std::make_shared<Recipe>();
     made->plan = gathers ? recipe->plan : nullptr;
     made->sampled.max_batches = max_batches;
-    made->begin = [this](std::vector<Seeds> seeds, std::uint64_t key, int threads) {
+    made->begin = [this](SampleInput input, std::uint64_t key, int threads) {
       ++begun;
-      return paged->begin(request_of(std::move(seeds), key, threads));
+      return paged->begin(request_of(std::move(input.seeds), key, threads));
     };
     windowed = std::move(made);
   }
@@ -356,10 +356,10 @@ TEST(batches_are_gathered_while_all_windows_are_sampled_that_may_be) {
   std::atomic<int> sampling{0};
   std::atomic<bool> goes_on{false};
   auto slow = std::make_shared<Recipe>(*loading.windowed);
-  slow->begin = [&](std::vector<Seeds> seeds, std::uint64_t key, int threads) {
+  slow->begin = [&](SampleInput input, std::uint64_t key, int threads) {
     if (key >= 5) ++sampling;
     while (key >= 5 && !goes_on) std::this_thread::sleep_for(1ms);
-    return loading.windowed->begin(std::move(seeds), key, threads);
+    return loading.windowed->begin(std::move(input), key, threads);
   };
   const std::int64_t size = loading.inline_batch(0).bytes();
   Batches epoch(2, 3 * size);  // so that not all of them are gathered before

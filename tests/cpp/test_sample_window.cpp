@@ -41,13 +41,14 @@ struct Files {
           static_cast<std::uint64_t>(kNumNodes[static_cast<std::size_t>(kEdgeTypes[e].src_type)]);
       const auto num_dst =
           static_cast<std::uint64_t>(kNumNodes[static_cast<std::size_t>(kEdgeTypes[e].dst_type)]);
-      std::vector<std::int64_t> indptr{0}, indices, slots, times;
+      std::vector<std::int64_t> indptr{0}, indices, destinations, slots, times;
       std::vector<std::uint64_t> sums;
       for (std::uint64_t v = 0; v < num_dst; ++v) {
         const std::uint64_t degree = e == 4 ? 0 : v % 50 == 3 ? 90 : random() % 12;
         const auto first = std::ssize(indices);
         for (std::uint64_t i = 0; i < degree; ++i) {
           indices.push_back(static_cast<std::int64_t>(random() % num_src));
+          destinations.push_back(static_cast<std::int64_t>(v));
           slots.push_back(first + static_cast<std::int64_t>(i));
           times.push_back(static_cast<std::int64_t>(random() % 100));
           sums.push_back((sums.empty() ? 0 : sums.back()) + random() % 3);
@@ -65,6 +66,8 @@ struct Files {
         writer.append_indices(narrow.data(), narrow.size());
       }
       writer.finish();
+      all_src.push_back(std::move(indices));
+      all_dst.push_back(std::move(destinations));
       all_slots.push_back(std::move(slots));
       all_times.push_back(std::move(times));
       all_sums.push_back(std::move(sums));
@@ -83,7 +86,7 @@ struct Files {
 
   Scratch dir;
   std::mt19937_64 random;
-  std::vector<std::vector<std::int64_t>> all_slots, all_times;
+  std::vector<std::vector<std::int64_t>> all_src, all_dst, all_slots, all_times;
   std::vector<std::vector<std::uint64_t>> all_sums;
 };
 
@@ -150,10 +153,23 @@ const std::vector<Mode> kModes{
     {.fanout = {3, 2}, .timed = true, .disjoint = true, .induced = true},
 };
 
-// Random seeds, kept where requests look.
+// Random seeds, kept where requests look. Every other request is without a third of two types'
+// edges, and without pairs that are no edges.
 struct Requests {
-  Requests(std::mt19937_64& random, std::size_t count, const Mode& mode) : nodes(count) {
+  Requests(Files& files, std::size_t count, const Mode& mode) : nodes(count) {
+    std::mt19937_64& random = files.random;
     times.resize(count);
+    for (std::size_t e = 0; e < 2; ++e) {
+      for (std::size_t i = e; i < files.all_src[e].size(); i += 61) {
+        src[e].push_back(files.all_src[e][i]);
+        dst[e].push_back(files.all_dst[e][i]);
+        src[e].push_back(static_cast<std::int64_t>(i) % 90);
+        dst[e].push_back(files.all_dst[e][i]);
+        for (int each = 0; each < 2; ++each) {
+          excluded_times[e].push_back(static_cast<std::int64_t>(random() % 100));
+        }
+      }
+    }
     for (std::size_t k = 0; k < count; ++k) {
       for (std::size_t i = 0; i < 1 + random() % 40; ++i) {
         nodes[k].push_back(static_cast<std::int64_t>(random() % 700));
@@ -167,6 +183,12 @@ struct Requests {
       made.disjoint = mode.disjoint;
       made.last = mode.last;
       made.induced = mode.induced;
+      if (k % 2 == 1) {
+        for (const std::size_t e : {std::size_t{0}, std::size_t{1}}) {
+          made.excluded.push_back({static_cast<int>(e), src[e], dst[e]});
+          if (mode.timed && e == 0) made.excluded.back().times = excluded_times[e];
+        }
+      }
       made.key = random();
       made.threads = 1 + static_cast<int>(random() % 2);
       all.push_back(std::move(made));
@@ -174,6 +196,7 @@ struct Requests {
   }
 
   std::vector<std::vector<std::int64_t>> nodes, times;
+  std::vector<std::int64_t> src[2], dst[2], excluded_times[2];
   std::vector<SampleRequest> all;
 };
 
@@ -225,7 +248,7 @@ TEST(windows_over_files_are_the_samples_over_maps) {
                                                         static_cast<int>(3 + count % 3), share));
       CHECK(paged.reads());
       for (const std::int64_t room : {kPlenty, std::int64_t{700}}) {
-        const Requests requests(files.random, count, mode);
+        const Requests requests(files, count, mode);
         std::vector<SamplingRun> runs = begin_all(paged, requests.all);
         const Sampled window = sample_all(runs, room);
         bool same = !window.stopped && window.samples.size() == count;
@@ -362,7 +385,7 @@ TEST(hgt_over_files_is_hgt_over_maps) {
       const HgtSampler paged(kNumNodes, edge_types(files, mode.timed, false, types, 4,
                                                    static_cast<std::int64_t>(count) - 1));
       CHECK(paged.reads() && !mapped.reads());
-      const Requests seeds(files.random, count, mode);
+      const Requests seeds(files, count, mode);
       std::vector<SamplingRun> runs;
       std::vector<HgtRequest> requests;
       for (const SampleRequest& request : seeds.all) {

@@ -431,3 +431,16 @@ TEST(several_node_and_edge_types) {
       NeighborSampler(
           {3}, {{0, 1, {rates_ptr.data(), rates.data(), 4, 3, 4, 3, "rates", nullptr, nullptr}}}));
 }
+
+TEST(excluded_edges_must_fit_the_graph) {
+  const Ring ring(50, 3);
+  const NeighborSampler sampler = ring.sampler();
+  const std::vector<std::int64_t> seeds{1, 2}, out{50};
+  SampleRequest asked = request(seeds, {2});
+  asked.excluded = {{0, seeds, std::span(seeds).first(1)}};
+  CHECK_THROWS(std::invalid_argument, "found 2 sources, 1 destinations", sampler.sample(asked));
+  asked.excluded = {{1, seeds, seeds}};
+  CHECK_THROWS(std::invalid_argument, "an edge type below 1", sampler.sample(asked));
+  asked.excluded = {{0, out, std::span(seeds).first(1)}};
+  CHECK_THROWS(std::out_of_range, "found node 50, expected 0 <= node < 50", sampler.sample(asked));
+}

@@ -192,9 +192,13 @@ def text(rng: random.Random, directory: Path) -> Input:
         value = _word if is_text else _integer
         src, dst = ([value(row[column]) for row in rows] for column in at[:2])
         weight = np.array([_number(row[at[2]]) for row in rows], np.float32)
-        time = np.array([_number(row[at[3]]) for row in rows])
-        if all(_INTEGER.fullmatch(row[at[3]]) for row in rows):
-            time = np.array([_integer(row[at[3]]) for row in rows])
+        words = [row[at[3]] for row in rows]
+        if any(_NUMBER.fullmatch(word) for word in words):
+            is_whole = all(_INTEGER.fullmatch(word) for word in words)
+            time = np.array([(_integer if is_whole else _number)(word) for word in words])
+        else:  # a category
+            order = sorted({_word(word) for word in words})
+            time = np.array([order.index(word) for word in words])
         return Graph({None: (src, dst, {"edge_weight": weight, "time": time})})
 
     named: list[Any] = names if has_header else [0, 1, 2, 3]

@@ -31,6 +31,8 @@ from pyg_graphzero.memory import costs
 # What an operation gives: tensors and numbers by name, to be compared with those of a good store.
 Found = dict[str, Any]
 
+LABOR = gz.SamplingOptions(method="labor")
+
 
 class Subject:
     """A store that is used by one operation.
@@ -82,7 +84,7 @@ class Subject:
         found: Found = {}
         edges = Edges(self.path)
         ahead = {"prefetch_factor": 3} if self.num_workers else {}
-        may_read = options.get("method") != "labor"
+        may_read = options.get("options") != LABOR
         with paged(self.is_paged and may_read):
             loader = make(data, *args, num_workers=self.num_workers, **ahead, **options)
             for i, batch in enumerate(loader):
@@ -239,7 +241,7 @@ def neighbors(s: Subject) -> Found:
             {"disjoint": True},
             {"subgraph_type": "induced"},
             {"subgraph_type": "bidirectional"},
-            {"method": "labor"},
+            {"options": LABOR},
             {"edge_ids": False},
         ]
     )
@@ -321,7 +323,7 @@ def about(s: Subject) -> Found:
     store = s.open()
     store.info()
     repr(store)
-    return {"num_nodes": store.num_nodes(), "num_edges": store.num_edges()}
+    return {"num_nodes": store.num_nodes, "num_edges": store.num_edges}
 
 
 def ids(s: Subject) -> Found:
@@ -376,7 +378,7 @@ def edits(s: Subject) -> Found:
     edge = ("author", "writes", "paper") if s.is_hetero else None
     edge_group = (None, None) if edge is None else edge
     with s.open("r+") as store:
-        count, num_edges = store.num_nodes(group), store.num_edges(edge)
+        count, num_edges = store.num_nodes_of(group), store.num_edges_of(edge)
         assert count < 10**6
         assert num_edges < 10**6
         for _ in range(s.rng.choice([1, 2, 3])):
@@ -414,7 +416,7 @@ def columns(s: Subject) -> Found:
         ]
     )
     with s.open("r+") as store:
-        count = store.num_nodes(group)
+        count = store.num_nodes_of(group)
         assert count < 10**6
         column = store.create_column(name, width, node_type=group, **options)
         rows = torch.arange(count * max(1, int(np.prod(column.shape))))

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from pyg_graphzero.store.csc import CscOptions, EdgeChunk
-from pyg_graphzero.store.rows import FileRows
+from pyg_graphzero.store.rows import ArrayRows, FileRows
 from pyg_graphzero.store.writer import StoreWriter
 
 HERE = Path(__file__).parent
@@ -31,6 +31,8 @@ def make_hetero(path: Path) -> None:
         store.add_node_type("paper", 8)
         store.add_node_type("author", len(AUTHORS))
         store.add_node_type("venue", 3)  # no features
+        hashes = torch.tensor([-1, 5, -(1 << 63)]).view(torch.uint64)  # 2^64 − 1, 5, 2^63
+        store.add_node_ids("venue", ArrayRows(hashes))
         i = torch.arange(8)
         # 500 bytes a row, stored 512 apart.
         store.add_node_attr("paper", "x", i[:, None] + torch.arange(125) / 128)
@@ -39,6 +41,8 @@ def make_hetero(path: Path) -> None:
         store.add_node_attr("paper", "brain", (i * 1000.0).to(torch.bfloat16))
         store.add_node_attr("paper", "mask", i % 3 == 0)
         store.add_node_attr("paper", "nothing", torch.empty(8, 0))
+        store.add_node_attr("paper", "topic", torch.tensor([1, 0, -1, 2, 1, 1, 0, -1]))
+        store.add_categories("paper", "topic", ["", "Käse", "李"])
         store.add_index_set("paper", "train_idx", torch.tensor([6, 0, 3]))
         store.add_node_ids("author", AUTHORS)
         square = torch.arange(5)[:, None] * torch.tensor([1.0, -0.5, 0.0])
@@ -48,7 +52,9 @@ def make_hetero(path: Path) -> None:
         src = torch.tensor([1, 0, 0, 2, 0, 5, 4])
         dst = torch.tensor([3, 1, 1, 2, 1, 0, 3])
         columns = {"time": torch.arange(7, dtype=torch.int16) * 10}
+        columns["why"] = torch.tensor([0, 1, 1, 0, 1, 0, 0])
         store.add_edge_type(CITES, [EdgeChunk(src, dst, columns)])
+        store.add_categories(CITES, "why", ["extends", "refutes"], of_edges=True)
         # Sorted by destination already: no edge_id column.
         writes = EdgeChunk(torch.tensor([4, 0, 1]), torch.tensor([0, 2, 5]))
         store.add_edge_type(WRITES, [writes])

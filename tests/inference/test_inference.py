@@ -123,7 +123,8 @@ def test_rows_are_read_from_files(tmp_path):
             made = store.create_column(name, (3, 5), encoding=encoding)
             made.write(0, wide)
             made.publish()
-        a, b = (RowFile(store.contents, None, name) for name in "ab")
+        attrs = store.contents.node_type(None).attrs
+        a, b = (RowFile(store.contents, attrs[name]) for name in "ab")
         assert torch.equal(a.read(7, 20), wide[7:27])
         assert torch.equal(b.read(290, 10), wide[290:].half().float())
         assert a.read(4, 0).shape == (0, 3, 5)
@@ -215,7 +216,7 @@ def test_arguments_that_do_not_fit(graph, typed):
         gz.inference.layerwise(GAT(8, 16, 2, 5), path, edge_attr="z")
     with pytest.raises(ValueError, match="max_edges: found 0, expected 1 or more"):
         gz.inference.layerwise(model, path, max_edges=0)
-    with pytest.raises(ValueError, match=r"tried on zeros .*, found RuntimeError"):
+    with pytest.raises(ValueError, match=r"tried on rows .*, found RuntimeError"):
         gz.inference.layerwise(GraphSAGE(9, 16, 2, 5), path)
     with pytest.raises(gz.UnsupportedError, match=r"norms\.0: found GraphNorm, which depends"):
         gz.inference.layerwise(GraphSAGE(8, 16, 2, 5, norm="graph_norm"), path)

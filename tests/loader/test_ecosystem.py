@@ -472,18 +472,6 @@ def test_pin_memory_without_a_gpu_is_what_torch_makes_of_it(homo):
     assert not batches[0].x.is_pinned()
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("workers", [0, 2])
-def test_pinned_batches_on_a_gpu(homo, workers):
-    data, store = homo
-    loader = NeighborLoader(store.data(), [3], batch_size=100, pin_memory=True, num_workers=workers)
-    for batch in loader:
-        assert batch.x.is_pinned()
-    for batch in PrefetchLoader(loader):
-        assert batch.x.is_cuda
-        assert torch.equal(batch.x.cpu(), data.x[batch.n_id.cpu()])
-
-
 @pytest.mark.parametrize("model", [GraphSAGE, GAT])
 @pytest.mark.parametrize("workers", [0, 2])
 def test_basic_gnn_inference(homo, model, workers):

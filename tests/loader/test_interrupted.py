@@ -45,7 +45,6 @@ LOADERS = {
     ),
     "hetero": lambda **k: NeighborLoader(TYPED, [2], input_nodes="paper", shuffle=True, **k),
     "hgt": lambda **k: HGTLoader(TYPED, [2], "paper", **k),
-    "locality": lambda **k: NeighborLoader(SMALL, [2], shuffle=True, locality=7, **k),
 }  # fmt: skip
 
 

@@ -20,6 +20,8 @@ from pyg_graphzero.memory import costs
 from pyg_graphzero.store.contents import StoreContents
 
 WRITES = ("author", "writes", "paper")
+AS_STORED = gz.SamplingOptions(seed_order="store")
+NON_EDGES = gz.SamplingOptions(exclude_edges=True)
 
 
 def seeds_of(batch):
@@ -107,8 +109,7 @@ def test_the_order_of_the_input_within_a_budget(homo, monkeypatch):
     for given in ({"shuffle": True}, {"sampler": torch.utils.data.RandomSampler(range(3000))}):
         with pytest.raises(gz.MemoryBudgetError, match=r"3,000 seed edges of .*seed_order='store'"):
             LinkNeighborLoader(store, [2], **given)
-        assert len(LinkNeighborLoader(store, [2], seed_order="store", **given)) == 3000
-    assert len(LinkNeighborLoader(store, [2], shuffle=True, locality=9)) == 3000
+        assert len(LinkNeighborLoader(store, [2], options=AS_STORED, **given)) == 3000
 
 
 def test_damaged_edge_ids_are_found(homo):
@@ -125,7 +126,7 @@ def test_damaged_edge_ids_are_found(homo):
 def test_seeds_in_the_order_of_the_store(homo, shuffle):
     data, store = homo
     loader = LinkNeighborLoader(
-        store, [2], batch_size=70, seed_order="store", shuffle=shuffle,
+        store, [2], batch_size=70, options=AS_STORED, shuffle=shuffle,
         edge_label=torch.arange(3000),
     )  # fmt: skip
     ids = []
@@ -139,9 +140,7 @@ def test_seeds_in_the_order_of_the_store(homo, shuffle):
         assert (data.edge_index[1, ids].diff() >= 0).all()
     for given in ((data, None), (store, data.edge_index[:, :9])):
         with pytest.raises(ValueError, match="seed_order='store': found seed edges of another"):
-            LinkNeighborLoader(given[0], [2], edge_label_index=given[1], seed_order="store")
-    with pytest.raises(ValueError, match="seed_order: found 'disk', expected one of"):
-        LinkNeighborLoader(store, [2], seed_order="disk")
+            LinkNeighborLoader(given[0], [2], edge_label_index=given[1], options=AS_STORED)
 
 
 def test_input_id_of_all_edges(homo):
@@ -276,7 +275,7 @@ def test_negatives_that_are_not_edges(disjoint, mode):
     for exclude in (False, True):
         loader = LinkNeighborLoader(
             data, [2], neg_sampling=NegativeSampling(mode, 3), batch_size=40, disjoint=disjoint,
-            exclude_edges=exclude,
+            options=gz.SamplingOptions(exclude_edges=exclude),
         )  # fmt: skip
         hits[exclude] = 0
         for batch in loader:
@@ -292,16 +291,8 @@ def test_negatives_that_are_not_edges(disjoint, mode):
 
 def test_negatives_that_cannot_be(homo):
     full = Data(edge_index=torch.ones(4, 4).nonzero().t().contiguous(), num_nodes=4)
-    loader = LinkNeighborLoader(full, [1], neg_sampling="binary", exclude_edges=True)
+    loader = LinkNeighborLoader(full, [1], neg_sampling="binary", options=NON_EDGES)
     with pytest.raises(ValueError, match="negatives: found none for source node"):
-        next(iter(loader))
-    data = homogeneous()
-    data.time = torch.arange(300)
-    loader = LinkNeighborLoader(
-        data, [1], neg_sampling="binary", exclude_edges=True, time_attr="time",
-        edge_label_time=torch.full((3000,), 300),
-    )  # fmt: skip
-    with pytest.raises(gz.UnsupportedError, match="exclude_edges: found node times"):
         next(iter(loader))
 
 
@@ -356,7 +347,7 @@ def test_a_relation_that_carries_no_messages(hetero, negatives):
     with pytest.raises(ValueError, match=r"found edge type \('paper', 'likes', 'nobody'\)"):
         LinkNeighborLoader(hetero[1], [2], edge_label_index=(("paper", "likes", "nobody"), edges))
     loader = LinkNeighborLoader(
-        hetero[1], [2], edge_label_index=(likes, edges), neg_sampling="binary", exclude_edges=True
+        hetero[1], [2], edge_label_index=(likes, edges), neg_sampling="binary", options=NON_EDGES
     )
     with pytest.raises(ValueError, match=r"exclude_edges: found edge type \('paper', 'likes'"):
         next(iter(loader))
@@ -424,6 +415,9 @@ def test_bad_edges(homo, hetero):
         LinkNeighborLoader(hetero[1], [2])
     with pytest.raises(ValueError, match=r"found edge type .* expected one of"):
         LinkNeighborLoader(hetero[1], [2], edge_label_index=("paper", "eats", "paper"))
+    for seeds in (WRITES, (WRITES, None), (WRITES, torch.zeros(2, 1, dtype=torch.int64))):
+        with pytest.raises(ValueError, match=r"found the type \('author'.* graph is homogeneous"):
+            LinkNeighborLoader(store, [2], edge_label_index=seeds)
 
 
 def test_empty_heterogeneous_links():
@@ -474,7 +468,47 @@ def test_negatives_of_a_subclass_are_its_own(homo, exclude_edges):
             return super().sample(num_samples, endpoint, 200) + 100
 
     loader = LinkNeighborLoader(
-        homo[1], [2], neg_sampling=ToFew("binary", 3), exclude_edges=exclude_edges, batch_size=40
-    )
+        homo[1], [2], neg_sampling=ToFew("binary", 3), batch_size=40,
+        options=gz.SamplingOptions(exclude_edges=exclude_edges),
+    )  # fmt: skip
     batch = next(iter(loader))
     assert batch.n_id[batch.edge_label_index[:, batch.edge_label == 0]].min() >= 100
+
+
+@pytest.mark.parametrize("given", ["name", "mask"])
+@pytest.mark.parametrize("where", ["memory", "store"])
+@pytest.mark.parametrize("typed", [False, True])
+def test_a_mask_of_edges(tmp_path, typed, where, given):
+    data = heterogeneous() if typed else homogeneous()
+    edges = data[WRITES] if typed else data
+    edges.train_mask = torch.rand(edges.num_edges) < 0.3
+    label = torch.arange(edges.num_edges)
+    graph = data if where == "memory" else gz.open(write_store(data, tmp_path / "s")).data()
+    seeds = "train_mask" if given == "name" else edges.train_mask
+    loader = LinkNeighborLoader(
+        graph, [2], (WRITES, seeds) if typed else seeds, edge_label=label, batch_size=50,
+        shuffle=True,
+    )  # fmt: skip
+    seen = []
+    for batch in loader:
+        found = batch[WRITES] if typed else batch
+        src, dst = (batch["author"], batch["paper"]) if typed else (batch, batch)
+        ends = torch.stack(
+            [src.n_id[found.edge_label_index[0]], dst.n_id[found.edge_label_index[1]]]
+        )
+        assert torch.equal(ends, edges.edge_index[:, found.input_id])
+        assert torch.equal(found.edge_label, found.input_id)
+        seen.append(found.input_id)
+    assert torch.equal(torch.cat(seen).sort().values, edges.train_mask.nonzero().view(-1))
+
+
+def test_masks_that_do_not_fit(homo):
+    data = homogeneous()
+    for mask in (torch.ones(9, dtype=torch.bool), "edge_attr"):
+        with pytest.raises(ValueError, match=r"edge_label_index: found .*expected torch.bool"):
+            LinkNeighborLoader(data, [2], mask)
+    with pytest.raises(ValueError, match=r"found 'x_mask', expected an edge attribute"):
+        LinkNeighborLoader(homo[1], [2], "x_mask")
+    mask = torch.ones(3000, dtype=torch.bool)
+    with pytest.raises(ValueError, match="edge_label: found 9, expected 3000"):
+        LinkNeighborLoader(data, [2], mask, edge_label=torch.zeros(9))

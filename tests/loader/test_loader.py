@@ -263,6 +263,15 @@ def test_input_nodes_forms_of_types(hetero):
     assert next(iter(loader))["venue"].batch_size == 7
 
 
+@pytest.mark.parametrize("seeds", ["paper", ("paper", torch.tensor([1])), ["paper", None]])
+def test_a_type_in_a_homogeneous_graph(homo, seeds):
+    words = "found the type 'paper', and this graph is homogeneous, .* expected None for all nodes"
+    with pytest.raises(ValueError, match=words):
+        NeighborLoader(homo[1], [2], input_nodes=seeds)
+    with pytest.raises(ValueError, match=words):
+        gz.loader.ShaDowKHopSampler(homo[0], 1, 2, node_idx=seeds)
+
+
 def test_bad_input_nodes(homo, hetero):
     data, store = homo
     d = store.data()

@@ -75,7 +75,7 @@ def test_node_loader(paths, workers):
     assert torch.equal(torch.cat([b.n_id[: b.batch_size] for b in batches]), memory.train_idx)
     for batch in batches:
         check(batch, memory)
-    options |= {"edge_ids": False, "locality": 2, "shuffle": True}
+    options |= {"edge_ids": False, "shuffle": True}
     for batch in NodeLoader(data, sampler, memory.train_mask, **options):
         assert "e_id" not in batch
         assert torch.equal(batch.n_id[: batch.batch_size], batch.input_id)
@@ -86,7 +86,7 @@ def test_link_loader(paths, workers):
     data, memory = gz.open(paths["homogeneous"]).data(), homogeneous()
     sampler, edges = gz.sampler.NeighborSampler(data, [4, 3]), memory.edge_index[:, :90]
     options = {"batch_size": 40, "num_workers": workers}
-    negatives = {"neg_sampling": "binary", "exclude_edges": True}
+    negatives = {"neg_sampling": "binary", "options": gz.SamplingOptions(exclude_edges=True)}
     loader = LinkLoader(data, sampler, edges, **negatives, **options)
     assert isinstance(loader, stock.LinkLoader)
     found, stored = [], set(zip(*memory.edge_index.tolist(), strict=True))
@@ -96,7 +96,9 @@ def test_link_loader(paths, workers):
         found.append(ends[:, is_edge])
         assert not stored & set(zip(*ends[:, ~is_edge].tolist(), strict=True))
     assert torch.equal(torch.cat(found, 1), edges)
-    for batch in LinkLoader(data, sampler, seed_order="store", **options):
+    for batch in LinkLoader(
+        data, sampler, options=gz.SamplingOptions(seed_order="store"), **options
+    ):
         ends = batch.n_id[batch.edge_label_index]
         assert torch.equal(ends, memory.edge_index[:, batch.input_id])
 
@@ -219,7 +221,8 @@ def test_lightning_node_data(paths, workers, own):
     given = {"node_sampler": gz.sampler.NeighborSampler(store, [4, 3])}
     module = gz.loader.LightningNodeData(
         store, memory.train_idx, None, memory.train_mask, batch_size=16, num_workers=workers,
-        pin_memory=False, locality=2, eval_loader_kwargs={"num_neighbors": [1], "edge_ids": False},
+        pin_memory=False,
+        eval_loader_kwargs={"num_neighbors": [1], "edge_ids": False},
         **(given if own else {"num_neighbors": [4, 3], "disjoint": True}),
     )  # fmt: skip
     assert isinstance(module, StockNodeData)
@@ -244,11 +247,11 @@ def test_lightning_link_data(paths):
     store, memory = gz.open(paths["heterogeneous"]), heterogeneous()
     module = gz.loader.LightningLinkData(
         store, input_train_edges=(WRITES, memory[WRITES].edge_index), loader="link_neighbor",
-        neg_sampling="binary", exclude_edges=True, num_neighbors=[3, 2], batch_size=100,
-        pin_memory=False, directed=False,
+        neg_sampling="binary", num_neighbors=[3, 2], batch_size=100, pin_memory=False,
+        directed=False, options=gz.SamplingOptions(exclude_edges=True),
     )  # fmt: skip
     assert module.graph_sampler.subgraph_type.value == "induced"
     loader = module.train_dataloader()
-    assert loader.exclude_edges
+    assert loader.options.exclude_edges
     for batch in loader:
         check_hetero(batch, memory)

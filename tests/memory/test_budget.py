@@ -345,7 +345,7 @@ def test_batches_are_the_same_where_the_topology_does_not_fit(wide, num_workers)
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_labor_takes_no_more_memory_than_uniform_sampling(homogeneous, num_workers):
     """One batch is sampled before it is known what stays in memory: by neighbours in the file."""
-    labor = {"seeds": SEEDS, "method": "labor"}
+    labor = {"seeds": SEEDS, "options": gz.SamplingOptions(method="labor")}
     expected, _, _ = batches(homogeneous, None, **labor)
     found, _, store = batches(homogeneous, budget_beside(ROOM), num_workers, **labor)
     assert not store.memory_plan.is_whole
@@ -354,7 +354,7 @@ def test_labor_takes_no_more_memory_than_uniform_sampling(homogeneous, num_worke
 
 
 def test_labor_needs_the_topology_in_memory(wide):
-    labor = {"seeds": SEEDS[:400], "method": "labor"}
+    labor = {"seeds": SEEDS[:400], "options": gz.SamplingOptions(method="labor")}
     with pytest.raises(gz.errors.MemoryBudgetError, match="for method='labor', which looks") as e:
         batches(wide, budget_beside(60 * MB), **labor)
     least = int(re.search(r"expected ([\d,]+) MB or more", str(e.value))[1].replace(",", "")) * MB

@@ -51,7 +51,12 @@ LOADERS = {
     "weighted": lambda d, h, **k: NeighborLoader(d, [4, 3], weight_attr="weight", **k),
     "temporal": lambda d, h, **k: NeighborLoader(d, [5, 3], time_attr="time", **k),
     "within a window": lambda d, h, **k: NeighborLoader(
-        d, [5, 3], time_attr="time", time_window=[9, 30], strict=True, **k
+        d,
+        [5, 3],
+        time_attr="time",
+        time_window=[9, 30],
+        options=gz.SamplingOptions(strictly_earlier=True),
+        **k,
     ),
     "induced": lambda d, h, **k: NeighborLoader(d, [5], subgraph_type="induced", **k),
     "links": lambda d, h, **k: LinkNeighborLoader(d, [4, 2], neg_sampling="binary", **k),

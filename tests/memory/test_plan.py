@@ -52,6 +52,16 @@ def window_of_one(needs, baseline):
     return least - baseline - tables - others
 
 
+def test_a_plan_is_printed_as_a_table():
+    need = Need("x", 1000, 4096, Kind.ROWS)
+    plan = divide(50 * MB, 10 * MB, Needs((need,), BatchSize(MB, 2 * MB, 100, MB)))
+    title, *lines = str(plan).splitlines()
+    assert title == "memory: 47.7 MiB"
+    assert "  files in memory whole  " in str(plan)
+    assert len({len(line) for line in lines}) == 1
+    assert len(lines) == len(plan.parts) + 1 == plan._repr_html_().count("<tr>") - 1
+
+
 @settings(max_examples=300)
 @given(some_needs(), st.integers(0, 10**12) | st.integers(0, 10**9), st.integers(1, 8))
 def test_a_plan_is_within_its_budget(need, extra, processes):

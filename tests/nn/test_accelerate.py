@@ -286,7 +286,7 @@ def test_link_prediction_beside_the_model(negatives):
         {"replace": True},
         {"weight_attr": "edge_weight"},
         {"time_attr": "time", "input_time": torch.full((NUM_NODES,), 60)},
-        {"method": "labor"},
+        {"options": gz.SamplingOptions(method="labor")},
         {"num_neighbors": (-1, 0, 2)},
         {"num_neighbors": (0, 0, 0)},
         {"input_nodes": torch.tensor([1, 1, 290, 5, 290, 1]), "batch_size": 6},

@@ -626,24 +626,17 @@ def test_a_fingerprint_is_cheap_enough_to_be_taken_each_time():
     assert fingerprint(model.eval())[0] != facts
 
 
-def test_passing_errors_are_tried_again():
+def test_a_model_that_fails_on_a_small_graph_runs_as_it_is():
     class Fails(Stack):
-        left = 0
-
         def forward(self, x, edge_index):
-            if threading.current_thread() is threading.main_thread() and FAILING:
-                FAILING.pop()
+            if len(x) < 200:
                 raise MemoryError
             return super().forward(x, edge_index)
 
-    FAILING = [1]
-    model, fast = both(Fails(pyg.SAGEConv))
-    batches = iter(loader())
-    batch = next(batches)
+    _, fast = both(Fails(pyg.SAGEConv))
+    batch = next(iter(loader()))
     assert len(plain(fast, batch)) == batch.num_nodes
     assert "MemoryError" in as_it_is(fast)
-    agree(model, fast, next(batches))
-    assert hops(fast) == [1, 0]
 
 
 # ---- edges that were written to ---------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import inspect
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +26,9 @@ from documents import (
 from papers100m_graph import PapersGraph, write_ogb
 from torch_geometric.data import Data
 
+import pyg_graphzero as gz
 from graphs import write_store
+from pyg_graphzero import disk
 
 
 def nothing(directory: Path) -> None:
@@ -55,17 +58,21 @@ PAGES: dict[str, Callable[[Path], None]] = {
     "docs/convert.md": nothing,
     "docs/errors.md": nothing,
     "docs/format.md": nothing,
+    "docs/from-dgl.md": nothing,
     "docs/from-graphzero.md": nothing,
     "docs/index.md": nothing,
     "docs/inference.md": my_graph,
     "docs/internals.md": nothing,
+    "docs/link-prediction.md": nothing,
     "docs/loading.md": my_graph,
     "docs/multi-process.md": my_graph,
     "docs/out-of-core.md": my_graph,
     "docs/papers100m.md": ogbn_papers100m,
     "docs/performance.md": nothing,
     "docs/pyg-compatibility.md": nothing,
+    "docs/rag.md": nothing,
     "docs/recipes.md": nothing,
+    "docs/report.md": my_graph,
     "docs/subgraphs.md": my_graph,
     "docs/train-faster.md": my_graph,
     "docs/walks.md": my_graph,
@@ -75,6 +82,18 @@ PAGES: dict[str, Callable[[Path], None]] = {
 def test_every_page_is_run():
     found = {"README.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))}
     assert found == set(PAGES)
+
+
+def test_the_api_page_lists_the_public_names_alone():
+    modules = (gz, disk, gz.inference, gz.loader, gz.nn, gz.rag, gz.sampler)
+    public = {"pyg_graphzero.errors", "pyg_graphzero.nn.ops"}
+    for module in modules:
+        for name in module.__all__:
+            value = getattr(module, name)
+            is_error = isinstance(value, type) and issubclass(value, Exception)
+            if not is_error and not inspect.ismodule(value):
+                public.add(f"{module.__name__}.{name}")
+    assert set(re.findall(r"^::: (\S+)$", text_of("docs/api.md"), re.M)) == public
 
 
 @pytest.fixture
@@ -104,10 +123,18 @@ def test_page(page, desk):
         run(block, names)
 
 
+def test_no_page_of_the_guide_overwrites_a_file_of_the_first():
+    """Whoever goes back to it would find another graph."""
+    writing = r'(?:np\.savez?\("([\w.]+)"|Path\("([\w.]+)"\)\.write)'
+    first, *others = ({max(each) for each in re.findall(writing, text_of(page))} for page in GUIDE)
+    assert {"edges.csv", "features.npy"} <= first
+    assert not any(first & other for other in others)
+
+
 @pytest.mark.long
 def test_the_guide_from_its_beginning(desk):
     """Nobody prepares anything: what a page uses, one before it has made."""
-    nav = re.findall(r"^  - .*: (.*\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    nav = re.findall(r"^ +- .*: (.*\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
     # papers100m.md comes in between, and begins with a dataset of its own.
     assert [page for page in (f"docs/{name}" for name in nav) if page in GUIDE] == list(GUIDE)
     run_pages(GUIDE)
@@ -202,6 +229,8 @@ def test_files_that_a_page_names_exist(page):
         "loader.links",
         "loader.shadow",
         "inference.sweep",
+        "rag.features",
+        "rag.graph",
         "tune.optimize",
         "memory.usage",
         "sampling.neighbor",

@@ -141,3 +141,26 @@ def test_temporal_learns_within_a_window(tmp_path):
     assert "200 members" in output
     assert number("window of 60 days  seed 0  AUC", output) > 0.8
     assert number("window of all times  seed 0  AUC", output) > 0.8
+
+
+def test_wordnet_rag_answers_with_text(tmp_path):
+    output = run_example(tmp_path, "wordnet_rag.py", "having a trunk and tusks")
+    assert "Query: having a trunk and tusks (" in output
+    assert re.search(r"^[^:\n]+: .*", output, re.MULTILINE)
+    assert re.search(r" --\w+--> ", output)
+
+
+def test_igbh_rgat_learns_and_is_accelerated(tmp_path):
+    output = run_example(tmp_path, "igbh_rgat.py")
+    assert "4 batches of 32" in output
+    assert re.search(r"samples/s, \d+\.\d+ GB of memory", output)
+    assert output.count("trimmed") >= 11 * 3  # every convolution
+    again = run_example(tmp_path, "igbh_rgat.py", "--stock")  # of the store that is there
+    assert "converted" not in again
+    assert loss_of(again) == pytest.approx(loss_of(output), rel=0.1)
+
+
+def loss_of(output: str) -> float:
+    found = re.search(r"loss (\d+\.\d+)", output)
+    assert found, output
+    return float(found[1])

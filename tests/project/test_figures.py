@@ -45,6 +45,7 @@ CALLS = {
     "convert": ("conversion", ["in.csv", "--out", "out"], gz.convert),
     "optimize": ("tune.optimize", ["s", "--seeds", "train", "--num-neighbors", "3"], gz.optimize),
     "doctor": ("tune.doctor", ["s"], gz.doctor),
+    "report": ("reporting.run", ["s"], gz.report),
 }
 OTHERWISE: dict[tuple[str, str], tuple[str, Any]] = {
     ("convert", "node_id"): ("nodes", lambda value: {"file": "given", "id": value}),
@@ -52,6 +53,7 @@ OTHERWISE: dict[tuple[str, str], tuple[str, Any]] = {
     ("convert", "no_edge_ids"): ("edge_ids", lambda value: not value),
     ("convert", "is_quiet"): ("progress", lambda value: not value),
     ("optimize", "is_quiet"): ("progress", lambda value: not value),
+    ("report", "is_quiet"): ("progress", lambda value: not value),
     ("doctor", "workers"): ("num_workers", lambda value: value),
     ("doctor", "no_edge_ids"): ("edge_ids", lambda value: not value),
 }
@@ -239,7 +241,8 @@ def test_the_stats_of_a_loader():
     assert size * 2**20 == values["bytes"]
     for name in ("sample", "gather", "idle", "prepare", "wait", "finish", "train", "read"):
         seconds, share = numbers(rf"\b{name} ([\d.]+) s \((\d+)%\)", text)
-        assert seconds == pytest.approx(getattr(stats, name), rel=0.01)
+        threads = 2 if name in ("sample", "gather", "idle") else 1  # means of both workers
+        assert seconds == pytest.approx(getattr(stats, name) / threads, rel=0.01)
         assert share == pytest.approx(100 * seconds / 50, abs=0.6)
     assert numbers(r"stalled ([\d.]+) s", text) == [stats.stall]
     hits, rows, reads, mib, useful = numbers(
@@ -333,8 +336,11 @@ def test_the_summary_of_a_conversion_and_what_info_prints(tmp_path):
     assert numbers(r"edges: ([\d,]+) edges, ([\d,]+) duplicates, ([\d,]+) self-loops", text) == [
         6, 1, 1,
     ]  # fmt: skip
+    assert summary._repr_html_().count("<tr>") == len(text.splitlines())
     printed = CliRunner().invoke(main, ["info", str(tmp_path / "s")]).output
     info = gz.open(tmp_path / "s").info()
+    assert printed == f"{info}\n"
+    assert info._repr_html_().count("<tr>") == len(printed.splitlines())
     assert numbers(r"nodes: ([\d,]+) nodes", printed) == [info["node_types"][0]["num_nodes"]]
     assert numbers(r"edges: ([\d,]+) edges", printed) == [info["edge_types"][0]["num_edges"]]
     assert f"{format_bytes(info['bytes'])}, format" in printed
@@ -357,7 +363,9 @@ def test_the_summary_of_an_inference():
         LayerSummary(n, None, "h", 5000, 7000, 12.34, 3_200_000, 4_300_000, 98_000_000, "x")
         for n in range(2)
     ]
-    lines = str(InferenceSummary("s", {None: "out"}, 25.0, layers)).splitlines()
+    summary = InferenceSummary("s", {None: "out"}, 25.0, layers)
+    lines = str(summary).splitlines()
+    assert summary._repr_html_().count("<tr>") == 3
     for line, factor in zip(lines, (2, 1, 1), strict=True):
         assert numbers(r"([\d.]+) MB read, ([\d.]+) MB written, (\d+) MB of memory", line) == [
             pytest.approx(3.2 * factor), pytest.approx(4.3 * factor), 98,

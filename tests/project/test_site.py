@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from html import unescape
+from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 from urllib.parse import unquote
@@ -116,4 +117,6 @@ def test_faults_are_warnings(tmp_path, caplog):
     assert "figures.json" not in warnings
     assert "other.md#here" not in warnings
     assert (tmp_path / "site" / "repository" / "figures.json").read_text() == "{}"
-    assert 'href="repository/figures.json"' in (tmp_path / "site" / "index.html").read_text()
+    index = (tmp_path / "site" / "index.html").read_text()
+    assert 'href="repository/figures.json"' in index
+    assert f"pyg_graphzero {version('pyg_graphzero')}" in index

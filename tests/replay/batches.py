@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -177,6 +178,7 @@ PAPERS = {"input_nodes": ("paper", None)}
 TIMES = {"time_attr": "time", "disjoint": True}
 LINK_TIMES = numbers(16, 5000).mul(50).long()
 #: By name: the store, and the loader over it.
+LABOR = gz.SamplingOptions(method="labor")
 CONFIGURATIONS: dict[str, tuple[str, Callable[[Any], Found]]] = {
     "uniform": ("plain", nodes()),
     "all neighbours": ("plain", nodes(num_neighbors=[-1])),
@@ -189,9 +191,9 @@ CONFIGURATIONS: dict[str, tuple[str, Callable[[Any], Found]]] = {
     "temporal, the last": ("plain", nodes(**TIMES, temporal_strategy="last")),
     "weighted": ("plain", nodes(weight_attr="weight")),
     "weighted, with replacement": ("plain", nodes(weight_attr="weight", replace=True)),
-    "labor": ("plain", nodes(method="labor")),
-    "labor, layers": ("plain", nodes(method="labor", layer_dependency=True)),
-    "dependent batches": ("plain", nodes(method="labor", batch_dependency=4)),
+    "labor": ("plain", nodes(options=LABOR)),
+    "labor, layers": ("plain", nodes(options=replace(LABOR, layer_dependency=True))),
+    "dependent batches": ("plain", nodes(options=replace(LABOR, batch_dependency=4))),
     "links": ("plain", links()),
     "links, binary": ("plain", links(neg_sampling="binary")),
     "links, triplets": ("plain", links(neg_sampling=NegativeSampling("triplet", 2))),
@@ -229,7 +231,7 @@ CONFIGURATIONS: dict[str, tuple[str, Callable[[Any], Found]]] = {
     "timed types": ("timed", nodes(**PAPERS, **TIMES)),
     "timed types, the last": ("timed", nodes(**PAPERS, **TIMES, temporal_strategy="last")),
     "timed types, weighted": ("timed", nodes(**PAPERS, weight_attr="weight")),
-    "types, labor": ("types", nodes(**PAPERS, method="labor")),
+    "types, labor": ("types", nodes(**PAPERS, options=LABOR)),
     "types, bidirectional": ("types", nodes(**PAPERS, subgraph_type="bidirectional")),
     "types, triplets": (
         "types",

@@ -284,7 +284,7 @@ def test_bad_input(both, homo):
         BidirectionalNeighborSampler(data, [2], weight_attr="v")
     sampler = BidirectionalNeighborSampler(data, [2])
     with pytest.raises(gz.UnsupportedError, match="found batches of BidirectionalNeighborSampler"):
-        NeighborLoader(data, [2], neighbor_sampler=sampler, ahead="mean")
+        NeighborLoader(data, [2], neighbor_sampler=sampler, first_aggregation="mean")
     with pytest.raises(IndexError, match="found node 60"):
         sampler.sample_from_nodes(NodeSamplerInput(None, torch.tensor([60])))
     nothing = BidirectionalNeighborSampler(Data(num_nodes=3), [2])

@@ -149,7 +149,8 @@ def test_hops_of_labor(depends):
     pairs = [(3 + i, end) for end in (0, 2) for i in range(DEGREE)] + [(2, 1)]
     edge_index = torch.cat([base + torch.tensor(pair).view(2, 1) for pair in pairs], dim=1)
     data = Data(edge_index=edge_index, num_nodes=count * size)
-    sampler = gz.sampler.NeighborSampler(data, [1, 1], method="labor", layer_dependency=depends)
+    options = gz.SamplingOptions(method="labor", layer_dependency=depends)
+    sampler = gz.sampler.NeighborSampler(data, [1, 1], options=options)
     draws = []
     for number in range(2):
         inputs = NodeSamplerInput(None, torch.cat([base, base + 1]))

@@ -1,4 +1,4 @@
-"""Options that save reads: LABOR, its dependencies, and shuffling by locality."""
+"""Options of how batches are drawn: LABOR and its dependencies."""
 
 from __future__ import annotations
 
@@ -10,20 +10,29 @@ import pytest
 import torch
 import torch_geometric.loader
 from scipy import stats
-from torch.utils.data import DistributedSampler, RandomSampler
+from torch.utils.data import DistributedSampler
 from torch_geometric.data import Data
 from torch_geometric.sampler import NodeSamplerInput
 
 from graphs import check_neighborhood, homogeneous
 from pyg_graphzero.errors import UnsupportedError
-from pyg_graphzero.loader import HGTLoader, LinkNeighborLoader, NeighborLoader, ShaDowKHopSampler
-from pyg_graphzero.loader.locality import grouped_order
+from pyg_graphzero.loader import (
+    LinkNeighborLoader,
+    NeighborLoader,
+    NodeLoader,
+)
+from pyg_graphzero.sampler import RandomWalker
 from pyg_graphzero.sampling.neighbor import NeighborSampler
+from pyg_graphzero.sampling.options import SamplingOptions
 from pyg_graphzero.util.keys import BatchKey, batch_number
 
-LABOR = {"method": "labor"}
-DEEP = {"method": "labor", "layer_dependency": True}
-SLOW = {"method": "labor", "batch_dependency": 16}
+
+def labor(**more):
+    return {"options": SamplingOptions(method="labor", **more)}
+
+
+LABOR, DEEP, SLOW = labor(), labor(layer_dependency=True), labor(batch_dependency=16)
+BOTH = labor(layer_dependency=True, batch_dependency=4)
 
 
 def hubs(num_hubs: int, degree: int, **edges) -> Data:
@@ -153,7 +162,7 @@ def test_parallel_edges_are_drawn_together():
         assert len(set(out.node[out.row].tolist())) == 3
 
 
-@pytest.mark.parametrize("options", [LABOR, DEEP, SLOW, {**DEEP, "batch_dependency": 4}])
+@pytest.mark.parametrize("options", [LABOR, DEEP, SLOW, BOTH])
 def test_batches_have_fewer_nodes_and_about_as_many_edges(options):
     data = dense()
     common = {"input_nodes": torch.arange(512), "batch_size": 128, "num_neighbors": [5]}
@@ -221,7 +230,7 @@ def test_batches_depend_on_those_before():
     assert overlap(fast, 1) < 0.2
 
 
-@pytest.mark.parametrize("options", [LABOR, SLOW, {**DEEP, "batch_dependency": 3}])
+@pytest.mark.parametrize("options", [LABOR, SLOW, BOTH])
 def test_batches_do_not_depend_on_workers_and_resume(homo, options):
     _, store = homo
 
@@ -267,14 +276,12 @@ def test_batches_of_worker_processes(homo):
 
 def test_links(homo):
     data, store = homo
-    for options in (LABOR, {**DEEP, "batch_dependency": 4}):
+    for options in (LABOR, BOTH):
         loader = LinkNeighborLoader(
             store, [3, 3], neg_sampling="binary", batch_size=500, shuffle=True, **options
         )
         for batch in loader:
             assert torch.equal(batch.n_id[batch.edge_index], data.edge_index[:, batch.e_id])
-        assert loader.method == "labor"
-        assert loader.batch_dependency == options.get("batch_dependency", 1)
 
 
 def test_pygs_loaders_take_the_sampler(homo):
@@ -299,8 +306,7 @@ def test_lightning_makes_loaders_anew(homo):
     loader = NeighborLoader(store, [3], input_nodes=data.train_idx, batch_size=10, **SLOW)
     sampler = DistributedSampler(loader.dataset, 2, 0, shuffle=False)
     again = _update_dataloader(loader, sampler)
-    assert again.neighbor_sampler.batch_dependency == again.batch_dependency == 16
-    assert again.method == "labor"
+    assert again.neighbor_sampler.options == again.options == SLOW["options"]
     assert len(list(again)) == 3
 
 
@@ -310,32 +316,65 @@ def test_lightning_makes_loaders_anew(homo):
         ({"method": "fast"}, "method: found 'fast', expected one of"),
         ({"layer_dependency": True}, "found method='uniform', expected method='labor'"),
         ({"batch_dependency": 8}, "found method='uniform', expected method='labor'"),
-        ({**LABOR, "batch_dependency": 0}, "batch_dependency: found 0, expected a number"),
-        ({**LABOR, "batch_dependency": True}, "batch_dependency: found True"),
-        ({**LABOR, "batch_dependency": 2.0}, "batch_dependency: found 2.0"),
-        ({**LABOR, "layer_dependency": 1}, "layer_dependency: found 1, expected True or False"),
-        ({**LABOR, "replace": True}, "found replace=True, expected False"),
-        ({**LABOR, "temporal_strategy": "last"}, "'last', which draws nothing; expected 'uniform'"),
+        ({"method": "labor", "batch_dependency": 0}, "batch_dependency: found 0, expected a num"),
+        ({"method": "labor", "batch_dependency": True}, "batch_dependency: found True"),
+        ({"method": "labor", "batch_dependency": 2.0}, "batch_dependency: found 2.0"),
+        ({"layer_dependency": 1}, "layer_dependency: found 1, expected True or False"),
+        ({"strictly_earlier": 1}, "strictly_earlier: found 1, expected True or False"),
+        ({"seed_order": "disk"}, "seed_order: found 'disk', expected one of"),
     ],
 )
-def test_what_makes_no_sense(homo, options, message):
+def test_options_are_checked(options, message):
+    with pytest.raises(ValueError, match=message):
+        SamplingOptions(**options)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({**LABOR, "replace": True}, "found replace=True, expected False"),
+        ({**LABOR, "temporal_strategy": "last"}, "'last', which draws nothing; expected 'uniform'"),
+        (
+            {"options": SamplingOptions(strictly_earlier=True)},
+            "strictly_earlier=True: found no time_attr",
+        ),
+    ],
+)
+def test_options_that_do_not_go_with_the_others(homo, arguments, message):
     _, store = homo
     for make in (NeighborSampler, NeighborLoader, LinkNeighborLoader):
         with pytest.raises(ValueError, match=message):
-            make(store.data(), [2], **options)
+            make(store.data(), [2], **arguments)
 
 
 def test_beside_a_sampler_of_the_callers(homo):
     _, store = homo
     d = store.data()
-    plain, labor = NeighborSampler(d, [2]), NeighborSampler(d, [2], **SLOW)
+    plain, slow = NeighborSampler(d, [2]), NeighborSampler(d, [2], **SLOW)
     for kind in (NeighborLoader, LinkNeighborLoader):
-        with pytest.raises(ValueError, match="method: found 'labor' beside a neighbor_sampler"):
+        with pytest.raises(ValueError, match=r"options\.method: found 'labor' .* give it to"):
             kind(d, [2], neighbor_sampler=plain, **LABOR)
-        with pytest.raises(ValueError, match="batch_dependency: found 4 beside"):
-            kind(d, [2], neighbor_sampler=labor, **{**SLOW, "batch_dependency": 4})
-        kind(d, [2], neighbor_sampler=labor, **SLOW)
-        kind(d, [2], neighbor_sampler=labor)
+        with pytest.raises(ValueError, match=r"options\.batch_dependency: found 4 for"):
+            kind(d, [2], neighbor_sampler=slow, **labor(batch_dependency=4))
+        kind(d, [2], neighbor_sampler=slow, **SLOW)
+        kind(d, [2], neighbor_sampler=slow)
+
+
+def test_options_that_mean_nothing_to_a_loader(homo):
+    data = homo[1].data()
+    sampler = NeighborSampler(data, [2])
+    edges = SamplingOptions(exclude_edges=True)
+    order = SamplingOptions(seed_order="store")
+    for make, options, name in (
+        (lambda **k: NeighborLoader(data, [2], **k), edges, "exclude_edges: found True for Neigh"),
+        (lambda **k: NeighborLoader(data, [2], **k), order, "seed_order: found 'store' for Neigh"),
+        (lambda **k: NodeLoader(data, sampler, **k), LABOR["options"], "method: found 'labor' for"),
+        (lambda **k: NeighborSampler(data, [2], **k), order, "seed_order: found 'store' for Neigh"),
+        (lambda **k: RandomWalker(data, **k), order, "it takes strictly_earlier"),
+        (lambda **k: NeighborLoader(data, [2], **k), {"method": "x"}, "found dict, expected gz.Sa"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=name):
+            make(options=options)
 
 
 def test_keys_know_their_batch():
@@ -347,146 +386,6 @@ def test_keys_know_their_batch():
     assert (again, again.epoch, again.number) == (3, 2**64 - 2, 5)
 
 
-# Locality ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("size", [0, 1, 7, 100, 101])
-@pytest.mark.parametrize("group", [1, 8, 1000])
-def test_an_order_of_groups(size, group):
-    generator = torch.Generator().manual_seed(1)
-    rows = torch.randperm(size, generator=generator) * 3
-    for given in (None, rows):
-        order = grouped_order(given, size, group, generator)
-        assert order.sort().values.tolist() == list(range(size))
-        ranks = order if given is None else rows[order] // 3
-        if group > 1:
-            # Every break between neighbours lies between two groups.
-            breaks = int((ranks.diff() != 1).sum()) if size else 0
-            assert breaks <= -(-size // group)
-
-
-def test_every_pair_is_in_one_group_sometimes():
-    generator = torch.Generator().manual_seed(2)
-    orders = torch.stack([grouped_order(None, 64, 8, generator) for _ in range(300)])
-    places = orders.argsort(1)
-    together = ((places[:, 1:] - places[:, :-1]) == 1).double().mean(0)
-    # Neighbours are cut apart in one epoch of eight, wherever they are.
-    assert together.min() > 0.75
-    assert together.max() < 0.98
-    # And groups go anywhere.
-    assert stats.chisquare(torch.bincount(places[:, 20] // 8, minlength=8)).pvalue > 1e-6
-
-
-def test_locality_of_the_loader(homo):
-    _, store = homo
-    seeds = torch.randperm(300, generator=torch.Generator().manual_seed(3))
-
-    def epochs(**options):
-        torch.manual_seed(9)
-        loader = NeighborLoader(
-            store, [2], input_nodes=seeds, batch_size=50, shuffle=True, **options
-        )
-        return [[b.n_id[: b.batch_size] for b in loader] for _ in range(2)]
-
-    first, second = epochs(locality=10)
-    for epoch in (first, second):
-        assert torch.cat(epoch).sort().values.tolist() == list(range(300))
-        for batch in epoch:
-            # 50 seeds of six or seven groups.
-            assert int((batch.sort().values.diff() != 1).sum()) <= 7
-    assert not torch.equal(torch.cat(first), torch.cat(second))
-    assert torch.equal(torch.cat(epochs(locality=10, num_workers=2)[1]), torch.cat(second))
-    plain = torch.cat(epochs()[0])
-    assert torch.equal(torch.cat(epochs(locality=1)[0]), plain)
-    assert int((plain[:50].sort().values.diff() != 1).sum()) > 20
-
-
-def test_locality_saves_nodes():
-    # A ring: neighbours share neighbours.
-    n = 4000
-    dst = torch.arange(n).repeat_interleave(10)
-    src = (dst + torch.arange(1, 11).repeat(n)) % n
-    data = Data(edge_index=torch.stack([src, dst]), num_nodes=n)
-    common = {"num_neighbors": [5, 5], "batch_size": 200, "shuffle": True}
-
-    def nodes(**options):
-        return sum(len(ids) for ids in n_ids(NeighborLoader(data, **common, **options)))
-
-    assert nodes(locality=50) < 0.4 * nodes()
-
-
-def test_locality_resumes_and_drops_the_last(homo):
-    _, store = homo
-
-    def make():
-        return NeighborLoader(
-            store, [2], batch_size=70, shuffle=True, drop_last=True, locality=16,
-            generator=torch.Generator().manual_seed(4),
-        )  # fmt: skip
-
-    expected = n_ids(make())
-    assert len(expected) == 4
-    loader = make()
-    batches = iter(loader)
-    next(batches), next(batches)
-    resumed = make()
-    resumed.load_state_dict(loader.state_dict())
-    assert n_ids(resumed) == expected[2:]
-
-
-def test_locality_of_links_is_by_destination(homo):
-    data, store = homo
-    for seeds in (None, data.edge_index):
-        loader = LinkNeighborLoader(
-            store, [2], edge_label_index=seeds, batch_size=300, shuffle=True, locality=50
-        )
-        ids = []
-        for batch in loader:
-            ids.append(batch.input_id)
-            by_rank = data.edge_index[1].sort(stable=True).indices.argsort()
-            ranks = by_rank[batch.input_id].sort().values
-            assert int((ranks.diff() != 1).sum()) <= 7
-        assert torch.cat(ids).sort().values.tolist() == list(range(3000))
-
-
-def test_locality_of_the_other_loaders(homo, hetero):
-    data, store = homo
-    shadow = ShaDowKHopSampler(
-        store, 1, 2, node_idx=data.train_idx, batch_size=10, shuffle=True, locality=5
-    )
-    roots = torch.cat([batch.n_id[batch.root_n_id] for batch in shadow])
-    assert roots.sort().values.tolist() == data.train_idx.sort().values.tolist()
-    ranks = data.train_idx.sort().values
-    assert int((torch.searchsorted(ranks, roots).diff() != 1).sum()) <= 11
-
-    _, store = hetero
-    loader = HGTLoader(
-        store, {"paper": [4]}, ("paper", None), batch_size=40, shuffle=True, locality=20
-    )
-    seeds = torch.cat([b["paper"].n_id[: b["paper"].batch_size] for b in loader])
-    assert seeds.sort().values.tolist() == list(range(200))
-    assert int((seeds.diff() != 1).sum()) <= 11
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"shuffle": True, "locality": 0}, "locality: found 0, expected a number of seeds"),
-        ({"shuffle": True, "locality": 2.5}, "locality: found 2.5"),
-        ({"locality": 8}, "locality=8: found shuffle=None, batch_size=1, expected shuffle=True"),
-        ({"locality": 8, "shuffle": False}, "found shuffle=False"),
-        ({"locality": 8, "shuffle": True, "batch_size": None}, "batch_size=None"),
-        ({"locality": 8, "sampler": RandomSampler(range(300))}, "found a sampler, which chooses"),
-        ({"locality": 8, "batch_sampler": [[1, 2]]}, "found a batch_sampler, which chooses"),
-    ],
-)
-def test_locality_without_a_shuffle(homo, options, message):
-    _, store = homo
-    for kind in (NeighborLoader, LinkNeighborLoader):
-        with pytest.raises(ValueError, match=message):
-            kind(store, [2], **options)
-
-
 def test_options_are_attributes_of_the_sampler():
     sampler = NeighborSampler(homogeneous(), [400])
     assert (sampler.replace, sampler.time_attr) == (False, None)
@@ -496,7 +395,7 @@ def test_options_are_attributes_of_the_sampler():
     again = pickle.loads(pickle.dumps(sampler))
     for each in (sampler, again):
         assert each.sample_from_nodes(seeds, key=1).row.numel() == 400 > once.row.numel()
-    with pytest.raises(ValueError, match="method: found 'labour'"):
-        sampler.method = "labour"
+    with pytest.raises(ValueError, match="temporal_strategy: found 'first'"):
+        sampler.temporal_strategy = "first"
     with pytest.raises(AttributeError, match="'NeighborSampler' object has no attribute 'nothing'"):
         _ = sampler.nothing

@@ -17,6 +17,7 @@ from pyg_graphzero import _core
 from pyg_graphzero.sampling.walks import Walker
 
 NODES, EDGES = 20, 400
+EARLIER = gz.SamplingOptions(strictly_earlier=True)
 
 
 def timed(dtype=torch.int64, seed=0):
@@ -82,13 +83,15 @@ def test_a_step_is_drawn_from_the_window(tmp_path, where, reverse, weight_attr, 
         options = {"time_attr": "time"} if where == "by time" else {}
         source = kept(data, tmp_path / "store", both_directions=True, **options)
     kind = PagedWalker if where == "paged" else Walker
-    walker = kind(source, weight_attr=weight_attr, reverse=reverse, time_attr="time")
+    walker = kind(
+        source, weight_attr=weight_attr, reverse=reverse, time_attr="time",
+        options=gz.SamplingOptions(strictly_earlier=strict),
+    )  # fmt: skip
     valid = valid_edges(data.time, 5, window, strict)
     at = int(data.edge_index[1 if reverse else 0, valid].mode().values)
     walks = walker.walk(
-        torch.full((20_000,), at), 1, input_time=torch.full((20_000,), 5), time_window=window,
-        strict=strict,
-    )  # fmt: skip
+        torch.full((20_000,), at), 1, input_time=torch.full((20_000,), 5), time_window=window
+    )
     weights = data.w if weight_attr else None
     check_counts(
         walks[:, 1].numpy(), probabilities(data, at, valid, weights=weights, reverse=reverse)
@@ -112,7 +115,7 @@ def test_walks_have_times_and_windows_of_their_own(tmp_path, where, strict, dtyp
     for window in (windows, windows.numpy()):
         walks, edges = gz.sampler.random_walk(
             source, start, 6, return_edge_ids=True, time_attr="time", input_time=times,
-            time_window=window, strict=strict,
+            time_window=window, options=gz.SamplingOptions(strictly_earlier=strict),
         )  # fmt: skip
         ended = 0
         for walk, ids, time, own in zip(
@@ -235,7 +238,7 @@ def test_metapaths(tmp_path, on_disk):
         ({"time_attr": "time"}, "input_time: found none, expected a time for each start"),
         ({"input_time": [0]}, "input_time: found one without a time_attr"),
         ({"time_window": 3}, "time_window: found one without a time_attr"),
-        ({"strict": True}, "strict: found one without a time_attr"),
+        ({"options": EARLIER}, "strictly_earlier: found True without a time_attr"),
         ({"time_attr": "time", "input_time": [0, 1]}, "input_time: found 2, expected 1"),
         ({"time_attr": "time", "input_time": [0.5]}, "expected integers as 'time' has them"),
         (

@@ -20,6 +20,7 @@ from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.store.edge_order import comparable_times, earlier
 
 NODES, EDGES = 40, 400
+EARLIER = gz.SamplingOptions(strictly_earlier=True)
 
 
 def timed(level="edge", dtype=torch.int64, seed=0):
@@ -61,7 +62,7 @@ def check(data, lengths, strict=False, source=None, per_seed=None, **options):
         input_time=times,
         time_attr="time",
         batch_size=5,
-        strict=strict,
+        options=EARLIER if strict else None,
         time_window=lengths if per_seed is None else per_seed,
         **options,
     )
@@ -186,7 +187,7 @@ def test_links(negatives):
     windows = torch.arange(30) % 7
     loader = LinkNeighborLoader(
         data, [-1, -1], edge_label_index=seeds, edge_label_time=times, time_attr="time",
-        time_window=windows, strict=True, neg_sampling=negatives, batch_size=10,
+        time_window=windows, options=EARLIER, neg_sampling=negatives, batch_size=10,
     )  # fmt: skip
     seen = 0
     for number, batch in enumerate(loader):
@@ -253,7 +254,7 @@ def test_so_much_earlier(as_float):
 
 BAD = {
     "without times": ({"time_window": 3, "time_attr": None}, ValueError, "no time_attr"),
-    "strict without times": ({"strict": True, "time_attr": None}, ValueError, "no time_attr"),
+    "strictly without": ({"options": EARLIER, "time_attr": None}, ValueError, "no time_attr"),
     "negative": ({"time_window": -1}, ValueError, "found -1, expected a length of time"),
     "nan": ({"time_window": math.nan}, ValueError, "found nan"),
     "text": ({"time_window": "3d"}, ValueError, "found '3d'"),
@@ -285,7 +286,7 @@ def test_a_sampler_has_windows_too_and_loaders_take_its_own():
     )
     assert int(data.time[batch.e_id].min()) >= 26
     with pytest.raises(ValueError, match="beside a neighbor_sampler"):
-        NeighborLoader(data, [-1], input_time=times, neighbor_sampler=sampler, time_window=5)
+        NeighborLoader(data, [-1], neighbor_sampler=sampler, time_window=5)
     seedless = NeighborSampler(data, [-1], time_attr="time", time_window="per seed")
     with pytest.raises(ValueError, match="one for each seed"):
         next(iter(StockNeighborLoader(data, [-1], input_time=times, time_attr="time",

@@ -227,7 +227,7 @@ def test_of_a_node_type(tmp_path: Path) -> None:
     with gz.open(path, "r+") as store:
         columns = {t: store.create_column("h", 2, node_type=t) for t in ("paper", "author")}
         for name, column in columns.items():
-            column.write(0, table(store.num_nodes(name), 2))
+            column.write(0, table(store.num_nodes_of(name), 2))
         assert len(store.info()["unpublished"]) == 2
         for column in columns.values():
             column.publish()

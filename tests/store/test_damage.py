@@ -349,7 +349,7 @@ WALKS = """
 
     def non_edges(store):
         links(store, edge_label_index=torch.stack([NODES, NODES]), neg_sampling="binary",
-              exclude_edges=True)
+              options=gz.SamplingOptions(exclude_edges=True))
 
     def swept(store):
         data = store.data()
@@ -365,7 +365,9 @@ WALKS = """
         "temporal": temporal,
         "edge times": edge_times,
         "links": links,
-        "links as stored": lambda store: links(store, seed_order="store"),
+        "links as stored": lambda store: links(
+            store, options=gz.SamplingOptions(seed_order="store")
+        ),
         "non-edges": non_edges,
         "sweep": swept,
         "degrees": lambda store: inverse_roots(store.contents, None, Rule(False, 1.0, False)),

@@ -111,7 +111,7 @@ def other_edges(layout: str) -> Edit:
 
 def no_edges_and_others(store: gz.Store, data: Data) -> None:
     store.graph_store.remove_edge_index(edge_type=None, layout="csc")
-    assert store.num_edges() == 0
+    assert store.num_edges == 0
     other_edges("coo")(store, data)
 
 

@@ -456,7 +456,7 @@ class TestSchema:
 
     def test_members_it_does_not_know_are_ignored(self, store: Path) -> None:
         edit_schema(store, _set("comment", to={"by": "another program", "pi": 3.14, "n": None}))
-        assert gz.open(store).num_nodes() == 50
+        assert gz.open(store).num_nodes == 50
 
 
 class TestFiles:
@@ -518,7 +518,7 @@ class TestFiles:
     def test_files_that_store_json_does_not_name_are_ignored(self, store: Path) -> None:
         (store / "node/half-written.gd").write_bytes(b"\0" * 100)
         (store / "store.json.new").write_text("{")
-        assert gz.open(store).num_nodes() == 50
+        assert gz.open(store).num_nodes == 50
         assert gz.open(store).verify().ok
 
     def test_failed_opens_leak_no_descriptors(self, store: Path) -> None:

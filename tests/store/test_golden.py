@@ -23,8 +23,10 @@ def test_hetero_nodes() -> None:
     assert [data[t].num_nodes for t in data.node_types] == [8, 5, 3]
     paper = data["paper"]
     assert sorted(paper.keys()) == sorted(
-        ["x", "half", "brain", "mask", "nothing", "train_idx", "num_nodes"]
+        ["x", "half", "brain", "mask", "nothing", "topic", "train_idx", "num_nodes"]
     )
+    assert paper.topic.tolist() == [1, 0, -1, 2, 1, 1, 0, -1]
+    assert gz.open(GOLDEN / "hetero").categories("topic", "paper")[:] == ["", "Käse", "李"]
     assert (paper.x.dtype, paper.x.shape, paper.x.stride()) == (torch.float32, (8, 125), (128, 1))
     assert all(paper.x[i, j] == i + j / 128 for i in range(8) for j in range(125))
     assert (paper.half.dtype, paper.half.shape) == (torch.float16, (8, 2, 3))
@@ -52,6 +54,8 @@ def test_hetero_edges() -> None:
     assert data[cites].edge_index.tolist() == [[1, 0, 0, 2, 0, 5, 4], [3, 1, 1, 2, 1, 0, 3]]
     assert data[cites].time.dtype == torch.int16
     assert data[cites].time.tolist() == [0, 10, 20, 30, 40, 50, 60]
+    assert data[cites].why.tolist() == [0, 1, 1, 0, 1, 0, 0]
+    assert store.categories("why", cites)[:] == ["extends", "refutes"]
     assert data[writes].edge_index.tolist() == [[4, 0, 1], [0, 2, 5]]
     assert data[likes].edge_index.shape == (2, 0)
     indices, indptr, perm = store.graph_store.csc()
@@ -95,7 +99,8 @@ def test_hetero_ids_and_graph_attrs() -> None:
     names = ["Ada", "Émile", "", "李", "a b\tc"]
     assert list(store.ids("author")) == names
     assert store.lookup(["李", "Ada"], "author").tolist() == [3, 0]
-    assert store.ids("venue").tolist() == [0, 1, 2]
+    assert store.ids("venue").tolist() == [2**64 - 1, 5, 2**63]
+    assert store.lookup([5, 2**63], "venue").tolist() == [1, 2]
     data = store.data()
     assert (data["scale"].dtype, data["scale"].shape) == (torch.float64, ())
     assert float(data["scale"]) == 0.5

@@ -52,7 +52,7 @@ def test_converting_over_a_store_that_is_being_changed(path: Path, tmp_path: Pat
     assert data.z.tolist() == list(range(50))
     assert gz.open(path).verify().ok
     gz.convert(RING, path, force=True)
-    assert gz.open(path).num_nodes() == 3
+    assert gz.open(path).num_nodes == 3
     assert os.listdir(tmp_path) == ["store"]
 
 
@@ -61,10 +61,10 @@ def test_changing_a_store_that_is_being_replaced(path: Path) -> None:
         writer.add_node_type(None, 5)
         with pytest.raises(StoreInUseError):
             gz.open(path, "r+")
-        assert gz.open(path).num_nodes() == 50
+        assert gz.open(path).num_nodes == 50
         writer.finish()
     with gz.open(path, "r+") as store:
-        assert store.num_nodes() == 5
+        assert store.num_nodes == 5
     with pytest.raises(IndexError), StoreWriter(path, is_hetero=False, force=True) as writer:
         raise IndexError
     gz.open(path, "r+").close()
@@ -102,7 +102,7 @@ def test_a_store_that_appears_while_it_is_written(path: Path, tmp_path: Path) ->
         writer.add_node_type(None, 5)
         make_store(tmp_path / "new")
         writer.finish()
-    assert gz.open(tmp_path / "new").num_nodes() == 5
+    assert gz.open(tmp_path / "new").num_nodes == 5
     assert sorted(os.listdir(tmp_path)) == ["new", "store"]
 
 
@@ -201,7 +201,7 @@ def test_a_link_to_a_store_stays_one(path: Path, tmp_path: Path) -> None:
     link.symlink_to(path)
     gz.convert(RING, link, force=True)
     assert link.is_symlink()
-    assert gz.open(path).num_nodes() == 3
+    assert gz.open(path).num_nodes == 3
     with gz.open(link, "r+") as store:
         assert store.path == path
         link.unlink()
@@ -220,4 +220,4 @@ def test_a_link_to_what_is_not_there_yet(tmp_path: Path) -> None:
         writer.add_edge_type(None, [EdgeChunk(torch.arange(3), torch.arange(3))])
         writer.finish()
     assert (tmp_path / "link").is_symlink()
-    assert gz.open(tmp_path / "store").num_edges() == 3
+    assert gz.open(tmp_path / "store").num_edges == 3

@@ -328,7 +328,7 @@ class TestPickle:
         assert mapped_file(again.x) == str(path / "node/x.gd")
         assert torch.equal(again.x, data.x)
         assert torch.equal(again.edge_index, data.edge_index)
-        assert pickle.loads(pickle.dumps(store)).num_nodes() == 20_000
+        assert pickle.loads(pickle.dumps(store)).num_nodes == 20_000
         features = pickle.loads(pickle.dumps(store.feature_store))
         assert torch.equal(features[None, "x", 3], data.x[3])
         assert int(pickle.loads(pickle.dumps(store.graph_store)).csc()[1][-1]) == 20_000

@@ -287,7 +287,7 @@ def test_refusals(store: Path, tmp_path: Path) -> None:
     (tmp_path / "words").write_text("one\n")
     for change, error, message in (
         ({"seeds": "test_idx"}, ValueError, "no such index set, mask or file; there are: "),
-        ({"seeds": tmp_path / "words"}, ValueError, "words: found no node ids"),
+        ({"seeds": tmp_path / "words"}, ValueError, "words: file: found .*, expected numbers"),
         ({"seeds": []}, ValueError, "seeds: found none in what was given"),
         ({"seeds": [300]}, IndexError, "found node 300"),
         ({"num_neighbors": [-2]}, ValueError, "found -2"),

@@ -1,9 +1,9 @@
-"""Features of a batch whose first aggregation was taken ahead.
+"""Features of a batch whose loader took the first aggregation.
 
 Features have no gradient, so sums over neighbours in a model's first layer are known before
-the model is. A loader with ``ahead`` adds them up while it gathers: a batch then has rows of its
-inner nodes (nodes that were sampled before the last hop) and a sum for each of these. It has no
-rows of the last hop.
+the model is. A loader with ``first_aggregation`` adds them up while it gathers: a batch then has
+rows of its inner nodes (nodes that were sampled before the last hop) and a sum for each of these.
+It has no rows of the last hop.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.sampling.hops import KEEPING
 from pyg_graphzero.store.schema import EdgeType
 
-#: Aggregations that a loader may take ahead.
+#: Aggregations that a loader may take.
 REDUCTIONS = ("sum", "mean")
 
 # Functions that return the same rows, in other memory; their sums go along.
@@ -27,7 +27,7 @@ _FACTS = (bool, int, str, torch.Size, torch.dtype, torch.device, torch.layout, t
 
 
 class InnerRows(Tensor):
-    """``x`` of a batch with ``ahead``: ``[num_inner_nodes, num_features]``, and sums beside it.
+    """``x`` of a batch with first sums: ``[num_inner_nodes, num_features]``, and sums beside it.
 
     It can be moved and measured. Computing with it raises ``UnsupportedError``: an
     accelerated model takes it (``pyg_graphzero.nn.accelerate``), another one would miss the rows of
@@ -95,7 +95,8 @@ def _refusal(func: Any, args: Any) -> UnsupportedError:
     if name == "__get__":
         name = getattr(getattr(func, "__self__", None), "__name__", name)
     return UnsupportedError(
-        f"x: found {name!r} of the features of a batch loaded with ahead={reduction!r}, which have "
-        "no rows of the last hop; expected a model from gz.nn.accelerate() whose first layer takes "
-        "their sums, or a loader without ahead (x.rows are those of the other hops)"
+        f"x: found {name!r} of the features of a batch loaded with "
+        f"first_aggregation={reduction!r}, which have no rows of the last hop; expected a model "
+        "from gz.nn.accelerate() whose first layer takes their sums, or a loader without "
+        "first_aggregation (x.rows are those of the other hops)"
     )

@@ -18,8 +18,8 @@ import pyg_graphzero as gz
 from fuzz.paging import paged
 from pyg_graphzero.memory.needs import batch_size, bytes_of_batches
 from pyg_graphzero.memory.usage import count_accesses
-from pyg_graphzero.sampling.ahead import InnerRows
 from pyg_graphzero.sampling.hops import SampledEdgeIndex
+from pyg_graphzero.sampling.inner_rows import InnerRows
 
 DATA = graph(torch.float32)
 DATA.x = small_integers(NUM_NODES, WIDTH, generator=torch.Generator().manual_seed(4))
@@ -32,9 +32,9 @@ def loader(data=DATA, **options):
     return sampled(data, **options)
 
 
-def pairs(count=4, ahead="mean", **options):
-    """Batches without and with ``ahead``, of the same seeds and neighbours."""
-    plain, fast = loader(**options), loader(ahead=ahead, **options)
+def pairs(count=4, first_aggregation="mean", **options):
+    """Batches without and with first sums, of the same seeds and neighbours."""
+    plain, fast = loader(**options), loader(first_aggregation=first_aggregation, **options)
     return [pair for pair, _ in zip(zip(plain, fast, strict=True), range(count), strict=False)]
 
 
@@ -51,7 +51,7 @@ WAYS = [
     {"disjoint": True},
     {"replace": True},
     {"time_attr": "time"},
-    {"method": "labor"},
+    {"options": gz.SamplingOptions(method="labor")},
     {"weight_attr": "weight"},
     {"num_neighbors": (-1, 0, 2)},
     {"num_neighbors": (0, 0)},
@@ -65,7 +65,7 @@ WAYS = [
 @pytest.mark.parametrize("reduction", ["sum", "mean"])
 @pytest.mark.parametrize("options", WAYS, ids=str)
 def test_batches(options, reduction):
-    for plain, batch in pairs(ahead=reduction, **options):
+    for plain, batch in pairs(first_aggregation=reduction, **options):
         inner = sum(batch.num_sampled_nodes[:-1])
         assert isinstance(batch.x, InnerRows)
         assert batch.x.shape == (inner, WIDTH)
@@ -84,8 +84,8 @@ def test_budgets_count_what_is_delivered():
     data = Data(x=torch.randn(5000, 64), edge_index=torch.randint(5000, (2, 100_000)))
     options = {"data": data, "num_neighbors": [4, 10], "input_nodes": torch.arange(64)}
     sizes = []
-    for ahead in (None, "mean"):
-        batches = loader(ahead=ahead, **options)
+    for reduction in (None, "mean"):
+        batches = loader(first_aggregation=reduction, **options)
         sizes.append(batch_size(count_accesses(batches), *bytes_of_batches(batches)).whole)
     plain, fast = pairs(1, **options)[0]
     ids = [plain.edge_index, plain.n_id, plain.e_id]
@@ -96,7 +96,7 @@ def test_budgets_count_what_is_delivered():
 
 
 def test_budgets_of_several_types_count_a_sum_for_each_edge_type():
-    batches = loader(PAPERS, ahead="mean", input_nodes=("paper", torch.arange(5)))
+    batches = loader(PAPERS, first_aggregation="mean", input_nodes=("paper", torch.arange(5)))
     every, inner, _ = bytes_of_batches(batches)
     into = sum(name[2] == "paper" for name in PAPERS.edge_types)
     row = 4 * PAPERS["paper"].x.size(1)
@@ -119,7 +119,7 @@ def test_stores(tmp_path, encoding, is_paged):
 
 
 def trained(model, pair):
-    """Outputs of the seeds and gradients, as PyG has it and ahead, in float64."""
+    """Outputs of the seeds and gradients, as PyG has it and with first sums, in float64."""
     model = model.double()
     fast, found = gz.nn.accelerate(copy.deepcopy(model)), []
     for each, batch in zip((model, fast), pair, strict=True):
@@ -165,7 +165,7 @@ def test_links(negatives):
 
     model = pyg.GraphSAGE(WIDTH, 16, 2)
     fast = gz.nn.accelerate(copy.deepcopy(model))
-    both = zip(batches(), batches(ahead="mean"), range(3), strict=False)
+    both = zip(batches(), batches(first_aggregation="mean"), range(3), strict=False)
     for plain, batch, _ in both:
         out = fast(batch.x, batch.edge_index)
         expected = model(plain.x, plain.edge_index.as_subclass(torch.Tensor))
@@ -179,7 +179,7 @@ def test_models(name):
     reduction, kind, options = MODELS[name]
     options = {"num_layers": 3, **options}
     model = kind(WIDTH, 16, out_channels=7, **options)
-    for pair in pairs(ahead=reduction):
+    for pair in pairs(first_aggregation=reduction):
         fast, found = trained(model, pair)
         error = 1e-10 if reduction == "sum" else 1e-5  # means are rounded to float32
         for expected, got in found:
@@ -201,11 +201,11 @@ def test_inner_rows_may_be_used_besides():
 def test_an_epoch_is_the_same_to_the_bit():
     """Means that the engine adds up are those that the model's first layer would."""
     losses = []
-    for ahead in (None, "mean"):
+    for reduction in (None, "mean"):
         torch.manual_seed(0)
         model = gz.nn.accelerate(pyg.GraphSAGE(WIDTH, 16, 3, 7))
         optimizer = torch.optim.Adam(model.parameters())
-        for batch in loader(ahead=ahead):
+        for batch in loader(first_aggregation=reduction):
             out = model(batch.x, batch.edge_index)
             loss = nn.functional.cross_entropy(out, batch.y[: batch.batch_size])
             optimizer.zero_grad()
@@ -248,7 +248,7 @@ class Weighted(nn.Module):
         (lambda: pyg.GCN(WIDTH, 16, 3, 7), r"convs.0 looks at rows of the last hop"),
         (
             lambda: pyg.GIN(WIDTH, 16, 3, 7),
-            "convs.0 takes the sum of its neighbours: give the loader ahead='sum'",
+            "convs.0 takes the sum of its neighbours, first_aggregation='sum'",
         ),
         (lambda: pyg.GraphSAGE(WIDTH, 16, 3, 7, aggr="max"), "convs.0 looks at rows of the last"),
         (lambda: pyg.GraphSAGE(WIDTH, 16, 3, 7, project=True), "convs.0 looks at rows of the last"),
@@ -264,11 +264,11 @@ class Weighted(nn.Module):
 def test_models_that_need_rows_of_the_last_hop_say_so(make, words):
     model = gz.nn.accelerate(make())
     hops = (4, 3, 3)[: model.num_layers]
-    batch = next(iter(loader(ahead="mean", num_neighbors=hops)))
+    batch = next(iter(loader(first_aggregation="mean", num_neighbors=hops)))
     for _ in range(2):
         with pytest.raises(gz.UnsupportedError, match=words):
             model(batch.x, batch.edge_index)
-    assert str(gz.nn.explain(model)).startswith("does not run on batches with ahead: ")
+    assert str(gz.nn.explain(model)).startswith("does not run with first_aggregation: ")
     other = next(iter(loader(num_neighbors=hops)))
     assert model(other.x, other.edge_index).size(0) in (SEEDS, other.num_nodes)
 
@@ -276,7 +276,7 @@ def test_models_that_need_rows_of_the_last_hop_say_so(make, words):
 def test_rows_of_inner_hops_are_rows_as_any_other():
     """A model of fewer layers than hops may do with them what it likes."""
     for make in (Weighted, lambda: pyg.GAT(WIDTH, 16, 2, 7)):
-        for pair in pairs(1, ahead="sum"):
+        for pair in pairs(1, first_aggregation="sum"):
             fast, found = trained(make(), pair)
             for expected, got in found:
                 torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
@@ -285,15 +285,17 @@ def test_rows_of_inner_hops_are_rows_as_any_other():
 
 @pytest.mark.parametrize("kind", [pyg.GraphSAGE, pyg.GCN, pyg.GAT])
 def test_a_model_as_pyg_has_it_does_not_run(kind):
-    batch = next(iter(loader(ahead="mean")))
-    with pytest.raises(gz.UnsupportedError, match=r"ahead='mean'.*expected a model from gz.nn.acc"):
+    batch = next(iter(loader(first_aggregation="mean")))
+    with pytest.raises(
+        gz.UnsupportedError, match=r"first_aggregation='mean'.*expected a model from gz.nn.acc"
+    ):
         kind(WIDTH, 16, 3, 7)(batch.x, batch.edge_index)
 
 
 def test_lazy_layers_want_a_whole_batch_first():
     model = gz.nn.accelerate(pyg.GraphSAGE(-1, 16, 3, 7))
     plain, batch = pairs(1)[0]
-    with pytest.raises(gz.UnsupportedError, match=r"lazy layers \(-1\) and a batch loaded with"):
+    with pytest.raises(gz.UnsupportedError, match=r"a batch loaded with first_aggregation"):
         model(batch.x, batch.edge_index)
     with torch.no_grad():
         model(plain.x, plain.edge_index)
@@ -301,7 +303,7 @@ def test_lazy_layers_want_a_whole_batch_first():
 
 
 def test_what_can_be_done_with_features():
-    batch = next(iter(loader(ahead="mean")))
+    batch = next(iter(loader(first_aggregation="mean")))
     x = batch.x
     for moved in (x.to("cpu", copy=True), x.clone(), x.contiguous(), x.detach(), copy.deepcopy(x),
                   x.share_memory_(), pickle.loads(pickle.dumps(x)), batch.to("cpu").x,
@@ -321,11 +323,11 @@ def test_what_can_be_done_with_features():
     assert torch.equal(again.x.sums[None], x.sums[None])
     for use in (lambda: x[:3], lambda: x + 1, lambda: x @ x.rows.t(), lambda: x.sum(),
                 lambda: x.numpy(), lambda: torch.cat([x, x]), lambda: x.tolist()):  # fmt: skip
-        with pytest.raises(gz.UnsupportedError, match="loaded with ahead="):
+        with pytest.raises(gz.UnsupportedError, match="loaded with first_aggregation="):
             use()
 
 
-def test_what_cannot_be_loaded_ahead(tmp_path):
+def test_what_cannot_be_added_up(tmp_path):
     trained = Data(x=nn.Parameter(torch.randn(NUM_NODES, 4)), edge_index=DATA.edge_index)
     double = Data(x=DATA.x.double(), edge_index=DATA.edge_index)
     for data, words in (
@@ -334,9 +336,9 @@ def test_what_cannot_be_loaded_ahead(tmp_path):
         (Data(num_nodes=NUM_NODES, edge_index=DATA.edge_index), "no x"),
     ):
         with pytest.raises(gz.UnsupportedError, match=words):
-            next(iter(loader(data, ahead="mean")))
-    with pytest.raises(ValueError, match="ahead: found 'max', expected one of"):
-        loader(ahead="max")
+            next(iter(loader(data, first_aggregation="mean")))
+    with pytest.raises(ValueError, match="first_aggregation: found 'max', expected one of"):
+        loader(first_aggregation="max")
     backward = gz.sampler.NeighborSampler(DATA, [2], sample_direction="backward")
     for options, words in (
         ({"subgraph_type": "induced"}, "subgraph_type='induced'"),
@@ -345,11 +347,11 @@ def test_what_cannot_be_loaded_ahead(tmp_path):
         ({"neighbor_sampler": backward}, "sample_direction='backward'"),
     ):
         with pytest.raises(gz.UnsupportedError, match=words):
-            loader(ahead="mean", **options)
+            loader(first_aggregation="mean", **options)
 
 
 def test_batches_that_a_loader_is_asked_for_by_seeds():
-    batches = loader(ahead="mean", filter_per_worker=True, shuffle=False)
+    batches = loader(first_aggregation="mean", filter_per_worker=True, shuffle=False)
     batch = batches.collate_fn([3, 5, 8])
     plain = loader(shuffle=False)
     inner = sum(batch.num_sampled_nodes[:-1])
@@ -398,3 +400,67 @@ def test_heterogeneous_models():
             torch.testing.assert_close(got, expected.expand_as(got), rtol=1e-4, atol=1e-4)
         assert batch["author"].num_nodes == plain["author"].num_nodes
     assert str(gz.nn.explain(fast)).count("added up by the loader") == len(PAPERS.edge_types)
+
+
+SUITED = {
+    "mean": (lambda: pyg.GraphSAGE(WIDTH, 16, 3, 7), {}, "mean"),
+    "sum": (lambda: pyg.GIN(WIDTH, 16, 3, 7), {}, "sum"),
+    "attention": (lambda: pyg.GAT(WIDTH, 16, 3, 7), {}, None),
+    "more layers than hops": (lambda: pyg.GraphSAGE(WIDTH, 16, 4, 7), {}, None),
+    "features that are trained": (
+        lambda: pyg.GraphSAGE(WIDTH, 16, 3, 7),
+        {"data": Data(x=nn.Parameter(DATA.x), edge_index=DATA.edge_index)},
+        None,
+    ),
+    "induced": (lambda: pyg.GraphSAGE(WIDTH, 16, 3, 7), {"subgraph_type": "induced"}, None),
+}
+
+
+@pytest.mark.parametrize("name", SUITED)
+def test_accelerate_sets_what_suits_the_model(name):
+    make, options, expected = SUITED[name]
+    batches, model = loader(**options), make().train()
+    state, weights = torch.get_rng_state(), copy.deepcopy(model.state_dict())
+    assert gz.nn.accelerate(model, loader=batches) is model
+    assert batches.first_aggregation == expected
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(value, weights[key]) for key, value in model.state_dict().items())
+    batch = next(iter(batches))
+    assert isinstance(batch.x, InnerRows) == (expected is not None)
+    assert model(batch.x, batch.edge_index).size(0) in (SEEDS, batch.num_nodes)
+    if expected is not None:
+        assert "added up by the loader" in str(gz.nn.explain(model))
+
+
+def test_accelerate_knows_types_links_and_stores(tmp_path):
+    typed = loader(PAPERS, input_nodes="paper")
+    gz.nn.accelerate(Typed(), loader=typed)
+    assert typed.first_aggregation == "mean"
+    gz.convert(DATA, tmp_path / "store", features="int8", progress=False)
+    with gz.open(tmp_path / "store") as store, paged():
+        links = gz.loader.LinkNeighborLoader(store, [4, 3], neg_sampling="binary", batch_size=8)
+        model = gz.nn.accelerate(pyg.GraphSAGE(WIDTH, 16, 2), loader=links)
+        assert links.first_aggregation == "mean"
+        assert store.memory_plan is None  # the first epoch makes it
+        batch = next(iter(links))
+        assert len(model(batch.x, batch.edge_index)) == batch.num_sampled_nodes[0]
+
+
+def test_accelerate_takes_loaders_of_this_package():
+    stock = torch.utils.data.DataLoader([DATA])
+    with pytest.raises(TypeError, match=r"loader: found torch\..*, expected one of gz.loader"):
+        gz.nn.accelerate(pyg.GraphSAGE(WIDTH, 16, 1), loader=stock)
+
+
+def test_it_may_be_set_between_batches():
+    batches = loader()
+    epoch = iter(batches)
+    assert not isinstance(next(epoch).x, InnerRows)
+    batches.first_aggregation = "sum"
+    batch = next(epoch)
+    assert batch.x.reduction == "sum"
+    batches.first_aggregation = None
+    assert not isinstance(next(epoch).x, InnerRows)
+    batches.first_aggregation = "max"
+    with pytest.raises(ValueError, match="first_aggregation: found 'max'"):
+        next(epoch)

@@ -1,7 +1,7 @@
-"""Loading and training with the first aggregation taken ahead, and without: in turns, by encoding.
+"""Loading and training, the first aggregation taken by the loader or not: in turns, by encoding.
 
-    python benchmarks/ahead.py
-    python benchmarks/ahead.py --features int8 --memory 1GB   # rows are read from disk
+    python benchmarks/first_aggregation.py
+    python benchmarks/first_aggregation.py --features int8 --memory 1GB   # rows are read from disk
 
 GraphSAGE, accelerated. Batches are made in line, so that what the loader costs and what a step
 costs are seen apart; with ``--memory`` they are made by the engine's threads. With one contestant
@@ -29,15 +29,15 @@ from pyg_graphzero.bench.synthetic import NUM_CLASSES, power_law
 from pyg_graphzero.util.machine import machine
 
 FEATURES = ("float32", "float16", "int8")
-AHEAD = {"none": None, "mean": "mean"}
+REDUCTIONS = {"none": None, "mean": "mean"}
 
 
 def main(argv: list[str] | None = None) -> None:
     """Measures every encoding with and without."""
-    made = parser("ahead", __doc__)
+    made = parser("first_aggregation", __doc__)
     step_arguments(made)
     made.add_argument("--features", nargs="+", choices=FEATURES, default=["float32", "int8"])
-    made.add_argument("--only", nargs="+", choices=AHEAD, default=list(AHEAD))
+    made.add_argument("--only", nargs="+", choices=REDUCTIONS, default=list(REDUCTIONS))
     made.add_argument("--memory", help="the store's budget; by default all is mapped")
     made.add_argument("--batches", type=int, default=5, help="in a round")
     made.add_argument("--rounds", type=int, default=5)
@@ -48,7 +48,7 @@ def main(argv: list[str] | None = None) -> None:
         _make_stores(root, args)
         print(machine())
         works = {
-            f"{features}, {name}": _rounds(root / features, AHEAD[name], args)
+            f"{features}, {name}": _rounds(root / features, REDUCTIONS[name], args)
             for features in args.features
             for name in args.only
         }
@@ -81,7 +81,7 @@ def _make_stores(root: Path, args: argparse.Namespace) -> None:
 
 
 def _rounds(
-    path: Path, ahead: str | None, args: argparse.Namespace
+    path: Path, reduction: str | None, args: argparse.Namespace
 ) -> Callable[[], dict[str, float]]:
     """Loads some batches and trains on each: means of a batch."""
     store = gz.open(path) if args.memory is None else gz.open(path, memory=args.memory)
@@ -89,7 +89,8 @@ def _rounds(
     options: dict[str, Any] = {} if args.memory is None else {"num_workers": 1}
     loader = gz.loader.NeighborLoader(
         data, args.fanout, input_nodes=data.train_mask, batch_size=args.batch_size, shuffle=True,
-        edge_ids=False, ahead=ahead, generator=torch.Generator().manual_seed(0), **options,
+        edge_ids=False, first_aggregation=reduction,
+        generator=torch.Generator().manual_seed(0), **options,
     )  # fmt: skip
     torch.manual_seed(0)
     model = gz.nn.accelerate(GraphSAGE(args.dim, args.hidden, len(args.fanout), NUM_CLASSES))
@@ -114,7 +115,7 @@ def _rounds(
                 optimizer.step()
             total["step_s"] += clock.seconds
             total["step_cpu_s"] += clock.cpu_seconds
-            sums = batch.x.sums[None].nbytes if ahead is not None else 0
+            sums = batch.x.sums[None].nbytes if reduction is not None else 0
             total["batch_MB"] += (batch.x.nbytes + sums) / 1e6
         return {key: value / args.batches for key, value in total.items()}
 

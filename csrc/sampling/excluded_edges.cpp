@@ -1,0 +1,95 @@
+#include "sampling/excluded_edges.h"
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "io/fault_guard.h"
+#include "sampling/read_csc.h"
+
+namespace gz {
+namespace {
+
+void check_ends(std::span<const std::int64_t> nodes, std::int64_t num_nodes, const Csc& csc) {
+  for (const std::int64_t node : nodes) {
+    if (static_cast<std::uint64_t>(node) < static_cast<std::uint64_t>(num_nodes)) continue;
+    throw std::out_of_range("excluded edges of " + csc.name + ": found node " +
+                            std::to_string(node) + ", expected 0 <= node < " +
+                            std::to_string(num_nodes));
+  }
+}
+
+}  // namespace
+
+ExcludedEdges::ExcludedEdges(const SampledEdgeType& type, const ExcludedPairs& pairs, int threads)
+    : type_(type), is_timed_(!pairs.times.empty() && type.order.times != nullptr) {
+  const std::size_t count = pairs.src.size();
+  check_ends(pairs.src, type.csc.num_src, type.csc);
+  check_ends(pairs.dst, type.csc.num_dst, type.csc);
+  places_.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto next = static_cast<std::uint32_t>(nodes_.size());
+    const auto place = places_.find_or_insert(static_cast<std::uint64_t>(pairs.dst[i]), next);
+    if (place == next) nodes_.push_back(pairs.dst[i]);
+    times_.emplace_back(wanted().key(place, pairs.src[i]), is_timed_ ? pairs.times[i] : 0);
+  }
+  std::sort(times_.begin(), times_.end());
+  times_.erase(std::unique(times_.begin(), times_.end()), times_.end());
+  first_.reserve(times_.size());
+  for (std::size_t i = 0; i < times_.size(); ++i) {
+    first_.find_or_insert(times_[i].first, static_cast<std::uint32_t>(i));
+  }
+  const auto num_nodes = static_cast<std::int64_t>(nodes_.size());
+  begin_.resize(num_nodes);
+  degree_.resize(num_nodes);
+  std::int64_t* const begin = begin_.data();
+  std::int64_t* const degree = degree_.data();
+  visit_ranges(type.csc, nodes_.data(), num_nodes, threads,
+               [=](std::int64_t i, std::int64_t start, std::int64_t stop) {
+                 begin[i] = start;
+                 degree[i] = stop - start;
+               });
+  if (type.csc.paged != nullptr) stretches_.emplace(type, begin, degree, num_nodes);
+}
+
+void ExcludedEdges::find(int threads) {
+  offset_.resize(begin_.size() + 1);
+  induce(type_, begin_.data(), degree_.data(), offset_.data(), begin_.size(), threads, wanted(),
+         found_);
+}
+
+void ExcludedEdges::settle() {
+  const std::int64_t count = found_.slot.size();
+  Buffer<std::int64_t> rank(count), time(count);
+  guarded([&] {
+    for (std::int64_t j = 0; j < count; ++j) {
+      rank[j] = rank_of(found_.col[j], found_.slot[j]);
+      time[j] = is_timed_ ? type_.order.times[rank[j]] : 0;
+    }
+  });
+  std::vector<std::pair<std::int64_t, std::int64_t>> by_place;  // (place, rank)
+  for (std::int64_t j = 0; j < count; ++j) {
+    const std::pair at{times_[static_cast<std::size_t>(found_.row[j])].first, time[j]};
+    if (!std::binary_search(times_.begin(), times_.end(), at)) continue;
+    by_place.emplace_back(found_.col[j], rank[j]);
+    slots_.push_back(found_.slot[j]);
+  }
+  std::sort(by_place.begin(), by_place.end());
+  std::sort(slots_.begin(), slots_.end());
+  bounds_.assign(nodes_.size() + 1, 0);
+  for (const auto& [place, rank_there] : by_place) {
+    ++bounds_[static_cast<std::size_t>(place) + 1];
+    ranks_.push_back(rank_there);
+  }
+  for (std::size_t i = 0; i < nodes_.size(); ++i) bounds_[i + 1] += bounds_[i];
+}
+
+// REQUIRES: runs inside guarded().
+std::int64_t ExcludedEdges::rank_of(std::int64_t place, std::int64_t slot) const {
+  const std::int64_t* const slots = type_.order.slots;
+  if (slots == nullptr) return slot;
+  const std::int64_t* const begin = slots + begin_[place];
+  return std::find(begin, begin + degree_[place], slot) - slots;
+}
+
+}  // namespace gz

@@ -1,0 +1,1 @@
+"""``gz.report``: what a store's graph is like, and what of it may hurt training."""

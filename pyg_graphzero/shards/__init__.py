@@ -1,0 +1,1 @@
+"""A store in parts, for machines of which each has one."""

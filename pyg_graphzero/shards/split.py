@@ -1,0 +1,374 @@
+"""``gz.shard``: a store in parts, each with the rows of its own nodes and the edges into them.
+
+Each part is a store that the writer of all stores writes. Sources of its edges are numbered as in
+the whole store, and so they are of a node type that has all nodes and hardly any attributes.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pyg_graphzero.errors import UnsupportedError
+from pyg_graphzero.shards.owners import Owners, divide_nodes, places_in
+from pyg_graphzero.store.columns import StoredRows, gather, in_memory, numbers_of
+from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.store.csc import BuildRoom, CscOptions, EdgeChunk
+from pyg_graphzero.store.ids import StringIds
+from pyg_graphzero.store.manifest import (
+    PART_ATTR,
+    TOPOLOGIES,
+    WHOLE,
+    Manifest,
+    is_sharded,
+    part_name,
+)
+from pyg_graphzero.store.rows import Rows
+from pyg_graphzero.store.schema import SCHEMA_FILE, EdgeTypeSchema, NodeTypeSchema
+from pyg_graphzero.store.writer import StoreWriter
+from pyg_graphzero.util.arguments import check_count
+from pyg_graphzero.util.documents import read_document
+from pyg_graphzero.util.names import locate
+from pyg_graphzero.util.progress import Progress
+from pyg_graphzero.util.sizes import format_bytes
+from pyg_graphzero.util.workspace import Workspace
+
+_EDGES_AT_ONCE = 1 << 18
+_EDGE_ID = "e_id"
+
+
+@dataclass
+class PartSummary:
+    """One store that was written.
+
+    Attributes:
+        name: Its directory.
+        num_bytes: Its size.
+        nodes: How many nodes of the part's own it has, by type.
+        edges: How many edges lead to these, by type.
+        away: How many of these come from nodes of other parts.
+    """
+
+    name: str
+    num_bytes: int = 0
+    nodes: dict[str, int] = field(default_factory=dict)
+    edges: dict[str, int] = field(default_factory=dict)
+    away: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class ShardSummary:
+    """The result of ``shard``.
+
+    Attributes:
+        path: The directory with the shards.
+        parts: How many parts the store is divided into.
+        topology: Where the edges are, ``"own"`` or ``"whole"``.
+        stores: The stores that were written.
+    """
+
+    path: Path
+    parts: int
+    topology: str
+    stores: list[PartSummary] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, for a log."""
+        return asdict(self) | {"path": str(self.path)}
+
+    def __str__(self) -> str:
+        lines = [f"{self.path}: {self.parts} parts, topology: {self.topology}"]
+        for store in self.stores:
+            counts = [f"{count:,} nodes of {name}" for name, count in store.nodes.items()]
+            counts += [
+                f"{count:,} edges of {name}, {store.away[name] / max(1, count):.1%} from elsewhere"
+                for name, count in store.edges.items()
+            ]
+            lines.append(f"  {store.name}: {', '.join([format_bytes(store.num_bytes), *counts])}")
+        return "\n".join(lines)
+
+
+def shard(
+    path: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    parts: int,
+    *,
+    part: int | None = None,
+    by: Any = None,
+    topology: str = "own",
+    memory: int | str | None = None,
+    force: bool = False,
+    progress: bool | None = None,
+) -> ShardSummary:
+    """Divides a store into parts, each a store with the rows of its own nodes.
+
+    The store stays as it is. Any part can be written without the others, on another machine:
+    the same store, ``parts`` and ``by`` make the same parts.
+
+    Args:
+        path: The store.
+        out: Directory of the shards; it is made where it is missing.
+        parts: How many parts.
+        part: Write this one only, ``0 … parts - 1``; None: all of them.
+        by: The part of each node: the name of an integer attribute, a file with a number for each
+            node (``.npy``, ``.pt``, or text as METIS and KaHIP write it), or integers
+            ``[num_nodes]``; a dictionary of these by node type. None, and types that are not
+            named: ranges of ids.
+        topology: ``"own"``: a part has the edges into its nodes, all rows of these nodes, their ids
+            and index sets. ``"whole"``: all edges, ids, index sets and rows of up to 8 bytes lie in
+            one more store, ``out/whole``, that every machine is to have; parts have wider rows.
+        memory: Memory of the process, in bytes or such as ``"4GB"``; half of the free memory by
+            default.
+        force: Replace shards that are there.
+        progress: Progress bars; None shows them in a terminal.
+
+    Raises:
+        FileNotFoundError: There is no such store.
+        FileExistsError: ``out`` has other shards, or the part, and ``force`` is not given.
+        ValueError: An argument that does not fit the store.
+        MemoryBudgetError: ``memory`` is too small for a number of each node.
+        OSError: Writing failed; the shard it failed in is not there.
+
+    Example:
+        >>> import pyg_graphzero as gz
+        >>> summary = gz.shard(example_store, getfixture("tmp_path") / "shards", 2)
+        >>> [store.nodes for store in summary.stores]
+        [{'node': 2}, {'node': 2}]
+    """
+    check_count("parts", parts)
+    if part is not None and not 0 <= part < parts:
+        raise ValueError(f"part: found {part}, expected 0 to {parts - 1}")
+    if topology not in TOPOLOGIES:
+        raise ValueError(f"topology: found {topology!r}, expected one of {', '.join(TOPOLOGIES)}")
+    contents = StoreContents(Path(os.path.realpath(path)))
+    out = Path(out)
+    _check_names(contents, topology)
+    with Workspace(out, memory) as space:
+        owners = divide_nodes(contents, parts, by)
+        source = read_document(locate(contents.path, SCHEMA_FILE))["checksum"]
+        manifest = Manifest(source, parts, topology, [each.division for each in owners])
+        if not force and is_sharded(out) and Manifest.load(out) != manifest:
+            raise FileExistsError(17, "has other shards (force replaces them)", str(out))
+        out.mkdir(exist_ok=True)
+        splitter = _Splitter(contents, manifest, owners, space, Progress(progress), force)
+        summary = ShardSummary(out, parts, topology)
+        if topology == "whole" and (force or part is None or not (out / WHOLE).exists()):
+            summary.stores.append(splitter.write_whole(out / WHOLE))
+        for number in range(parts) if part is None else [part]:
+            summary.stores.append(splitter.write_part(out / part_name(number), number))
+        manifest.write(out)
+    return summary
+
+
+def _check_names(contents: StoreContents, topology: str) -> None:
+    """Refuses a store whose names a part needs for itself."""
+    names = [t.name for t in contents.schema.node_types]
+    for record in contents.schema.edge_types:
+        if topology == "own" and _EDGE_ID in record.attrs:
+            raise UnsupportedError(
+                f"{contents.path}: found an edge attribute {_EDGE_ID!r}, expected another name: "
+                "shards keep the ids of edges under it"
+            )
+    for name in names:
+        if f"own:{name}" in names:
+            raise UnsupportedError(
+                f"{contents.path}: found the node types {name!r} and 'own:{name}', expected other "
+                "names: shards call their nodes so"
+            )
+
+
+class _Numbers(Rows):
+    """Numbers of nodes as rows."""
+
+    def __init__(self, nodes: range | Tensor) -> None:
+        super().__init__((len(nodes),), torch.int64)
+        self._nodes = nodes
+
+    def read(self, begin: int, end: int) -> Tensor:
+        """See :meth:`Rows.read`."""
+        return numbers_of(self._nodes, begin, end)
+
+
+class _Splitter:
+    """Writes the stores that a store is divided into."""
+
+    def __init__(
+        self,
+        contents: StoreContents,
+        manifest: Manifest,
+        owners: list[Owners],
+        space: Workspace,
+        bars: Progress,
+        force: bool,
+    ) -> None:
+        self._contents = contents
+        self._manifest = manifest
+        self._owners = {each.division.name: each for each in owners}
+        self._space = space
+        self._bars = bars
+        self._force = force
+
+    def write_whole(self, out: Path) -> PartSummary:
+        """Writes the store that all machines have: whatever the parts do not."""
+        contents = self._contents
+        store = copy.deepcopy(contents.schema)
+        adopted: list[tuple[str | None, str, str]] = []
+        for record in store.node_types:
+            for attr, file in list(record.attrs.items()):
+                if self._manifest.is_divided(contents.column(file)) or file in store.adopted:
+                    del record.attrs[attr]
+                if file in store.adopted and not self._manifest.is_divided(contents.column(file)):
+                    adopted.append((record.name, attr, file))
+        with StoreWriter(out, is_hetero=store.is_hetero, force=self._force) as writer:
+            with self._bars.step("copying", None) as bar:
+                writer.copy(contents.path, store, bar.update)
+            for name, attr, file in adopted:
+                writer.add_node_attr(name, attr, contents.view(file))
+            writer.finish()
+        return PartSummary(out.name, _size(out))
+
+    def write_part(self, out: Path, part: int) -> PartSummary:
+        """Writes the store of one part."""
+        summary = PartSummary(out.name)
+        contents, has_edges = self._contents, self._manifest.topology == "own"
+        with StoreWriter(out, is_hetero=True, force=self._force) as writer:
+            nodes: dict[str | None, range | Tensor] = {}
+            for record in contents.schema.node_types:
+                owners = self._owners[record.name]
+                nodes[record.name] = owners.nodes(part)
+                self._write_nodes(writer, record, nodes[record.name], part)
+                summary.nodes[owners.division.every] = len(nodes[record.name])
+            for edges in contents.schema.edge_types if has_edges else []:
+                self._write_edges(writer, edges, nodes, part, summary)
+            for attr, entry in contents.schema.graph_attrs.items() if has_edges else []:
+                writer.add_graph_attr(attr, self._loose(entry))
+            writer.finish()
+        summary.num_bytes = _size(out)
+        return summary
+
+    def _write_nodes(
+        self, writer: StoreWriter, record: NodeTypeSchema, nodes: range | Tensor, part: int
+    ) -> None:
+        """Writes the part's own nodes of a type, and how many of all parts there are."""
+        contents, owners = self._contents, self._owners[record.name]
+        every, own = owners.division.every, owners.division.own
+        writer.add_node_type(every, record.num_nodes)
+        if owners.parts is not None:
+            writer.add_node_attr(every, PART_ATTR, owners.parts)
+        writer.add_node_type(own, len(nodes))
+        for attr, file in record.attrs.items():
+            column = contents.column(file)
+            if self._manifest.is_divided(column):
+                rows = StoredRows(column, contents.view(file), nodes)
+                with self._bars.step(f"writing {attr}", len(nodes) * column.row_bytes) as bar:
+                    writer.add_node_attr(own, attr, rows, bar.update)
+        if self._manifest.topology == "whole":
+            return
+        self._write_categories(writer, own, record, of_edges=False)
+        writer.add_node_ids(own, self._ids(record, nodes))
+        for name, file in record.index_sets.items():
+            index = in_memory(contents.view(file))
+            writer.add_index_set(own, name, places_in(nodes, index[owners.of(index) == part]))
+        for attr, entry in record.others.items():
+            writer.add_graph_attr(attr, self._loose(entry), every)
+
+    def _ids(self, record: NodeTypeSchema, nodes: range | Tensor) -> Any:
+        """The user's ids of some nodes."""
+        contents = self._contents
+        if record.ids is None:
+            return _Numbers(nodes)
+        stored = contents.view(record.ids)
+        if record.id_offsets is None:
+            return StoredRows(contents.column(record.ids), stored, nodes)
+        ids = StringIds(contents.view(record.id_offsets), stored, str(contents.path))
+        return ids[numbers_of(nodes, 0, len(nodes))]
+
+    def _write_categories(
+        self,
+        writer: StoreWriter,
+        owner: Any,
+        record: NodeTypeSchema | EdgeTypeSchema,
+        of_edges: bool,
+    ) -> None:
+        """Writes the names of an attribute's codes once more, all of them."""
+        contents = self._contents
+        for attr, file in record.categories.items():
+            offsets = contents.view(record.category_offsets[attr])
+            names = StringIds(offsets, contents.view(file), str(contents.path))
+            writer.add_categories(owner, attr, list(names), of_edges)
+
+    def _loose(self, entry: dict[str, Any]) -> Any:
+        return self._contents.view(entry["file"]) if "file" in entry else entry["value"]
+
+    def _write_edges(
+        self,
+        writer: StoreWriter,
+        record: EdgeTypeSchema,
+        nodes: dict[str | None, range | Tensor],
+        part: int,
+        summary: PartSummary,
+    ) -> None:
+        """Writes the edges of a type that lead to the part's own nodes."""
+        source, _, destination = record.name or (None, None, None)
+        own = self._manifest.own_edges(record.name)
+        label = " → ".join(own)
+        summary.away[label] = 0
+
+        def count(chunk: EdgeChunk) -> EdgeChunk:
+            summary.away[label] += int((self._owners[source].of(chunk.src) != part).sum())
+            return chunk
+
+        time = record.time_order if record.time_order in record.attrs else None
+        options = CscOptions(bipartite=True, edge_ids=record.edge_ids, time_attr=time)
+        with self._bars.step(f"edges {label}", None, "edges") as bar:
+            room = BuildRoom(self._space.left(), self._space.folder, reading=bar.update)
+            chunks = map(count, edges_into(self._contents, record, nodes[destination]))
+            csc = writer.add_edge_type(own, chunks, record.num_edges, options, room)
+        summary.edges[label] = csc.num_edges
+        self._write_categories(writer, own, record, of_edges=True)
+        for attr, entry in record.others.items():
+            writer.add_graph_attr(attr, self._loose(entry), own)
+
+
+def edges_into(
+    contents: StoreContents, record: EdgeTypeSchema, nodes: range | Tensor
+) -> Iterator[EdgeChunk]:
+    """The edges into some nodes, in order: destinations are numbered by place among these.
+
+    The first chunk has no edges, and says which columns there are.
+
+    Raises:
+        FormatError: The topology is damaged.
+    """
+    indices, ids = contents.csc(record.name)[1], contents.edge_id(record.name)
+    columns = {attr: contents.view(file) for attr, file in record.attrs.items()}
+    kind = torch.int32 if record.num_edges < 1 << 31 else torch.int64
+
+    def chunk(slots: Tensor, places: Tensor) -> EdgeChunk:
+        sources = contents.checked_sources(record.name, gather(indices, slots).to(torch.int64))
+        payload = {attr: gather(view, slots) for attr, view in columns.items()}
+        if record.edge_ids:
+            payload[_EDGE_ID] = (slots if ids is None else gather(ids, slots)).to(kind)
+        return EdgeChunk(sources, places, payload)
+
+    yield chunk(torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int64))
+    for first in range(0, len(nodes), _EDGES_AT_ONCE):
+        rows = numbers_of(nodes, first, min(first + _EDGES_AT_ONCE, len(nodes)))
+        bounds = contents.bounds_at(record.name, torch.stack([rows, rows + 1], 1).view(-1))
+        starts, ends = bounds.view(-1, 2).unbind(1)
+        before = (ends - starts).cumsum(0)
+        for begin in range(0, int(before[-1]), _EDGES_AT_ONCE):
+            edges = torch.arange(begin, min(begin + _EDGES_AT_ONCE, int(before[-1])))
+            row = torch.searchsorted(before, edges, right=True)
+            yield chunk(ends[row] - before[row] + edges, first + row)
+
+
+def _size(store: Path) -> int:
+    return sum(file.stat().st_size for file in store.rglob("*") if file.is_file())

@@ -1,0 +1,205 @@
+"""Batches over a store in shards: the single store's, whatever the ranks do."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import time
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch_geometric.data import HeteroData
+
+import pyg_graphzero as gz
+from spawned import PATIENCE, spawn
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
+
+
+def run(task, ranks: int, tmp_path: Path, *args: object) -> None:
+    """Runs ``task(rank, …)`` in a process for each rank."""
+    spawn(start, (task, ranks, f"file://{tmp_path}/ranks", args), ranks)
+
+
+def start(rank: int, task, ranks: int, place: str, args: tuple) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=place, rank=rank, world_size=ranks)
+    task(rank, *args)
+
+
+def loaders(data, first: int) -> list:
+    """Loaders of all kinds around a rank's own seeds."""
+    common = {"batch_size": 8, "shuffle": True, "num_workers": 1}
+    if isinstance(data, HeteroData):
+        paper, cites = ("paper", torch.arange(first, 60)), data.edge_types[0]
+        ends = torch.arange(2 * (10 + first)).view(2, -1)
+        return [
+            gz.loader.NeighborLoader(data, [4, 3], paper, **common),
+            gz.loader.LinkNeighborLoader(data, [3, 2], (cites, ends), **common),
+        ]
+    seeds, ends = torch.arange(first, 100), torch.arange(2 * (20 + first)).view(2, -1)
+    return [
+        gz.loader.NeighborLoader(data, [5, 3], seeds, **common),
+        gz.loader.NeighborLoader(
+            data, [5, 3], seeds, disjoint=True, **(common | {"num_workers": 0})
+        ),
+        gz.loader.LinkNeighborLoader(
+            data, [3, 3], ends, neg_sampling="binary", transform=lambda batch: batch, **common
+        ),
+    ]
+
+
+def same(value, other) -> bool:
+    if isinstance(value, torch.Tensor):
+        return value.dtype == other.dtype and torch.equal(value, other)
+    return value == other
+
+
+def check_equal(batch, wanted) -> None:
+    for mine, theirs in zip(batch.stores, wanted.stores, strict=True):
+        assert list(mine.keys()) == list(theirs.keys())
+        for key in theirs.keys():  # noqa: SIM118 - a storage has no other iterator
+            assert same(mine[key], theirs[key]), key
+
+
+def read_epochs(rank: int, *pairs: tuple[str, str]) -> None:
+    """Ranks have different seeds, and so different numbers of batches."""
+    for store, shards in pairs:
+        with gz.open_shards(shards) as opened, gz.open(store) as single:
+            data, wanted = opened.data(), single.data()
+            assert repr(data) == repr(wanted)
+            for loader, other in zip(*(loaders(d, 13 * rank) for d in (data, wanted)), strict=True):
+                for epoch in range(2):
+                    torch.manual_seed(epoch)
+                    batches = list(loader)
+                    torch.manual_seed(epoch)
+                    for batch, single_batch in zip(batches, other, strict=True):
+                        check_equal(batch, single_batch)
+            one = loaders(data, 0)[0]  # each rank alone, by a call
+            torch.manual_seed(rank)
+            batch = one([1, 2, 3])
+            torch.manual_seed(rank)
+            check_equal(batch, loaders(wanted, 0)[0]([1, 2, 3]))
+    dist.destroy_process_group()
+
+
+def convert_encoded(data, path: Path) -> Path:
+    """Rows of 16 bytes that stand for 64."""
+    wide = data.clone()
+    wide.x = torch.cat([data.x, data.x], 1)
+    gz.convert(wide, path, features="int8", progress=False)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("ranks", "is_assigned"),
+    [(2, True), *(pytest.param(n, False, marks=pytest.mark.long) for n in (1, 4))],
+)
+def test_batches_are_those_of_the_single_store(homo, hetero, tmp_path, ranks, is_assigned):
+    encoded = gz.open(convert_encoded(homo[0], tmp_path / "encoded"))
+    pairs = []
+    for number, store in enumerate((homo[1], hetero[1], encoded)):
+        types = [t.name for t in store.contents.schema.node_types]
+        by = {name: torch.randint(ranks, (store.num_nodes_of(name),)) for name in types}
+        shards = tmp_path / f"shards-{number}"
+        gz.shard(store.path, shards, ranks, topology="whole", by=by if is_assigned else None)
+        pairs.append((str(store.path), str(shards)))
+    run(read_epochs, ranks, tmp_path, *pairs)
+
+
+def leave_early(rank: int, shards: str) -> None:
+    """Rank 0 breaks out of an epoch, and evaluates alone while the other has closed."""
+    with gz.open_shards(shards) as opened:
+        loader = loaders(opened.data(), 0)[0]
+        for number, _ in enumerate(loader):
+            if rank == 0 and number == 2:
+                break
+        if rank == 0:
+            assert len(list(loader)) == len(loader)
+    dist.destroy_process_group()
+
+
+def test_a_rank_breaks_out_of_an_epoch_and_goes_on_alone(homo, tmp_path):
+    gz.shard(homo[1].path, tmp_path / "shards", 2, topology="whole")
+    run(leave_early, 2, tmp_path, str(tmp_path / "shards"))
+
+
+def lose_a_rank(rank: int, shards: str, how: str) -> None:
+    opened = gz.open_shards(shards, timeout=5.0)
+    loader = loaders(opened.data(), 0)[0]
+    for number, _ in enumerate(loader):
+        if number == 3:
+            break
+    if rank == 1 and how == "raises":
+        with pytest.raises(KeyError), opened:
+            raise KeyError
+        os._exit(0)
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGSTOP if how == "stops" else signal.SIGKILL)
+    begin = time.monotonic()
+    what = "rank 1 has ended early" if how == "raises" else ""
+    with pytest.raises(gz.RankLostError, match=f"rank 0 of 2: cannot exchange rows.*{what}"):
+        sum(len(list(loader)) for _ in range(10000))
+    assert time.monotonic() - begin < 60
+    opened.close()  # ends at once: there is none to wait for
+    os._exit(0)
+
+
+@pytest.mark.parametrize(
+    "how",
+    ["raises", *(pytest.param(each, marks=pytest.mark.long) for each in ("is killed", "stops"))],
+)
+def test_a_lost_rank_is_an_error_for_the_others(homo, tmp_path, how):
+    gz.shard(homo[1].path, tmp_path / "shards", 2, topology="whole")
+    context = torch.multiprocessing.get_context("spawn")
+    arguments = (lose_a_rank, 2, f"file://{tmp_path}/ranks", (str(tmp_path / "shards"), how))
+    ranks = [context.Process(target=start, args=(rank, *arguments)) for rank in range(2)]
+    try:
+        for process in ranks:
+            process.start()
+        ranks[0].join(PATIENCE)
+        assert ranks[0].exitcode == 0
+    finally:
+        for process in ranks:
+            process.kill()
+
+
+def refuse(rank: int, shards: str) -> None:
+    mine = Path(shards)
+    for path, message in (
+        (mine / "own", "sampling across ranks is not built"),
+        (mine / "three", "found 3 parts, expected 2"),
+        (mine / str(rank), "source: found .* on rank 1"),
+        (mine / ("whole" if rank else "missing"), "rank 0: FileNotFoundError"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            gz.open_shards(path)
+    with gz.open_shards(mine / "0", timeout=30.0) as opened:
+        data = opened.data()
+        for use in (
+            lambda: data.x,
+            lambda: pickle.dumps(data),
+            lambda: gz.loader.NeighborLoader(data, [2], [0], first_aggregation="mean")([0]),
+            lambda: pickle.dumps(opened),
+        ):
+            with pytest.raises(gz.UnsupportedError, match="in shards"):
+                use()
+    dist.destroy_process_group()
+
+
+def test_refusals_are_the_same_on_every_rank(homo, tmp_path):
+    with pytest.raises(ValueError, match="found no process group"):
+        gz.open_shards(tmp_path)
+    store, shards = homo[1], tmp_path / "all"
+    shards.mkdir()
+    gz.shard(store.path, shards / "own", 2)
+    gz.shard(store.path, shards / "three", 3, topology="whole")
+    gz.shard(store.path, shards / "0", 2, topology="whole")
+    gz.shard(store.path, shards / "whole", 2, topology="whole")
+    with gz.open(store.path, mode="r+") as other:
+        other.feature_store.put_tensor(torch.ones(store.num_nodes, 4), None, "z", None)
+    gz.shard(store.path, shards / "1", 2, topology="whole")
+    run(refuse, 2, tmp_path, str(shards))

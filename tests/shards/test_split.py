@@ -1,0 +1,225 @@
+"""Shards of a store: together they have all of it, and each is written without the others."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from torch import Tensor
+
+import pyg_graphzero as gz
+from pyg_graphzero.store.columns import decoded
+from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.store.manifest import Manifest
+from pyg_graphzero_cli import main
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "v1"
+STORES = ("hetero", "homogeneous")
+
+
+def golden(name: str, tmp_path: Path) -> StoreContents:
+    shutil.copytree(GOLDEN, tmp_path / "golden")  # adopted rows lie beside the stores
+    return StoreContents(tmp_path / "golden" / name)
+
+
+def in_turn(contents: StoreContents, parts: int) -> dict[str | None, Tensor]:
+    """Parts that are no ranges."""
+    return {t.name: torch.arange(t.num_nodes) % parts for t in contents.schema.node_types}
+
+
+def own_nodes(contents: StoreContents, by: dict, parts: int, part: int) -> dict:
+    found = {}
+    for t in contents.schema.node_types:
+        bounds = [t.num_nodes * i // parts for i in range(parts + 1)]
+        numbers = torch.arange(t.num_nodes)
+        is_own = (
+            by[t.name] == part if by else (numbers >= bounds[part]) & (numbers < bounds[part + 1])
+        )
+        found[t.name] = numbers[is_own]
+    return found
+
+
+def edges_of(contents: StoreContents, name, nodes: Tensor) -> list[tuple]:
+    """The edges into some nodes in order: source, place of the destination, id, attributes."""
+    indptr, indices = contents.csc(name)
+    ids, record = contents.edge_id(name), contents.edge_type(name)
+    found = []
+    for place, node in enumerate(nodes.tolist()):
+        for slot in range(int(indptr[node]), int(indptr[node + 1])):
+            row = [contents.view(file)[slot].item() for _, file in sorted(record.attrs.items())]
+            number = slot if ids is None else int(ids[slot])
+            found.append((int(indices[slot]), place, *([number] if record.edge_ids else []), *row))
+    return found
+
+
+@pytest.mark.parametrize("name", STORES)
+@pytest.mark.parametrize("is_assigned", [False, True])
+def test_parts_have_the_rows_ids_and_edges_of_their_nodes(tmp_path, name, is_assigned):
+    whole, parts = golden(name, tmp_path), 3
+    by = in_turn(whole, parts) if is_assigned else {}
+    summary = gz.shard(whole.path, tmp_path / "shards", parts, by=by)
+    assert gz.verify(tmp_path / "shards").ok
+    manifest = Manifest.load(tmp_path / "shards")
+    for part in range(parts):
+        contents = StoreContents(tmp_path / "shards" / f"part-{part}")
+        store = gz.open(contents.path)
+        nodes = own_nodes(whole, by, parts, part)
+        for record in whole.schema.node_types:
+            division, own = manifest.of(record.name), nodes[record.name]
+            found = contents.node_type(division.own)
+            assert list(found.attrs) == list(record.attrs)
+            for attr, file in record.attrs.items():
+                rows, wanted = contents.rows(found.attrs[attr]), whole.rows(file)
+                assert type(rows) is type(wanted)  # encoded rows stay encoded
+                assert torch.equal(decoded(rows), decoded(wanted)[own])
+            ids = gz.open(whole.path).ids(record.name)
+            assert list(store.ids(division.own)) == list(ids[own])
+            for index, file in record.index_sets.items():
+                local = contents.view(found.index_sets[index])
+                wanted = whole.view(file)
+                assert torch.equal(own[local], wanted[torch.isin(wanted, own)])
+        for record in whole.schema.edge_types:
+            own = nodes[None if record.name is None else record.name[2]]
+            edges = manifest.own_edges(record.name)
+            found = contents.edge_type(edges)
+            assert set(found.attrs) == {*record.attrs, *(["e_id"] if record.edge_ids else [])}
+            wanted = edges_of(whole, record.name, own)
+            order = sorted(found.attrs)  # e_id first, as above
+            rows = [contents.view(found.attrs[attr]).tolist() for attr in order]
+            if "e_id" in order:
+                rows.insert(0, rows.pop(order.index("e_id")))
+            indptr, indices = contents.csc(edges)
+            places = torch.arange(len(own)).repeat_interleave(indptr.diff())
+            assert list(zip(indices.tolist(), places.tolist(), *rows, strict=True)) == wanted
+            away = sum(edge[0] not in nodes[(record.name or [None])[0]].tolist() for edge in wanted)
+            assert summary.stores[part].away[" → ".join(edges)] == away
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_whole_topology_and_parts_have_all_rows(tmp_path, name):
+    whole = golden(name, tmp_path)
+    gz.shard(whole.path, tmp_path / "shards", 2, topology="whole")
+    assert gz.verify(tmp_path / "shards").ok
+    beside = StoreContents(tmp_path / "shards" / "whole")
+    parts = [StoreContents(tmp_path / "shards" / f"part-{part}") for part in range(2)]
+    for record in whole.schema.node_types:
+        kept = beside.node_type(record.name)
+        own = Manifest.load(tmp_path / "shards").of(record.name).own
+        for attr, file in record.attrs.items():
+            wanted = decoded(whole.rows(file))
+            if whole.column(file).row_bytes <= 8:
+                assert torch.equal(decoded(beside.rows(kept.attrs[attr])), wanted)
+            else:
+                assert attr not in kept.attrs
+                rows = [decoded(part.rows(part.node_type(own).attrs[attr])) for part in parts]
+                assert torch.equal(torch.cat(rows), wanted)
+        assert kept.index_sets == record.index_sets
+        assert kept.ids == record.ids
+    assert beside.schema.edge_types == whole.schema.edge_types
+    assert beside.schema.graph_attrs == whole.schema.graph_attrs
+    assert not beside.schema.adopted
+    for record in whole.schema.edge_types:
+        assert torch.equal(beside.edge_index(record.name), whole.edge_index(record.name))
+
+
+def test_a_part_is_written_alone_and_is_the_same(homo, tmp_path):
+    _, store = homo
+    numbers = torch.randint(4, (store.num_nodes,))
+    np.savetxt(tmp_path / "graph.part.4", numbers.numpy(), fmt="%d")
+    gz.shard(store.path, tmp_path / "all", 4, by=tmp_path / "graph.part.4")
+    for part in (2, 0):
+        gz.shard(store.path, tmp_path / "some", 4, by=numbers, part=part)
+    assert sorted(gz.info(tmp_path / "some")["stores"]) == ["part-0", "part-2"]
+    for file in (tmp_path / "some").rglob("*.*"):
+        assert (
+            file.read_bytes()
+            == (tmp_path / "all" / file.relative_to(tmp_path / "some")).read_bytes()
+        )
+    with pytest.raises(FileExistsError, match="other shards"):
+        gz.shard(store.path, tmp_path / "some", 4, part=1)
+    gz.shard(store.path, tmp_path / "some", 2, part=1, force=True)
+    assert Manifest.load(tmp_path / "some").parts == 2
+
+
+def test_memory_is_bounded_by_a_slab_not_by_a_part(homo, tmp_path, monkeypatch):
+    """Slabs of a few rows, chunks of a few edges: the parts are the same."""
+    _, store = homo
+    gz.shard(store.path, tmp_path / "large", 2, by=torch.arange(store.num_nodes) % 2)
+    monkeypatch.setattr("pyg_graphzero.store.columns.SLAB_BYTES", 100)
+    monkeypatch.setattr("pyg_graphzero.shards.split._EDGES_AT_ONCE", 7)
+    gz.shard(store.path, tmp_path / "small", 2, by=torch.arange(store.num_nodes) % 2)
+    for file in (tmp_path / "small").rglob("*.g?"):
+        assert (
+            file.read_bytes()
+            == (tmp_path / "large" / file.relative_to(tmp_path / "small")).read_bytes()
+        )
+
+
+def test_command_line(hetero, tmp_path):
+    _, store = hetero
+    np.save(tmp_path / "parts.npy", np.arange(store.num_nodes_of("paper")) % 2)
+    command = ["shard", str(store.path), "-o", str(tmp_path / "out"), "--json"]
+    divided = ["--by", f"paper={tmp_path / 'parts.npy'}"]
+    result = CliRunner().invoke(main, [*command, "--part", "1/2", *divided])
+    assert result.exit_code == 0, result.output
+    assert [each["name"] for each in json.loads(result.stdout)["stores"]] == ["part-1"]
+    result = CliRunner().invoke(main, ["info", str(tmp_path / "out")])
+    assert "a store in 2 parts, topology: own" in result.output
+    assert "own:paper" in result.output
+    assert CliRunner().invoke(main, ["verify", str(tmp_path / "out")]).exit_code == 0
+    assert CliRunner().invoke(main, command).exit_code == 2
+    for part in ("1", "x/2", "2/2"):
+        assert CliRunner().invoke(main, [*command, "--part", part]).exit_code == 2
+
+
+def test_refusals(homo, tmp_path):
+    _, store = homo
+    out, count = tmp_path / "shards", store.num_nodes
+    for arguments, message in (
+        ({"parts": 0}, "parts: found 0"),
+        ({"part": 2}, "part: found 2, expected 0 to 1"),
+        ({"topology": "none"}, "topology: found 'none', expected one of own, whole"),
+        ({"by": "nothing"}, "by nothing: found neither a file nor one of"),
+        ({"by": torch.zeros(3)}, r"parts of nodes: shape: found torch.float32 \[3\]"),
+        ({"by": torch.full((count,), 2)}, "numbers: found 2 to 2, expected 0 to 1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            gz.shard(store.path, out, **({"parts": 2} | arguments))
+    assert not out.exists()
+    gz.shard(store.path, out, 2)
+    with pytest.raises(FileNotFoundError, match="a store in shards"):
+        gz.open(out)
+    document = json.loads((out / "shards.json").read_text())
+    (out / "shards.json").write_text(json.dumps(document | {"parts": 3}))
+    with pytest.raises(gz.FormatError, match="checksum"):
+        gz.verify(out)
+    (out / "part-0" / "store.json").unlink()
+    (out / "shards.json").write_text(json.dumps(document))
+    assert not gz.verify(out).ok
+
+
+@pytest.mark.parametrize("topology", ["own", "whole"])
+def test_names_of_categories(tmp_path, topology):
+    contents = golden("hetero", tmp_path)
+    types = [*contents.schema.node_types, *contents.schema.edge_types]
+    named = [(t, attr) for t in types for attr in t.categories]
+    assert named
+    gz.shard(contents.path, tmp_path / "shards", 2, topology=topology)
+    manifest = Manifest.load(tmp_path / "shards")
+    folders = ["whole"] if topology == "whole" else ["part-0", "part-1"]
+    with gz.open(contents.path) as store:
+        for record, attr in named:
+            expected = list(store.categories(attr, record.name))
+            is_edge = record in contents.schema.edge_types
+            for folder in folders:
+                owner = record.name
+                if topology == "own":
+                    own_node = "own" if record.name is None else f"own:{record.name}"
+                    owner = manifest.own_edges(record.name) if is_edge else own_node
+                with gz.open(tmp_path / "shards" / folder) as part:
+                    assert list(part.categories(attr, owner)) == expected
