@@ -2,6 +2,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "io/fault_guard.h"
@@ -35,9 +36,12 @@ ExcludedEdges::ExcludedEdges(const SampledEdgeType& type, const ExcludedPairs& p
   }
   std::sort(times_.begin(), times_.end());
   times_.erase(std::unique(times_.begin(), times_.end()), times_.end());
-  first_.reserve(times_.size());
+  bounds_of_firsts_.assign(nodes_.size() + 1, 0);
   for (std::size_t i = 0; i < times_.size(); ++i) {
-    first_.find_or_insert(times_[i].first, static_cast<std::uint32_t>(i));
+    if (i > 0 && times_[i].first == times_[i - 1].first) continue;
+    firsts_.push_back(i);
+    bounds_of_firsts_[times_[i].first / static_cast<std::uint64_t>(type.csc.num_src) + 1] =
+        firsts_.size();
   }
   const auto num_nodes = static_cast<std::int64_t>(nodes_.size());
   begin_.resize(num_nodes);
@@ -49,13 +53,76 @@ ExcludedEdges::ExcludedEdges(const SampledEdgeType& type, const ExcludedPairs& p
                  begin[i] = start;
                  degree[i] = stop - start;
                });
-  if (type.csc.paged != nullptr) stretches_.emplace(type, begin, degree, num_nodes);
+  if (type.csc.paged == nullptr) return;
+  stretches_.emplace(type, begin, degree, num_nodes);
+  first_.reserve(firsts_.size());
+  for (const std::size_t i : firsts_) {
+    first_.find_or_insert(times_[i].first, static_cast<std::uint32_t>(i));
+  }
 }
 
-void ExcludedEdges::find(int threads) {
-  offset_.resize(begin_.size() + 1);
-  induce(type_, begin_.data(), degree_.data(), offset_.data(), begin_.size(), threads, wanted(),
-         found_);
+void ExcludedEdges::find() {
+  const Csc& csc = type_.csc;
+  const auto scan_all = [&](const auto& sources) {
+    found_.resize(static_cast<std::int64_t>(firsts_.size()));  // more where edges are parallel
+    std::int64_t count = 0;
+    do {
+      found_.resize(std::max(count, found_.slot.size()));
+      guarded([&] { count = scan(sources); });
+    } while (count > found_.slot.size());
+    found_.resize(count);
+  };
+  if (csc.packed != nullptr) {
+    scan_all(*csc.packed);
+  } else if (csc.index_bytes == 4) {
+    scan_all(detail::PlainSources<std::uint32_t>(csc));
+  } else {
+    scan_all(detail::PlainSources<std::int64_t>(csc));
+  }
+}
+
+// Writes as many edges to found_ as there is room for; returns how many there are. Hardly any
+// destination is that of many pairs, so its neighbours are compared with each source in turn, by
+// blocks in which mostly nothing is found.
+template <class Sources>
+std::int64_t ExcludedEdges::scan(const Sources& sources) noexcept {
+  constexpr std::int64_t kBlock = 1024;
+  const std::int64_t room = found_.slot.size();
+  std::int64_t count = 0;
+  const auto equals = [&](std::int64_t slot, std::int64_t source) {
+    if constexpr (requires { sources.indices; }) {
+      return sources.indices[slot] ==
+             static_cast<std::remove_cvref_t<decltype(*sources.indices)>>(source);
+    } else {
+      return sources[slot] == source;
+    }
+  };
+  for (std::size_t place = 0; place < nodes_.size(); ++place) {
+    const auto at = static_cast<std::int64_t>(place);
+    const std::int64_t end = begin_[at] + degree_[at];
+    for (std::int64_t from = begin_[at]; from < end; from += kBlock) {
+      const std::int64_t to = std::min(from + kBlock, end);
+      for (std::size_t f = bounds_of_firsts_[place]; f < bounds_of_firsts_[place + 1]; ++f) {
+        const std::size_t pair = firsts_[f];
+        const auto source = static_cast<std::int64_t>(
+            times_[pair].first -
+            static_cast<std::uint64_t>(place) * static_cast<std::uint64_t>(type_.csc.num_src));
+        std::int32_t hits = 0;
+        for (std::int64_t slot = from; slot < to; ++slot) hits += equals(slot, source);
+        for (std::int64_t slot = from; hits > 0; ++slot) {
+          if (!equals(slot, source)) continue;
+          if (count < room) {
+            found_.slot[count] = slot;
+            found_.col[count] = at;
+            found_.row[count] = static_cast<std::int64_t>(pair);
+          }
+          ++count;
+          --hits;
+        }
+      }
+    }
+  }
+  return count;
 }
 
 void ExcludedEdges::settle() {

@@ -24,7 +24,7 @@ class ExcludedEdges {
   ExcludedEdges(const SampledEdgeType& type, const ExcludedPairs& pairs, int threads);
 
   // Finds the edges. REQUIRES that the edge type is not paged.
-  void find(int threads);
+  void find();
   // Adds what is to be read next to `wanted`; false: that was all. keep() takes what was read.
   bool list(int threads, std::vector<SourceList>& wanted) {
     return stretches_->list(threads, wanted);
@@ -62,14 +62,18 @@ class ExcludedEdges {
     }
   };
   Pairs wanted() const noexcept { return {first_, static_cast<std::uint64_t>(type_.csc.num_src)}; }
+  template <class Sources>
+  std::int64_t scan(const Sources& sources) noexcept;
   std::int64_t rank_of(std::int64_t place, std::int64_t slot) const;
 
   const SampledEdgeType& type_;
-  std::vector<std::int64_t> nodes_;               // destinations, each once
-  IdMap<std::uint64_t> places_;                   // destination -> its place there
-  Buffer<std::int64_t> begin_, degree_, offset_;  // [place]: its ranks; offset_: room to work in
-  IdMap<std::uint64_t> first_;                    // pair -> its first time
+  std::vector<std::int64_t> nodes_;                            // destinations, each once
+  IdMap<std::uint64_t> places_;                                // destination -> its place there
+  Buffer<std::int64_t> begin_, degree_;                        // [place]: its slots
   std::vector<std::pair<std::uint64_t, std::int64_t>> times_;  // [pair]: key and time, sorted
+  std::vector<std::size_t> firsts_;            // pairs that are the first of their key
+  std::vector<std::size_t> bounds_of_firsts_;  // [place + 1]
+  IdMap<std::uint64_t> first_;                 // of a paged type: pair -> the first of its key
   bool is_timed_;
   std::optional<InducedStretches> stretches_;
   Sample::Edges found_;               // col: place of the destination, row: pair

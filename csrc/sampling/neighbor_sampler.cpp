@@ -114,7 +114,7 @@ class NeighborSampler::Run {
     const SampledEdgeType& type = sampler_.edge_types_[e];
     excluded_[e] = std::make_unique<ExcludedEdges>(type, pairs, request_.threads);
     if (type.csc.paged != nullptr) return;
-    excluded_[e]->find(request_.threads);
+    excluded_[e]->find();
     excluded_[e]->settle();
   }
 

@@ -378,32 +378,29 @@ TEST(pages_of_something_else_are_refused) {
 
 TEST(hgt_over_files_is_hgt_over_maps) {
   Files files(13);
-  for (const Mode& mode : {Mode{}, Mode{.timed = true, .disjoint = true}}) {
-    const HgtSampler mapped(kNumNodes, edge_types(files, mode.timed, false));
-    for (std::size_t count = 1; count <= 4; ++count) {
-      const unsigned types = count == 1 ? 31 : static_cast<unsigned>(files.random() % 31 | 1);
-      const HgtSampler paged(kNumNodes, edge_types(files, mode.timed, false, types, 4,
-                                                   static_cast<std::int64_t>(count) - 1));
-      CHECK(paged.reads() && !mapped.reads());
-      const Requests seeds(files, count, mode);
-      std::vector<SamplingRun> runs;
-      std::vector<HgtRequest> requests;
-      for (const SampleRequest& request : seeds.all) {
-        requests.push_back({.seeds = request.seeds,
-                            .num_samples = {{30, 20}, {9, 5}, {4, 4}},
-                            .disjoint = mode.disjoint,
-                            .key = request.key,
-                            .threads = 2});
-        runs.push_back(paged.begin(requests.back()));
-      }
-      const Sampled window = sample_all(runs, kPlenty);
-      bool same = true;
-      for (std::size_t k = 0; k < count; ++k) {
-        const Seen expected = all_of(mapped.sample(requests[k]));
-        same = same && !window.errors[k] && all_of(window.samples[k]) == expected &&
-               all_of(paged.sample(requests[k])) == expected;
-      }
-      CHECK(same && window.read.rows > 0);
+  const HgtSampler mapped(kNumNodes, edge_types(files, false, false));
+  for (std::size_t count = 1; count <= 4; ++count) {
+    const unsigned types = count == 1 ? 31 : static_cast<unsigned>(files.random() % 31 | 1);
+    const HgtSampler paged(
+        kNumNodes, edge_types(files, false, false, types, 4, static_cast<std::int64_t>(count) - 1));
+    CHECK(paged.reads() && !mapped.reads());
+    const Requests seeds(files, count, Mode{});
+    std::vector<SamplingRun> runs;
+    std::vector<HgtRequest> requests;
+    for (const SampleRequest& request : seeds.all) {
+      requests.push_back({.seeds = request.seeds,
+                          .num_samples = {{30, 20}, {9, 5}, {4, 4}},
+                          .key = request.key,
+                          .threads = 2});
+      runs.push_back(paged.begin(requests.back()));
     }
+    const Sampled window = sample_all(runs, kPlenty);
+    bool same = true;
+    for (std::size_t k = 0; k < count; ++k) {
+      const Seen expected = all_of(mapped.sample(requests[k]));
+      same = same && !window.errors[k] && all_of(window.samples[k]) == expected &&
+             all_of(paged.sample(requests[k])) == expected;
+    }
+    CHECK(same && window.read.rows > 0);
   }
 }
