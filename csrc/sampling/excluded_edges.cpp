@@ -53,12 +53,11 @@ ExcludedEdges::ExcludedEdges(const SampledEdgeType& type, const ExcludedPairs& p
                  begin[i] = start;
                  degree[i] = stop - start;
                });
-  if (type.csc.paged == nullptr) return;
-  stretches_.emplace(type, begin, degree, num_nodes);
   first_.reserve(firsts_.size());
   for (const std::size_t i : firsts_) {
     first_.find_or_insert(times_[i].first, static_cast<std::uint32_t>(i));
   }
+  if (type.csc.paged != nullptr) stretches_.emplace(type, begin, degree, num_nodes);
 }
 
 void ExcludedEdges::find() {
@@ -81,14 +80,22 @@ void ExcludedEdges::find() {
   }
 }
 
-// Writes as many edges to found_ as there is room for; returns how many there are. Hardly any
-// destination is that of many pairs, so its neighbours are compared with each source in turn, by
-// blocks in which mostly nothing is found.
+// Writes as many edges to found_ as there is room for; returns how many there are. Most
+// destinations are those of one pair or a few: their neighbours are compared with each source in
+// turn, by blocks in which mostly nothing is found.
 template <class Sources>
 std::int64_t ExcludedEdges::scan(const Sources& sources) noexcept {
   constexpr std::int64_t kBlock = 1024;
-  const std::int64_t room = found_.slot.size();
+  constexpr std::size_t kFew = 4;
   std::int64_t count = 0;
+  const auto add = [&](std::int64_t slot, std::int64_t place, std::int64_t pair) {
+    if (count < found_.slot.size()) {
+      found_.slot[count] = slot;
+      found_.col[count] = place;
+      found_.row[count] = pair;
+    }
+    ++count;
+  };
   const auto equals = [&](std::int64_t slot, std::int64_t source) {
     if constexpr (requires { sources.indices; }) {
       return sources.indices[slot] ==
@@ -97,26 +104,26 @@ std::int64_t ExcludedEdges::scan(const Sources& sources) noexcept {
       return sources[slot] == source;
     }
   };
-  for (std::size_t place = 0; place < nodes_.size(); ++place) {
-    const auto at = static_cast<std::int64_t>(place);
-    const std::int64_t end = begin_[at] + degree_[at];
-    for (std::int64_t from = begin_[at]; from < end; from += kBlock) {
+  const Pairs pairs = wanted();
+  for (std::int64_t place = 0; place < std::ssize(nodes_); ++place) {
+    const std::int64_t begin = begin_[place], end = begin + degree_[place];
+    const auto at = static_cast<std::size_t>(place);
+    const std::size_t first = bounds_of_firsts_[at], last = bounds_of_firsts_[at + 1];
+    for (std::int64_t slot = begin; last - first > kFew && slot < end; ++slot) {
+      const std::uint32_t pair = pairs.find(place, sources[slot]);
+      if (pair != IdMap<std::uint64_t>::kNone) add(slot, place, pair);
+    }
+    for (std::int64_t from = begin; last - first <= kFew && from < end; from += kBlock) {
       const std::int64_t to = std::min(from + kBlock, end);
-      for (std::size_t f = bounds_of_firsts_[place]; f < bounds_of_firsts_[place + 1]; ++f) {
-        const std::size_t pair = firsts_[f];
-        const auto source = static_cast<std::int64_t>(
-            times_[pair].first -
-            static_cast<std::uint64_t>(place) * static_cast<std::uint64_t>(type_.csc.num_src));
+      for (std::size_t f = first; f < last; ++f) {
+        const auto pair = static_cast<std::int64_t>(firsts_[f]);
+        const auto source =
+            static_cast<std::int64_t>(times_[firsts_[f]].first - pairs.key(place, 0));
         std::int32_t hits = 0;
         for (std::int64_t slot = from; slot < to; ++slot) hits += equals(slot, source);
         for (std::int64_t slot = from; hits > 0; ++slot) {
           if (!equals(slot, source)) continue;
-          if (count < room) {
-            found_.slot[count] = slot;
-            found_.col[count] = at;
-            found_.row[count] = static_cast<std::int64_t>(pair);
-          }
-          ++count;
+          add(slot, place, pair);
           --hits;
         }
       }

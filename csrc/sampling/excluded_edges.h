@@ -73,7 +73,7 @@ class ExcludedEdges {
   std::vector<std::pair<std::uint64_t, std::int64_t>> times_;  // [pair]: key and time, sorted
   std::vector<std::size_t> firsts_;            // pairs that are the first of their key
   std::vector<std::size_t> bounds_of_firsts_;  // [place + 1]
-  IdMap<std::uint64_t> first_;                 // of a paged type: pair -> the first of its key
+  IdMap<std::uint64_t> first_;                 // pair -> the first of its key
   bool is_timed_;
   std::optional<InducedStretches> stretches_;
   Sample::Edges found_;               // col: place of the destination, row: pair
