@@ -246,7 +246,7 @@ print("done", flush=True); sys.stdin.readline()
                 process.stdin.flush()
                 wait_for(process, line)
                 end = time.monotonic() + 30
-                while watch.peak["own"] < 90 * MIB and time.monotonic() < end:
+                while watch.peak["own"] < 94 * MIB and time.monotonic() < end:
                     time.sleep(0.01)
         now = memory(process.pid)
         process.stdin.write("\n")

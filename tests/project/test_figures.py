@@ -195,8 +195,10 @@ def test_flags_of_the_bench_arrive(monkeypatch, tmp_path):
 
 
 def test_flags_of_the_others(tmp_path, monkeypatch):
-    """Of info, verify, clean, and of all of them."""
+    """Of info, verify, clean, shard, and of all of them."""
     known = {"info": {"as_json"}, "clean": set(), "verify": {"progress", "is_quiet", "as_json"}}
+    known["shard"] = {"out", "parts", "part", "by", "topology", "memory", "force"}
+    known["shard"] |= {"progress", "is_quiet", "as_json"}
     assert set(main.commands) == {*CALLS, *known, "bench"}
     for command, names in known.items():
         assert {option.name for option in options(command)} == names
