@@ -46,7 +46,7 @@ class ExcludedEdges {
   }
 
  private:
-  // Where pairs of a destination and a source are, for induce().
+  // The pair of a destination and a source, for InducedStretches too.
   struct Pairs {
     const IdMap<std::uint64_t>& first;
     std::uint64_t num_src;

@@ -36,10 +36,11 @@ def excluded_types(
         return [(name, False)] if value and name in graph.edge_types else []
     if isinstance(value, Mapping):
         reverse = value.get(name)
-        if reverse not in graph.edge_types:
+        ends = None if reverse is None or name is None else (reverse[2], reverse[0])
+        if reverse not in graph.edge_types or (name and ends != (name[0], name[2])):
             raise ValueError(
                 f"exclude_seed_edges: found {reverse} as the reverse of {name}, expected one of "
-                f"{graph.edge_types}"
+                f"{graph.edge_types} between the same types"
             )
     elif value == "reverse":
         reverse = _reverse_of(graph, name)

@@ -133,13 +133,15 @@ class Negatives:
                 return drawn
             drawn[todo] = self._sample(todo.numel(), end, num_nodes)
         for at in todo.split(1):  # hardly any node is there by then, or is no neighbour
-            there = torch.arange(num_nodes)
+            there = None
             if latest is not None and own_times is not None:
                 there = (own_times <= latest[at]).nonzero().view(-1)
             few = self._sample(_ROUNDS, end, num_nodes, there)
             good = few[~refused(at.expand(few.numel()), few)]
             if good.numel() == 0:
-                raise ValueError(self._none_found(node_type, there.numel(), at, src))
+                raise ValueError(
+                    self._none_found(node_type, num_nodes if there is None else len(there), at, src)
+                )
             drawn[at] = good[0]
         return drawn
 

@@ -206,7 +206,18 @@ def test_backward_sampling_leaves_them_out():
     assert not torch.isin(messages, codes(seeds)).any()
 
 
-@pytest.mark.parametrize("exclude", ["self", 1, None, {WRITES: ("paper", "x", "author")}, {}])
+@pytest.mark.parametrize(
+    "exclude",
+    [
+        "self",
+        1,
+        None,
+        {WRITES: ("paper", "x", "author")},
+        {WRITES: ("paper", "in", "venue")},
+        {WRITES: WRITES},
+        {},
+    ],
+)
 def test_what_it_takes(exclude):
     with pytest.raises(ValueError, match="exclude_seed_edges: found"):
         LinkNeighborLoader(
