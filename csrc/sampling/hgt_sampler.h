@@ -27,7 +27,7 @@ class HgtSampler {
   // at random, into the budget, as torch-sparse does.
   static constexpr std::int64_t kMaxNeighbors = 50;
 
-  // As NeighborSampler's; weights and times are not looked at.
+  // Like NeighborSampler's; weights and times are not looked at.
   HgtSampler(std::vector<std::int64_t> num_nodes, std::vector<SampledEdgeType> edge_types);
   ~HgtSampler();
 

@@ -201,7 +201,7 @@ class Dtypes:
     def cast(self, attr: str, rows: Rows, fail: Fail, is_exact: bool = False) -> Rows:
         """``rows`` in the dtype asked for ``attr``, NaN filled if there is a fill for it.
 
-        The same object when nothing is to do. ``is_exact`` shortens nothing unasked.
+        Itself when nothing is to do. ``is_exact`` shortens nothing unasked.
         """
         dtype, fill = self.get(attr), self.fill(attr)
         is_long = rows.dtype == torch.float64 and attr in _SINGLE_PRECISION - self._whole

@@ -130,7 +130,7 @@ class GraphSampler(BaseSampler):
 
     @abstractmethod
     def prepare_nodes(self, inputs: NodeSamplerInput) -> Prepared:
-        """What to sample around seed nodes."""
+        """Lays out a sample around seed nodes."""
 
     @property
     def is_final(self) -> bool:

@@ -36,8 +36,7 @@ def excluded_types(
         return [(name, False)] if value and name in graph.edge_types else []
     if isinstance(value, Mapping):
         reverse = value.get(name)
-        ends = None if reverse is None or name is None else (reverse[2], reverse[0])
-        if reverse not in graph.edge_types or (name and ends != (name[0], name[2])):
+        if reverse not in graph.edge_types or (name and reverse and name[::2] != reverse[::-2]):
             raise ValueError(
                 f"exclude_seed_edges: found {reverse} as the reverse of {name}, expected one of "
                 f"{graph.edge_types} between the same types"

@@ -94,7 +94,7 @@ class HGTSampler(GraphSampler):
         self._num_samples = {name: list(given.get(name, [0] * hops)) for name in types}
 
     def prepare_nodes(self, inputs: NodeSamplerInput) -> Prepared:
-        """What to sample around seed nodes.
+        """Lays out a sample around seed nodes.
 
         Raises:
             ValueError: They have times.

@@ -256,11 +256,11 @@ class NeighborSampler(GraphSampler):
         return self.subgraph_type != SubgraphType.induced
 
     def prepare_nodes(self, inputs: NodeSamplerInput, windows: Tensor | None = None) -> Prepared:
-        """What to sample around seed nodes.
+        """Lays out a sample around seed nodes.
 
         Args:
             inputs: The seeds.
-            windows: Of each, where the sampler's are those of seeds.
+            windows: A length of time for each, where the sampler's are those of seeds.
         """
         nodes, times = inputs.node, inputs.time
         if times is not None:

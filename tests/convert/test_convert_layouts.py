@@ -286,7 +286,7 @@ def test_a_dataset_of_several_graphs_is_refused(tmp_path: Path) -> None:
 
 
 class OgbDataset(list[Any]):
-    """What the datasets of the `ogb` package for PyG have in common."""
+    """Parts that the datasets of the `ogb` package for PyG have in common."""
 
     task_type = "multiclass classification"
 

@@ -195,7 +195,7 @@ def test_flags_of_the_bench_arrive(monkeypatch, tmp_path):
 
 
 def test_flags_of_the_others(tmp_path, monkeypatch):
-    """Of info, verify, clean, shard, and of all of them."""
+    """Flags of info, verify, clean and shard, and the commands there are."""
     known = {"info": {"as_json"}, "clean": set(), "verify": {"progress", "is_quiet", "as_json"}}
     known["shard"] = {"out", "parts", "part", "by", "topology", "memory", "force"}
     known["shard"] |= {"progress", "is_quiet", "as_json"}

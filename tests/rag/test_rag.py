@@ -236,7 +236,7 @@ def test_seed_edges_of_one_type(both, tmp_path):
 
 
 def test_samples_of_others_have_original_ids(both):
-    """As those of PyG's graph store have."""
+    """Numbered like those of PyG's graph store."""
     data, store = both
     ids = torch.tensor([700, 3, 45])
     node, inverse = data.edge_index[:, ids].unique(return_inverse=True)
