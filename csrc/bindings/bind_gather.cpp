@@ -239,7 +239,7 @@ void init_gather(nb::module_& m) {
             Gathered gathered;
             {
               const nb::gil_scoped_release released;
-              gathered = gather_lists(self, spans, num_threads, hops);
+              gathered = gather(self, spans, num_threads, {}, hops);
             }
             return GatheredTensors::of(std::move(gathered));
           },

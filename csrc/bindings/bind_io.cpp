@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "arrays/buffer.h"
+#include "base/chunk_sizes.h"
 #include "base/errors.h"
 #include "bindings/arrays.h"
 #include "gather/disk_gather.h"
@@ -108,12 +109,14 @@ void init_io(nb::module_& m) {
       "costs",
       [] {
         return std::map<std::string, std::int64_t>{{"frame", RowCache::kFrameBytes},
+                                                   {"piece", chunk_sizes.piece_bytes},
                                                    {"window_key", PagedRows::kKeyBytes},
                                                    {"window_growth", kWindowGrowth}};
       },
       "Bytes that PagedRows take beside rows, of each frame, and of each row of a window while "
-      "those "
-      "asked for are sorted; and by which factor windows grow when an epoch begins.");
+      "those asked for are sorted; bytes of rows that a batch without a window reads at a time; "
+      "and "
+      "by which factor windows grow when an epoch begins.");
   nb::class_<ColumnFile>(m, "ColumnFile", "The rows of a file, for reading past the page cache.")
       .def_static("of", &ColumnFile::of, "column"_a, "direct"_a = true)
       .def_static("of_indices", &ColumnFile::of_indices, "topology"_a, "direct"_a = true,

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "arrays/parallel.h"
+#include "base/chunk_sizes.h"
 #include "base/errors.h"
 #include "gather/sum_rows.h"
 #include "io/fault_guard.h"
@@ -125,6 +126,72 @@ void widen(const RowTable& column, const std::int64_t* index, std::int64_t count
   }
 }
 
+// The rows of `rows`, as those of `source` are to be.
+RowTable as(const RowTable& source, RowTable rows) {
+  rows.row_bytes = source.row_bytes;
+  rows.encoding = source.encoding;
+  rows.scale = source.scale;
+  rows.zero_point = source.zero_point;
+  return rows;
+}
+
+// Which paged rows are read by pieces: those that columns have as they are, and nothing else.
+std::vector<bool> read_by_pieces(const GatherPlan& plan, bool none_are_read) {
+  std::vector<bool> found;
+  for (const GatherPlan::Paged& paged : plan.paged) {
+    found.push_back(none_are_read && !paged.is_loaded);
+  }
+  const auto needs_all = [&](const GatherPlan::Source& source) {
+    if (source.paged >= 0) found[static_cast<std::size_t>(source.paged)] = false;
+  };
+  std::ranges::for_each(plan.lookups, needs_all);
+  for (const GatherPlan::Source& column : plan.columns) {
+    if (column.sum || column.inner_of >= 0) needs_all(column);
+  }
+  return found;
+}
+
+// Reads what one list needs.
+RowWindow read_rows(PagedRows& rows, std::span<const std::int64_t> list,
+                    const std::stop_token& stop, ReadStats& stats) {
+  const IdList lists[] = {list};
+  RowWindow window = rows.read(lists, 0, stop);
+  if (window.stopped) throw Stopped();
+  stats += window.stats;
+  if (window.errors.front()) std::rethrow_exception(window.errors.front());
+  return window;
+}
+
+// A column that is read by pieces, and where its rows go.
+struct Piece {
+  const GatherPlan::Source* source;
+  std::byte* out;
+};
+
+void gather_pieces(PagedRows& rows, std::span<const std::int64_t> list,
+                   std::span<const Piece> columns, int threads, const std::stop_token& stop,
+                   ReadStats& stats) {
+  const Buffer<std::uint64_t> order = rows.order_of(list);
+  const std::int64_t most = std::max<std::int64_t>(1, chunk_sizes.piece_bytes / rows.row_bytes());
+  for (std::int64_t begin = 0; begin < order.size(); begin += most) {
+    const std::uint64_t* const at = order.data() + begin;
+    Buffer<std::int64_t> wanted(std::min(most, order.size() - begin));
+    for (std::int64_t i = 0; i < wanted.size(); ++i) wanted[i] = list[at[i]];
+    const RowWindow window = read_rows(rows, wanted.span(), stop, stats);
+    const Buffer<std::int64_t> places = window.places_of(0);
+    for (const auto& [source, out] : columns) {
+      const RowTable table = as(source->table, rows.table(source->column, window));
+      parallel_for(places.size(), grain_for(table.row_bytes), threads,
+                   [&](std::int64_t first, std::int64_t last) {
+                     for (std::int64_t i = first; i < last; ++i) {
+                       copy_rows(table, places.data() + i, 1,
+                                 out + static_cast<std::int64_t>(at[i]) * table.row_bytes);
+                     }
+                   });
+    }
+  }
+}
+
 }  // namespace
 
 void check_id_column(const RowTable& table) {
@@ -138,41 +205,44 @@ void check_id_column(const RowTable& table) {
 }
 
 Gathered gather(const GatherPlan& plan, std::span<const std::span<const std::int64_t>> given,
-                int threads, const WindowPart& part, const SampledHops& hops) {
+                int threads, const WindowPart& part, const SampledHops& hops,
+                const std::stop_token& stop) {
+  const std::size_t num_windows = part.windows.size();
   if (given.size() != plan.num_lists ||
-      part.windows.size() != (plan.reads() ? plan.paged.size() : 0)) {
+      (num_windows != 0 && num_windows != (plan.reads() ? plan.paged.size() : 0))) {
     throw std::invalid_argument("gather: found " + std::to_string(given.size()) +
                                 " index lists, expected " + std::to_string(plan.num_lists) +
                                 ", and a window for each of the paged rows");
   }
+  Gathered out;
   std::vector<std::span<const std::int64_t>> lists(given.begin(), given.end());
-  std::vector<Buffer<std::int64_t>> found;
-  std::vector<std::span<const std::int64_t>> places;  // [paged]
+  std::vector<Buffer<std::int64_t>> places(plan.paged.size());
+  std::vector<RowWindow> own(plan.paged.size());  // where `part` has none
+  std::vector<std::vector<Piece>> pieces(plan.paged.size());
+  const std::vector<bool> by_pieces = read_by_pieces(plan, num_windows == 0);
   for (std::size_t p = 0; p < plan.paged.size(); ++p) {
-    if (plan.paged[p].is_loaded) {
-      const std::span<const std::int64_t> rows = lists[plan.paged[p].by];
-      found.emplace_back(std::ssize(rows));
-      plan.paged[p].rows->find_places(rows, found.back().data());
-    } else {
-      found.push_back(part.windows[p].places_of(part.list));
+    const auto& [by, rows, is_loaded] = plan.paged[p];
+    if (is_loaded) {
+      places[p].resize(std::ssize(lists[by]));
+      rows->find_places(lists[by], places[p].data());
+    } else if (num_windows != 0) {
+      places[p] = part.windows[p].places_of(part.list);
+    } else if (!by_pieces[p]) {
+      own[p] = read_rows(*rows, lists[by], stop, out.read);
+      places[p] = own[p].places_of(0);
     }
-    places.push_back(found.back().span());
   }
+  const std::span<const RowWindow> windows = num_windows != 0 ? part.windows : own;
   // A source's table, and the list that its rows are found by.
   const auto resolve = [&](const GatherPlan::Source& source) {
     if (source.paged < 0) return std::pair{source.table, lists.at(source.by)};
     const auto p = static_cast<std::size_t>(source.paged);
-    const PagedRows& rows = *plan.paged[p].rows;
-    RowTable table = plan.paged[p].is_loaded ? rows.table(source.column)
-                                             : rows.table(source.column, part.windows[p]);
-    table.row_bytes = source.table.row_bytes;
-    table.encoding = source.table.encoding;
-    table.scale = source.table.scale;
-    table.zero_point = source.table.zero_point;
-    return std::pair{table, places[p]};
+    const auto& [by, rows, is_loaded] = plan.paged[p];
+    return std::pair{as(source.table, is_loaded ? rows->table(source.column)
+                                                : rows->table(source.column, windows[p])),
+                     std::span<const std::int64_t>(places[p].span())};
   };
 
-  Gathered out;
   for (const GatherPlan::Source& lookup : plan.lookups) {
     const auto [column, by] = resolve(lookup);
     Buffer<std::int64_t> ids(std::ssize(by));
@@ -182,11 +252,17 @@ Gathered gather(const GatherPlan& plan, std::span<const std::span<const std::int
   }
   std::vector<Target> targets;
   for (const GatherPlan::Source& source : plan.columns) {
-    auto [table, by] = resolve(source);
     const auto make = [&](std::int64_t num_rows) {
-      out.columns.push_back({Buffer<std::byte>(num_rows * table.row_bytes), table.row_bytes});
+      const std::int64_t row_bytes = source.table.row_bytes;
+      out.columns.push_back({Buffer<std::byte>(num_rows * row_bytes), row_bytes});
       return out.columns.back().rows.data();
     };
+    if (source.paged >= 0 && by_pieces[static_cast<std::size_t>(source.paged)]) {
+      const auto p = static_cast<std::size_t>(source.paged);
+      pieces[p].push_back({&source, make(std::ssize(lists[plan.paged[p].by]))});
+      continue;
+    }
+    auto [table, by] = resolve(source);
     if (source.sum) {
       const auto [edge_type, to, is_mean] = *source.sum;
       const SampledHops::Edges& sampled = hops.edges.at(edge_type);
@@ -198,19 +274,11 @@ Gathered gather(const GatherPlan& plan, std::span<const std::span<const std::int
     targets.push_back({table, by, make(std::ssize(by))});
   }
   gather_targets(targets, threads);
-  return out;
-}
-
-Gathered gather_lists(const GatherPlan& plan, std::span<const std::span<const std::int64_t>> lists,
-                      int threads, const SampledHops& hops) {
-  std::vector<RowWindow> windows;
-  if (!plan.reads()) return gather(plan, lists, threads, {}, hops);
-  for (const auto& [by, rows, is_loaded] : plan.paged) {
-    const IdList wanted[] = {lists[by]};
-    windows.push_back(rows->read(wanted, 0));
-    if (windows.back().errors.front()) std::rethrow_exception(windows.back().errors.front());
+  for (std::size_t p = 0; p < pieces.size(); ++p) {
+    const auto& [by, rows, is_loaded] = plan.paged[p];
+    if (!pieces[p].empty()) gather_pieces(*rows, lists[by], pieces[p], threads, stop, out.read);
   }
-  return gather(plan, lists, threads, {windows, 0}, hops);
+  return out;
 }
 
 void gather_rows(const RowTable& table, std::span<const std::int64_t> index, std::byte* out,

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <vector>
 
 #include "arrays/buffer.h"
@@ -19,6 +21,11 @@ namespace gz {
 
 // Raises std::invalid_argument unless rows are int32 or int64 numbers that touch.
 void check_id_column(const RowTable& table);
+
+// Raised where reading was stopped: there is no batch.
+struct Stopped : std::exception {
+  const char* what() const noexcept override { return "reading was stopped"; }
+};
 
 // What to gather for every batch: columns of tables, each by one of the batch's index lists.
 struct GatherPlan {
@@ -47,8 +54,8 @@ struct GatherPlan {
   std::size_t num_lists = 0;    // how many lists a batch brings
   std::vector<Source> lookups;  // columns of ids; lookup l makes one more list, num_lists + l
   std::vector<Source> columns;
-  std::vector<Paged> paged;             // by lists that the batch brings
-  std::shared_ptr<WindowRoom> windows;  // what is read ahead; null: one batch at a time
+  std::vector<Paged> paged;                          // by lists that the batch brings
+  std::shared_ptr<WindowRoom> windows;               // what is read ahead; null: nothing is
   int max_window = std::numeric_limits<int>::max();  // batches of one, at most
   bool keeps_slots = true;                           // batches have the slots of their edges
   std::vector<std::shared_ptr<const void>> owners;   // keep the tables alive
@@ -59,10 +66,11 @@ struct GatherPlan {
                        [](const Source& source) { return source.inner_of >= 0 || source.sum; });
   }
 
-  // Whether there is something to read for batches.
+  // Whether there is something to read for batches; and whether that is done for windows of them.
   bool reads() const noexcept {
     return std::any_of(paged.begin(), paged.end(), [](const Paged& p) { return !p.is_loaded; });
   }
+  bool reads_ahead() const noexcept { return windows != nullptr && reads(); }
 };
 
 struct Gathered {
@@ -72,6 +80,7 @@ struct Gathered {
   };
   std::vector<Buffer<std::int64_t>> lists;  // [lookup]
   std::vector<Column> columns;              // [column]
+  ReadStats read;                           // what no window brought
 };
 
 // What a batch knows of its hops, for plans that ask for inner nodes or sums.
@@ -85,20 +94,18 @@ struct SampledHops {
 
 // Where a batch finds what was read of a plan's paged rows.
 struct WindowPart {
-  std::span<const RowWindow> windows;  // [paged]; none where the plan reads nothing
+  std::span<const RowWindow> windows;  // [paged]; none where nothing was read
   std::size_t list = 0;                // which list of them is the batch's
 };
 
-// Gathers a batch's columns on `threads` threads (0: as many as torch uses). Raises
-// std::out_of_range naming the first bad position of a list, and OsError when a table's file was
-// truncated under its map.
+// Gathers a batch's columns on `threads` threads (0: as many as torch uses). Paged rows that no
+// window was read for are read meanwhile: of columns that are nothing but such rows some
+// megabytes at a time, in the order of the file, else all at once. Raises
+// std::out_of_range naming the first bad position of a list, OsError when a table's file was
+// truncated under its map or cannot be read, and Stopped.
 Gathered gather(const GatherPlan& plan, std::span<const std::span<const std::int64_t>> lists,
-                int threads, const WindowPart& part = {}, const SampledHops& hops = {});
-
-// The same for a batch that no window was read for: reads what it lacks first. Raises OsError where
-// that fails.
-Gathered gather_lists(const GatherPlan& plan, std::span<const std::span<const std::int64_t>> lists,
-                      int threads, const SampledHops& hops = {});
+                int threads, const WindowPart& part = {}, const SampledHops& hops = {},
+                const std::stop_token& stop = {});
 
 // Copies row index[i] of `table` to out + i * row_bytes, for every i; otherwise as gather().
 void gather_rows(const RowTable& table, std::span<const std::int64_t> index, std::byte* out,

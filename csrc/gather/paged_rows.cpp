@@ -303,6 +303,21 @@ RowWindow PagedRows::read(std::span<const IdList> lists, std::int64_t max_bytes,
   return window;
 }
 
+Buffer<std::uint64_t> PagedRows::order_of(std::span<const std::int64_t> rows) const {
+  const auto count = std::ssize(rows);
+  const int ordinal_bits = bits_for(count), row_bits = bits_for(resident_.num_rows());
+  Buffer<std::uint64_t> keys(count), room;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t row = rows[static_cast<std::size_t>(i)];
+    if (row < 0 || row >= num_rows()) throw_out_of_range("index", "row", row, num_rows());
+    const std::int64_t place = order_ ? order_->place_of(row) : row;
+    keys[i] = static_cast<std::uint64_t>(place) << ordinal_bits | static_cast<std::uint64_t>(i);
+  }
+  radix_sort(keys, room, ordinal_bits, row_bits);
+  for (std::int64_t i = 0; i < count; ++i) keys[i] &= (std::uint64_t{1} << ordinal_bits) - 1;
+  return keys;
+}
+
 void PagedRows::fetch(std::span<const std::int64_t> missing, const Fill& fill, RowWindow& window,
                       std::stop_token stop) {
   const auto read = [&](const ColumnFile& file, std::span<const RowRequest> requests) {

@@ -102,6 +102,9 @@ class PagedRows {
   // memory together; at least one. Raises std::out_of_range for a row that is not there.
   RowWindow read(std::span<const IdList> lists, std::int64_t max_bytes, std::stop_token stop = {});
 
+  // Numbers of a list's items in the order in which their rows lie. Raises as read().
+  Buffer<std::uint64_t> order_of(std::span<const std::int64_t> rows) const;
+
   // Reads rows ahead of their first use, from `group` on, a part of them: whole groups, resident
   // ones and as many others as frames were never taken. Returns the group to go on with,
   // num_groups() at the end. An error is left to the batch that needs the row.

@@ -169,7 +169,7 @@ std::vector<std::exception_ptr> read_window(const Recipe& recipe, std::span<Batc
                                             std::stop_token stop, int at_once) {
   const std::vector<GatherPlan::Paged>& paged = recipe.plan->paged;
   auto window = std::make_shared<BatchWindow>();
-  if (recipe.plan->windows != nullptr) window->room = recipe.plan->windows->take(at_once);
+  window->room = recipe.plan->windows->take(at_once);
   std::size_t count = std::min(batches.size(), recipe.max_window(at_once));
   std::int64_t room = window->room.bytes();
   std::vector<std::exception_ptr> errors;
@@ -220,19 +220,15 @@ void pack_batch(Batch& batch) {
   batch.packed = std::move(packed);
 }
 
-void gather_batch(const Recipe& recipe, Batch& batch, int threads) {
+void gather_batch(const Recipe& recipe, Batch& batch, int threads, const std::stop_token& stop) {
   if (recipe.plan == nullptr) return;
   unpack(batch);
-  if (recipe.reads() && batch.window == nullptr) {
-    Batch* const alone[] = {&batch};
-    const auto errors = read_window(recipe, alone);
-    if (errors.front()) std::rethrow_exception(errors.front());
-  }
   const Clock::time_point begin = Clock::now();
   WindowPart part;
   if (batch.window != nullptr) part = {batch.window->rows, batch.place_in_window};
   const SampledHops hops = recipe.plan->needs_hops() ? hops_of(batch) : SampledHops{};
-  batch.gathered = gather(*recipe.plan, index_lists(batch), threads, part, hops);
+  batch.gathered = gather(*recipe.plan, index_lists(batch), threads, part, hops, stop);
+  batch.read += batch.gathered.read;
   batch.window.reset();
   batch.spent.clear();
   batch.gather_time = Clock::now() - begin;

@@ -60,12 +60,11 @@ struct Recipe {
   static constexpr WindowLimits kSampledTogether{16, 64 << 20};
 
   bool samples_together() const noexcept { return begin != nullptr; }
-  bool reads() const noexcept { return plan != nullptr && plan->reads(); }
+  bool reads() const noexcept { return plan != nullptr && plan->reads_ahead(); }
   // Whether batches wait for others before their rows are gathered.
   bool waits() const noexcept { return reads() || (samples_together() && plan != nullptr); }
   // Number of batches whose rows are read at once, with `at_once` windows in memory at a time.
   std::size_t max_window(int at_once) const noexcept {
-    if (plan->windows == nullptr) return 1;
     const int most = plan->windows->max_batches(at_once);
     return static_cast<std::size_t>(std::min(most, plan->max_window));
   }
@@ -143,7 +142,8 @@ std::vector<std::exception_ptr> read_window(const Recipe& recipe, std::span<Batc
 // A batch that has to wait takes less than half then. It is read for and gathered all the same.
 void pack_batch(Batch& batch);
 
-// Reads for this batch alone what no window brought.
-void gather_batch(const Recipe& recipe, Batch& batch, int threads);
+// Reads for this batch alone what no window brought, and raises Stopped where that is stopped.
+void gather_batch(const Recipe& recipe, Batch& batch, int threads,
+                  const std::stop_token& stop = {});
 
 }  // namespace gz

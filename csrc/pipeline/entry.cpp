@@ -7,7 +7,7 @@
 
 namespace gz {
 
-void run(Entry& entry, Helpers& helpers) noexcept {
+void run(Entry& entry, Helpers& helpers, const std::stop_token& stop) noexcept {
   const Job job;
   try {
     if (entry.stage == Stage::kToSample) {
@@ -15,7 +15,7 @@ void run(Entry& entry, Helpers& helpers) noexcept {
       if (entry.recipe->reads()) pack_batch(entry.batch);
     } else {
       const WithHelpers helped(&helpers);
-      gather_batch(*entry.recipe, entry.batch, 1);
+      gather_batch(*entry.recipe, entry.batch, 1, stop);
     }
   } catch (...) {
     entry.fail(std::current_exception());
@@ -28,7 +28,7 @@ std::vector<std::exception_ptr> sample_for(const std::vector<Entry*>& window,
   std::vector<BatchToSample> batches;
   for (Entry* entry : window) {
     const Recipe& recipe = *entry->recipe;
-    batches.push_back({&recipe, &entry->request, &entry->batch, recipe.reads()});
+    batches.push_back({&recipe, &entry->request, &entry->batch, recipe.waits()});
   }
   try {
     return sample_together(batches, 1, std::move(stop));

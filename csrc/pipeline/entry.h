@@ -37,7 +37,7 @@ struct Entry {
 };
 
 // Samples it, alone, or gathers it, which others help with; an error is the entry's.
-void run(Entry& entry, Helpers& helpers) noexcept;
+void run(Entry& entry, Helpers& helpers, const std::stop_token& stop = {}) noexcept;
 
 // Samples these together. Returns for each why it cannot be made, or null.
 std::vector<std::exception_ptr> sample_for(const std::vector<Entry*>& window,

@@ -76,7 +76,7 @@ struct Epoch::State : Lender {
         continue;
       }
       lock.unlock();
-      run(*work.front(), shared_loop);
+      run(*work.front(), shared_loop, stop.get_token());
       lock.lock();
       work.front()->running = false;
       advance(*work.front());

@@ -205,8 +205,9 @@ class Epoch:
         if plan is None or files is None or files.leases is None:
             return None
         size = loader._size_in(files)
-        window = max(1, int(files.plan.window_of(loader.epoch_length()) / size))
-        plan.columns.read_into(files.leases.windows, window)
+        if files.plan.window > 0:
+            window = max(1, int(files.plan.window_of(loader.epoch_length()) / size))
+            plan.columns.read_into(files.leases.windows, window)
         return files.leases.begin(loader.num_workers, size)
 
     def _is_over(self, number: int) -> bool:

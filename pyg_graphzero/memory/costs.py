@@ -42,6 +42,10 @@ MAX_WINDOW = 64
 # each that is sorted, its key twice. Where rows are ranked, none is sorted but those that are read.
 WINDOW_PLACE = 4
 WINDOW_KEY = _ENGINE["window_key"]
+# Rows of a batch that are read at a time where none are read ahead, with what malloc keeps of those
+# before; and for each of its nodes: its number twice, sorted, and its own.
+PIECE = 3 * _ENGINE["piece"]
+PIECE_KEY = 24
 # The first window of an epoch is of one batch, each later one is at most this many times as long as
 # the last.
 WINDOW_GROWTH = _ENGINE["window_growth"]

@@ -71,7 +71,7 @@ class Leases:
         # Weakly: an epoch that failed to begin, or was dropped, does not give its lease back.
         self._under_way: WeakSet[Lease] = WeakSet()
         self._shares = 1
-        self.windows = _core.WindowRoom(plan.window, plan.windows - plan.cached)
+        self.windows = _core.WindowRoom(max(1, plan.window), plan.windows - plan.cached)
 
     def __len__(self) -> int:
         return len(self._under_way)

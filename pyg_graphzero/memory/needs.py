@@ -134,6 +134,7 @@ class Needs:
         seeds: How many seeds an epoch has.
         trial: The rows of one batch, by node type; empty where there are no seeds. Two loaders that
             sample in the same way around the same seeds have equal ones.
+        is_summed: Batches have sums of neighbours' rows.
     """
 
     files: tuple[Need, ...]
@@ -141,6 +142,7 @@ class Needs:
     epoch: int = 0
     seeds: int = 0
     trial: list[Tensor] = field(default_factory=list)
+    is_summed: bool = False
 
     def of(self, kind: Kind) -> list[Need]:
         """The files of a kind."""
@@ -165,7 +167,8 @@ def needs_of(loader: BatchSource, reading: Reading | None = None) -> Needs:
         trial = list(batch.nodes)
     size = batch_size(found, *bytes_of_batches(loader))
     files, seeds = tuple(files_of(loader)), len(loader.dataset)
-    return Needs(files, size, loader.epoch_length(), seeds, trial)
+    is_summed = loader.first_aggregation is not None
+    return Needs(files, size, loader.epoch_length(), seeds, trial, is_summed)
 
 
 def batch_size(

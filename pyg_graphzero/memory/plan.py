@@ -22,7 +22,8 @@ class MemoryPlan(Shown):
         held: Files that are in memory whole, with this process's share of each.
         hot: Memory for resident rows of each other file.
         windows: Rows that are read for windows of batches.
-        window: For how many batches rows are read at once.
+        window: For how many batches rows are read at once; 0: none are read ahead, but for one
+            batch some megabytes at a time as it is gathered.
         plans: Working out which rows to read for a window.
         sampled: Batches that are sampled and wait for their rows.
         ready: Batches that may be ready, in the making, or in the consumer's hands.
@@ -54,7 +55,7 @@ class MemoryPlan(Shown):
         return not self.hot
 
     def window_of(self, epoch: int) -> int:
-        """For how many batches rows are read at once, in an epoch of ``epoch`` batches.
+        """For how many batches rows are read at once, in an epoch of ``epoch`` batches; 1 at least.
 
         There are two windows at least: while one window of all batches were read, the consumer and
         the other threads would have nothing to do.
@@ -68,7 +69,7 @@ class MemoryPlan(Shown):
             "this process, before": self.baseline,
             "files in memory whole": sum(self.held.values()),
             "what stays of the others": sum(self.hot.values()),
-            f"rows read for {self.window} batches at once": self.windows - self.cached,
+            f"rows read for {self.window or 'no'} batches at once": self.windows - self.cached,
             "batches that wait for those": self.sampled,
             "working out what to read": self.plans,
             f"neighbours read for {self.topology_window} batches at once": self.topology_windows,
@@ -91,9 +92,11 @@ class MemoryPlan(Shown):
 
 def least_memory(needs: Needs, baseline: int) -> int:
     """Bytes below which no batch of this size can be made: nothing resident, one made at a time."""
-    batch = needs.batch
+    batch, one = needs.batch, _window_of_one(needs)
     least = baseline + _tables(needs) + costs.READER + costs.LEAST_READY * batch.whole
-    return least + batch.sampled + batch.reading + _window_of_one(needs)
+    if not needs.is_summed and not needs.of(Kind.EDGES):
+        one = min(one, _piece(needs))
+    return least + batch.sampled + batch.reading + one
 
 
 def _tables(needs: Needs) -> int:
@@ -106,6 +109,11 @@ def _window_of_one(needs: Needs) -> int:
     has_edges = bool(needs.of(Kind.EDGES))
     rows = batch.whole if has_edges else min(batch.whole, batch.nodes * of_node)
     return rows + costs.WINDOWS_AHEAD * batch.sampled + _planning(batch, 1.0)
+
+
+def _piece(needs: Needs) -> int:
+    """Bytes for reading some rows of a batch at a time, in the order of their files."""
+    return costs.PIECE + needs.batch.nodes * costs.PIECE_KEY
 
 
 def _planning(batch: BatchSize, sorted_share: float) -> int:
@@ -172,13 +180,31 @@ def divide(memory: int, baseline: int, needs: Needs) -> MemoryPlan:
 
 
 def _divide_in_part(memory: int, baseline: int, needs: Needs, holds_ranked: bool) -> MemoryPlan:
-    """A plan by which not all is held; ``holds_ranked``: neighbours may be whose uses are known."""
+    """A plan by which not all is held; ``holds_ranked``: neighbours may be whose uses are known.
+
+    A window of one batch shares no reads, so that its memory is better left to resident rows.
+    """
+    plan = _with_windows(memory, baseline, needs, holds_ranked, by_pieces=False)
+    one = _window_of_one(needs)
+    has_one = plan.windows + plan.plans + plan.sampled - needs.batch.sampled >= one
+    is_short = plan.window == 1 and (neighbours_are_held(plan, needs) or not has_one)
+    reads_edges = any(file.name in plan.hot for file in needs.of(Kind.EDGES))
+    if not is_short or needs.is_summed or reads_edges or _piece(needs) >= one:
+        return plan
+    return _with_windows(memory, baseline, needs, holds_ranked, by_pieces=True)
+
+
+def _with_windows(
+    memory: int, baseline: int, needs: Needs, holds_ranked: bool, by_pieces: bool
+) -> MemoryPlan:
+    """A plan with windows of rows; or without, where batches read their rows ``by_pieces``."""
     budget, batch = Budget(memory, baseline), needs.batch
     held = {file.name: file.least_bytes for file in needs.files if file.kind in _ALWAYS}
     budget.spend(costs.READER + sum(held.values()))
     ready = budget.take(costs.READY_SHARE, batch.whole, costs.LEAST_READY, costs.MOST_READY)
     budget.spend(batch.sampled)
-    one = min(_window_of_one(needs), budget.left)
+    one = (ready - 1) * _piece(needs) if by_pieces else _window_of_one(needs)
+    one = min(one, budget.left)
     paged: list[Need] = []
     lists = needs.of(Kind.NEIGHBOURS)
     for file in sorted((f for f in needs.files if f.kind not in _ALWAYS), key=_worth):
@@ -203,7 +229,9 @@ def _divide_in_part(memory: int, baseline: int, needs: Needs, holds_ranked: bool
     # Rows whose uses are known stay all, if a window is left; else those that are used most.
     ranked = [file for file in paged if file.uses is not None]
     hot = _most_used(ranked, min(int(costs.USED_SHARE * budget.left), budget.left - one))
-    if sum(hot.values()) < sum(file.used_bytes for file in ranked):
+    if by_pieces:
+        hot = _most_used(ranked, budget.left - one)
+    elif sum(hot.values()) < sum(file.used_bytes for file in ranked):
         share = costs.HOT_SHARE if rows and not lists else costs.HOT_SHARE + costs.TOPOLOGY_SHARE
         hot = _most_used(ranked, min(int(share * budget.left), budget.left - one))
     budget.spend(sum(hot.values()))
@@ -213,15 +241,16 @@ def _divide_in_part(memory: int, baseline: int, needs: Needs, holds_ranked: bool
             hot[file.name] = budget.take(costs.TOPOLOGY_SHARE, most=most)
     # Rows that are read for a window, and samples that wait for it, those of the next one too.
     unranked = [file for file in rows if file.uses is None]
-    ahead = budget.left
-    if unranked:
+    ahead = one if by_pieces else budget.left
+    if unranked and not by_pieces:
         ahead = how_many(budget.left, 1 - costs.HOT_SHARE, least=min(one, max(0, budget.left)))
     budget.spend(ahead)
     shares = [costs.NEW_SHARE if f.uses is None else 1 - f.served(hot[f.name]) for f in rows]
     planning = _planning(batch, 1.0 if unranked else max(shares, default=0.0))
     new = sum(int(s * batch.nodes * f.row_bytes) for s, f in zip(shares, rows, strict=True))
     waiting = costs.WINDOWS_AHEAD * batch.sampled
-    window = how_many(ahead, 1.0, waiting + planning + new, 1, costs.MAX_WINDOW)
+    most = 0 if by_pieces else costs.MAX_WINDOW
+    window = how_many(ahead, 1.0, waiting + planning + new, min(1, most), most)
     sampled = min(window * waiting, ahead)
     plans = min(window * planning, ahead - sampled)
     windows = ahead - sampled - plans

@@ -114,7 +114,8 @@ ResidentRows random_rows(std::mt19937_64& random, std::int64_t num_rows) {
   return ResidentRows::of(num_rows, bits, kept);
 }
 
-// Samples a ring and gathers a row for every node, from memory or from paged rows.
+// Samples a ring and gathers a row for every node, from memory or from paged rows; these are read
+// for windows, or, of no batch, as they are gathered.
 struct Loading {
   Loading(const Table& table, std::shared_ptr<PagedRows> rows, WindowLimits window)
       : ring(table.num_rows, 8), sampler(ring.sampler()) {
@@ -123,7 +124,7 @@ struct Loading {
     plan->columns.push_back({0, table.in_memory()});
     if (rows != nullptr) {
       plan->paged.push_back({0, std::move(rows)});
-      plan->windows = std::make_shared<WindowRoom>(window);
+      if (window.max_batches > 0) plan->windows = std::make_shared<WindowRoom>(window);
       plan->columns.back().paged = 0;
     }
     recipe = recipe_of(sampler, plan);
@@ -364,12 +365,20 @@ TEST(batches_that_read_are_those_in_memory) {
   const Scratch scratch;
   std::mt19937_64 random(2);
   const Table table(scratch / "rows", 700);
-  for (int round = 0; round < 12; ++round) {
-    const WindowLimits window{static_cast<int>(1 + random() % 6),
+  std::vector<std::int32_t> again(300);
+  for (std::size_t i = 0; i < again.size(); ++i) again[i] = static_cast<std::int32_t>(699 - 2 * i);
+  const Copy copy(scratch / "again", table, again, 0);
+  for (int round = 0; round < 24; ++round) {
+    const WindowLimits window{static_cast<int>(round % 2 == 0 ? 0 : 1 + random() % 6),
                               static_cast<std::int64_t>(random() % 4000)};
     const auto frames = static_cast<std::int64_t>(round % 3 == 0 ? 0 : random() % 300);
-    const Loading loading(table, table.paged(random_rows(random, table.num_rows), true, frames),
-                          window);
+    std::shared_ptr<PagedRows> rows;
+    if (round % 4 < 2) {
+      rows = table.paged(random_rows(random, table.num_rows), true, frames);
+    } else {
+      rows.reset(new PagedRows(copy.paged(table, 50, frames)));  // which does not move
+    }
+    const Loading loading(table, std::move(rows), window);
     const int threads = static_cast<int>(1 + random() % 3);
     Batches epoch(threads, static_cast<std::int64_t>(random() % 20000));
     const std::uint64_t ahead = 1 + random() % 9;
@@ -501,7 +510,8 @@ TEST(closing_a_pipeline_that_reads_does_not_hang) {
   const Scratch scratch;
   const Table table(scratch / "rows", 5000);
   for (int round = 0; round < 20; ++round) {
-    const Loading loading(table, table.paged(ResidentRows::first(5000, 0, 5)), {3, 1 << 30});
+    const Loading loading(table, table.paged(ResidentRows::first(5000, 0, 5)),
+                          {round % 4 < 2 ? 3 : 0, 1 << 30});
     Batches epoch(2, 1 << 30);
     for (std::uint64_t key = 0; key < 20; ++key) epoch.add(loading.recipe, batch_request(key));
     if (round % 2 == 0) epoch.get(60s);

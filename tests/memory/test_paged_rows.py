@@ -118,7 +118,3 @@ def test_orders_that_the_file_cannot_have_are_refused():
         with pytest.raises(ValueError, match="group_bits: expected 0 to 20"):
             _core.RowOrder(np.array([], np.int32), 47, bits)
     assert _core.RowOrder.num_bytes(3200, 7, 4) == _core.RowOrder.num_bytes(200, 7)
-
-
-def test_costs_are_those_of_the_engine():
-    assert _core.costs() == {"frame": 24, "window_growth": 4, "window_key": 16}

@@ -41,11 +41,12 @@ def some_needs(draw, kinds=tuple(Kind)):
     sampled = draw(st.integers(1, 10**8))
     whole, reading = (sampled * draw(st.integers(2, 9)) for _ in range(2))
     batch = BatchSize(sampled, whole, draw(st.integers(1, sampled)), reading)
-    return Needs(files, batch), draw(st.integers(0, 10**9))
+    needs = Needs(files, batch, is_summed=draw(st.booleans()))
+    return needs, draw(st.integers(0, 10**9))
 
 
-def window_of_one(needs, baseline):
-    """Bytes of a window of one batch, which is read at any price."""
+def read_at_once(needs, baseline):
+    """Bytes that are read together for a batch at any price."""
     tables = sum(file.least_bytes for k in (Kind.BOUNDS, Kind.TABLE) for file in needs.of(k))
     batch, least = needs.batch, least_memory(needs, baseline)
     others = READER_BYTES + 2 * batch.whole + batch.sampled + batch.reading
@@ -70,7 +71,7 @@ def test_a_plan_is_within_its_budget(need, extra, processes):
     batch, least = needs.batch, least_memory(needs, baseline)
     plan = divide(least + extra, baseline, needs)
     assert plan.total <= plan.memory
-    assert plan.window >= 1
+    assert plan.window >= needs.is_summed
     assert plan.ready >= 2  # one that is made while a loop has its last one
     assert plan.batches >= 2 * batch.whole
     assert set(plan.held) | set(plan.hot) == {file.name for file in needs.files}
@@ -78,7 +79,7 @@ def test_a_plan_is_within_its_budget(need, extra, processes):
     assert plan.cached <= plan.windows
     if not plan.is_whole:
         waiting = plan.sampled - batch.sampled
-        assert plan.windows + plan.plans + waiting >= window_of_one(needs, baseline)
+        assert plan.windows + plan.plans + waiting >= read_at_once(needs, baseline)
         assert plan.topology_windows >= batch.reading * (not neighbours_are_held(plan, needs))
     # Pages of held files are in memory once for all processes.
     own = plan.total - sum(plan.held.values())
@@ -139,7 +140,7 @@ def test_more_memory_leaves_no_fewer_ranked_rows_resident(need, extra, more):
     needs, baseline = need
     least = least_memory(needs, baseline)
     less, plan = (divide(least + each, baseline, needs) for each in (extra, extra + more))
-    kinds = [(p.held.keys(), p.ready, p.topology_window) for p in (less, plan)]
+    kinds = [(p.held.keys(), p.ready, p.topology_window, p.window > 0) for p in (less, plan)]
     if kinds[0] == kinds[1]:  # else a batch more may be ready
         for file in needs.files:
             if file.uses is not None and file.name in plan.hot:
