@@ -237,7 +237,7 @@ class Recorder(Watching):
         self.spaces = {count: space for space, count in num_rows.items()}
         self.steps: list[Step] = []
         self._values: dict[int, Value] = {}
-        self._alive: list[Any] = []  # so that no two tensors have one id()
+        self.seen: list[Any] = []  # results, alive so that no two tensors have one id()
         self._may_cut_norms = may_cut_norms
 
     def track(self, tensor: Tensor, space: Space, is_made: bool, dim: int | None = None) -> Value:
@@ -245,7 +245,7 @@ class Recorder(Watching):
         if dim is None:
             dim = row_dim(tensor, self.num_rows[space])
         assert dim is not None
-        self._alive.append(tensor)
+        self.seen.append(tensor)
         row = tensor.shape[:dim] + tensor.shape[dim + 1 :], tensor.dtype
         value = self._values[id(tensor)] = Value(space, dim, is_made, row)
         return value
@@ -276,7 +276,7 @@ class Recorder(Watching):
                 inputs.append((path, tensor, value))
         if not inputs:
             out = func(*args, **kwargs)
-            self._alive.append(out)
+            self.seen.append(out)
             given_to = (args, kwargs) if self.keeps_calls else None
             self.steps.append(Step(func, [], Use.FREE, [], paths=paths, call=given_to))
             return out
@@ -304,7 +304,7 @@ class Recorder(Watching):
         outputs = self._outputs(out, call) if step.use == Use.ROWS else []
         if outputs is None:
             step.use = Use.ALL
-        self._alive.append(out)
+        self.seen.append(out)
         step.outputs = outputs or []
         step.shape = (args[1:], kwargs) if keeps_order(func) else None
         known = [value for _, value in rows]
@@ -320,7 +320,7 @@ class Recorder(Watching):
             and isinstance(other, Tensor)
             and id(other) in self._values
             and other.untyped_storage().data_ptr() == memory
-            for other in self._alive
+            for other in self.seen
         )
 
     def _outputs(self, out: Any, call: Call) -> list[Value] | None:
@@ -391,10 +391,10 @@ class Recorder(Watching):
         """
         made = [
             (weakref.ref(tensor), self._values[id(tensor)])
-            for tensor in self._alive
+            for tensor in self.seen
             if isinstance(tensor, Tensor) and id(tensor) in self._values
         ]
-        self._alive.clear()
+        self.seen.clear()
         self._values.clear()
         if any(ref() is not None and value.is_made for ref, value in made):
             gc.collect()  # garbage that refers to itself keeps nothing
