@@ -24,7 +24,7 @@ from pyg_graphzero.nn.accelerate import Forward, check_model, make_steps
 from pyg_graphzero.nn.convs import Options
 from pyg_graphzero.nn.kinds import NORMALISING, looks_at_all_nodes
 from pyg_graphzero.nn.learn import Comparable
-from pyg_graphzero.nn.program import Recorder, Step, tensors_of
+from pyg_graphzero.nn.program import Recorder, Step
 from pyg_graphzero.nn.rules import Space, Use, Value, is_free
 from pyg_graphzero.nn.small import SmallGraph
 from pyg_graphzero.nn.state import Before, fingerprint
@@ -316,7 +316,7 @@ class _Reader:
                 )
             return
         looks = step.use in (Use.ALL, Use.PICK) and bool(step.inputs)
-        if any(isinstance(t, SampledEdgeIndex) for _, t in tensors_of(*step.call)):
+        if any(isinstance(leaf, SampledEdgeIndex) for leaf in step.call[0]):
             looks = step.func not in KEEPING and not is_free(step.func)
         if looks:
             raise UnsupportedError(
