@@ -20,7 +20,7 @@ namespace gz {
 // Raises std::invalid_argument unless rows are int32 or int64 numbers that touch.
 void check_id_column(const RowTable& table);
 
-// What to gather for every batch: columns of tables, each by one of the batch's index lists.
+// Rows to gather for every batch: columns of tables, each by one of the batch's index lists.
 struct GatherPlan {
   // A table in memory; or a column of paged rows, of which `table` says only what becomes of them:
   // row_bytes, encoding, scale and zero_point.
@@ -74,7 +74,7 @@ struct Gathered {
   std::vector<Column> columns;              // [column]
 };
 
-// What a batch knows of its hops, for plans that ask for inner nodes or sums.
+// Hops of a batch, for plans that ask for inner nodes or sums.
 struct SampledHops {
   struct Edges {
     std::span<const std::int64_t> src, dst;  // positions among nodes; by destination
@@ -95,8 +95,8 @@ struct WindowPart {
 Gathered gather(const GatherPlan& plan, std::span<const std::span<const std::int64_t>> lists,
                 int threads, const WindowPart& part = {}, const SampledHops& hops = {});
 
-// The same for a batch that no window was read for: reads what it lacks first. Raises OsError where
-// that fails.
+// Gathers for a batch that no window was read for: reads the rows it lacks first. Raises OsError
+// where that fails.
 Gathered gather_lists(const GatherPlan& plan, std::span<const std::span<const std::int64_t>> lists,
                       int threads, const SampledHops& hops = {});
 
