@@ -410,7 +410,46 @@ neighbor_max_backward: Any = _operator(
 )
 
 
-# Dropout ------------------------------------------------------------------------------------------
+# Functions of torch, in memory of the engine ------------------------------------------------------
+
+
+def _multiply(out: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    if bias is None:
+        torch.mm(x, weight.t(), out=out)
+    else:
+        torch.addmm(bias, x, weight.t(), out=out)
+
+
+def _product_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    x, weight = ctx.saved_tensors
+    return (
+        None if weight is None else product(grad, weight.t(), None),
+        None if x is None else grad.t() @ x,
+        grad.sum(0) if ctx.needs_input_grad[2] else None,
+    )
+
+
+product = _operator(
+    "product(Tensor x, Tensor weight, Tensor? bias) -> Tensor",
+    _multiply,
+    results=lambda x, weight, bias: [_Result(x, (x.size(0), weight.size(0)))],
+    keep=((0, 1), (1, 0)),
+    backward=_product_backward,
+)
+relu = _operator(
+    "relu(Tensor x) -> Tensor",
+    lambda out, x: torch.clamp_min(x, 0, out=out),
+    keep=(-1,),
+    backward=lambda ctx, grad: relu_backward(grad, *ctx.saved_tensors),
+)
+relu_backward: Any = _operator(
+    "relu_backward(Tensor grad, Tensor made) -> Tensor",
+    lambda out, grad, made: torch.ops.aten.threshold_backward.grad_input(
+        grad, made, 0, grad_input=out
+    ),
+    keep=(1,),
+    backward=lambda ctx, grad: (relu_backward(grad, *ctx.saved_tensors), None),
+)
 
 
 def _dropped(out: Tensor, x: Tensor, p: float, key: int) -> None:

@@ -19,12 +19,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from pyg_graphzero.nn.ops import dropout
+from pyg_graphzero.nn.large import FASTER
 from pyg_graphzero.nn.rules import (
     Call,
     Space,
@@ -42,8 +41,6 @@ from pyg_graphzero.nn.rules import (
 from pyg_graphzero.sampling.hops import ALL, Hops, SampledEdgeIndex
 from pyg_graphzero.sampling.inner_rows import InnerRows
 
-#: Faster function to call in place of a function of torch.
-FASTER: dict[Any, Any] = {F.dropout: dropout}
 _NO_SIZE = -2
 # Place of a tensor among the arguments of a call, lists and dictionaries in them taken apart; its
 # name and that of its type among those of a module.

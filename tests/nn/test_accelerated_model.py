@@ -189,6 +189,30 @@ def test_autocast_of_typed_attention():
     assert float((grad - its_grad).abs().max()) < 0.1 * float(its_grad.abs().max())
 
 
+class Residual(nn.Module):
+    """What is activated is used again, in place, and functions have their arguments by name."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = SAGEConv(WIDTH, 16), SAGEConv(16, 7)
+        self.mix, self.last = nn.Linear(16, 16, bias=False), nn.Linear(7, 7)
+
+    def forward(self, x, edge_index):
+        """Rows of all nodes."""
+        hidden = self.first(x, edge_index)
+        hidden = F.relu(input=hidden) + torch.relu(self.mix(hidden)) - hidden.relu()
+        hidden += F.dropout(hidden, p=0.0, training=True)
+        hidden = F.relu(F.dropout(hidden, training=False), inplace=True)
+        last = self.second(hidden, edge_index)
+        one = F.linear(last, self.last.weight[0]).unsqueeze(-1)
+        return one + F.linear(last, self.last.weight, bias=self.last.bias)
+
+
+def test_functions_that_are_computed_in_another_way():
+    fast = compare(Residual(), plain)
+    assert "runs as it is" not in str(gz.nn.explain(fast))
+
+
 def test_dropout_leaves_out_as_much(monkeypatch):
     torch.manual_seed(0)
     model = pyg.GraphSAGE(WIDTH, 64, 2, 7, dropout=0.75)

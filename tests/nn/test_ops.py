@@ -407,6 +407,9 @@ def test_operators_are_what_torch_expects_of_them():
         ("neighbor_score", *scored, 0.2),
         ("neighbor_score_backward", weight, *scored, 0.2),
         ("dropout", k, 0.5, 3),
+        ("relu", k),
+        ("relu_backward", k, k),
+        ("product", k.flatten(1), q.flatten(1), None),
     ):
         operator = getattr(OPERATORS, name).default
         torch.library.opcheck(operator, tuple(inputs), test_utils=tests)
