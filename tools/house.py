@@ -45,6 +45,7 @@ _FOREIGN = {
     "_mapping",
     "_num_samples",
     "_repr_html_",
+    "_schema",
     "_store",
     "_values",
     "_version",

@@ -122,7 +122,7 @@ EdgesBySource::EdgesBySource(const GroupedEdges& edges)
   num_runs_ = (num_src_ >> run_bits_) + 1;
 
   const EdgePieces slices(edges, std::max(chunk_sizes.ordered_edges, work_of(edges) / kMaxSlices));
-  // Of each slice and run, how many edges there are, then where the next one goes.
+  // Number of edges of each slice and run, then the place of its next one.
   std::vector<std::int64_t> places(static_cast<std::size_t>(slices.count() * num_runs_));
   const auto for_slices = [&](const auto& visit) {
     parallel_for(slices.count(), 1, threads_, [&](std::int64_t begin, std::int64_t end) {

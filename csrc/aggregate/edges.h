@@ -13,7 +13,7 @@
 namespace gz {
 
 // In-edges of destination d are those from bounds[d] to before bounds[d + 1]; there may be more
-// edges before and behind all these, which are nobody's.
+// edges before and behind all these, which have no destination.
 struct GroupedEdges {
   std::span<const std::int64_t> src;     // of every edge, a row of the sources
   std::span<const std::int64_t> bounds;  // one more than destinations
@@ -24,13 +24,13 @@ struct GroupedEdges {
   std::int64_t num_dst() const noexcept { return std::ssize(bounds) - 1; }
 };
 
-// Raises std::invalid_argument where bounds do not ascend within the edges. What follows REQUIRES
-// edges that were checked.
+// Raises std::invalid_argument where bounds do not ascend within the edges. All functions below
+// REQUIRE edges that were checked.
 void check_bounds(const GroupedEdges& edges);
 // And std::out_of_range where an edge's source is none.
 void check_edges(const GroupedEdges& edges);
 
-// Zeros for the edges that are nobody's, of which `out` has `size` numbers each.
+// Zeros for edges without a destination; `out` has `size` numbers for each edge.
 template <class T>
 void clear_rest(const GroupedEdges& edges, std::int64_t size, T* out) {
   std::fill_n(out, edges.bounds.front() * size, T{});
@@ -42,7 +42,7 @@ void clear_rest(const GroupedEdges& edges, std::int64_t size, T* out) {
 class EdgePieces {
  public:
   EdgePieces(const GroupedEdges& edges, std::int64_t piece_edges);
-  // As many as that, or fewer.
+  // At most `parts` pieces.
   static EdgePieces in_parts(const GroupedEdges& edges, std::int64_t parts);
 
   std::int64_t count() const noexcept { return count_; }
@@ -97,7 +97,7 @@ class EdgesBySource {
   OutEdges sort_run(std::int64_t run, Buffer<std::uint32_t>& ends, Buffer<OutEdge>& order) const;
 
   std::int64_t num_src_, num_runs_;
-  int run_bits_ = 0;  // a run has so many sources as a power of two
+  int run_bits_ = 0;  // a run has 2^run_bits_ sources
   int threads_;
   Buffer<Edge> edges_;
   std::vector<std::int64_t> begins_;  // of each run, among edges_

@@ -7,25 +7,99 @@ namespace gz {
 namespace {
 
 constexpr std::int64_t kPrefetchAhead = 16;
-// Sums over all edges are taken in so many parts, however many threads there are.
+// Sums over all edges are taken in this many parts, for any number of threads.
 constexpr std::int64_t kParts = 64;
 
-// What an edge adds to gradients at a head: to that of one of its ends, and if wanted to that of
-// the vector; its own as well.
+// Adds an edge's gradient at a head to that of one of its ends and, if wanted, of the vector.
 template <bool kHasAttention, class T, class S>
-GZ_INLINE void add_grads(std::int64_t channels, const T* a, const T* b, const T* c,
-                         const S* attention, S weight, S slope, S* __restrict to_edge,
-                         S* __restrict to_end, S* __restrict to_attention) {
+GZ_INLINE void add_grads(std::int64_t channels, const T* a, const T* b, const S* attention,
+                         S weight, S slope, S* __restrict to_end, S* __restrict to_attention) {
   for (std::int64_t j = 0; j < channels; ++j) {
-    const S sum = widen(a[j]) + widen(b[j]) + widen(c[j]);
+    const S sum = widen(a[j]) + widen(b[j]);
     const S steepness = sum > 0 ? S{1} : slope;
-    const S back = weight * attention[j] * steepness;
-    to_end[j] += back;
-    if constexpr (kHasAttention) {
-      to_edge[j] = back;
-      to_attention[j] += weight * (sum * steepness);
-    }
+    to_end[j] += weight * attention[j] * steepness;
+    if constexpr (kHasAttention) to_attention[j] += weight * (sum * steepness);
   }
+}
+
+template <class T>
+void backward_at_destinations(const GroupedEdges& edges, const ScoreInputs<T>& inputs,
+                              const Sum<T>* grad, T* destinations, Sum<T>* attention) {
+  using S = Sum<T>;
+  const std::int64_t* const src = edges.src.data();
+  const std::int64_t* const bounds = edges.bounds.data();
+  const auto [heads, channels] = inputs.shape;
+  const std::int64_t size = inputs.shape.size();
+  const auto row_size = static_cast<std::size_t>(size);
+  const EdgePieces parts = EdgePieces::in_parts(edges, kParts);
+  std::vector<double> of_parts(static_cast<std::size_t>(parts.count()) * row_size);
+  parallel_for(parts.count(), 1, edges.threads, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<S> of_dst(row_size), of_attention(row_size);
+    run_widest(edges.is_portable, [&]() GZ_INLINED {
+      S* const to_dst = of_dst.data();
+      S* const to_attention = of_attention.data();
+      for (std::int64_t part = begin; part < end; ++part) {
+        double* const sums = of_parts.data() + part * size;
+        const std::int64_t last = parts.first(part + 1);
+        const std::int64_t last_edge = bounds[last] - kPrefetchAhead;
+        for (std::int64_t d = parts.first(part); d < last; ++d) {
+          std::fill_n(to_dst, size, S{0});
+          std::fill_n(to_attention, size, S{0});
+          for (std::int64_t e = bounds[d]; e < bounds[d + 1]; ++e) {
+            if (e < last_edge) prefetch_row(inputs.sources[src[e + kPrefetchAhead]], size);
+            for (std::int64_t h = 0; h < heads; ++h) {
+              const std::int64_t at = h * channels;
+              add_grads<true>(channels, inputs.sources[src[e]] + at, inputs.destinations[d] + at,
+                              inputs.attention + at, grad[e * heads + h], inputs.slope, to_dst + at,
+                              to_attention + at);
+            }
+          }
+          store_row<T>(to_dst, size, destinations + d * size);
+          for (std::int64_t j = 0; j < size; ++j) sums[j] += double{to_attention[j]};
+        }
+      }
+    });
+  });
+  for (std::int64_t j = 0; j < size; ++j) {
+    double sum = 0;
+    for (std::size_t at = static_cast<std::size_t>(j); at < of_parts.size(); at += row_size) {
+      sum += of_parts[at];
+    }
+    attention[j] = static_cast<S>(sum);
+  }
+}
+
+template <class T>
+void backward_at_sources(const GroupedEdges& edges, const ScoreInputs<T>& inputs,
+                         const Sum<T>* grad, T* sources) {
+  using S = Sum<T>;
+  const auto [heads, channels] = inputs.shape;
+  const std::int64_t size = inputs.shape.size();
+  EdgesBySource(edges).for_sources([&](const OutEdges& run) {
+    std::vector<S> of_source(static_cast<std::size_t>(size));
+    run_widest(edges.is_portable, [&]() GZ_INLINED {
+      S* const to = of_source.data();
+      S* const none = nullptr;
+      std::int64_t at = 0;
+      const std::int64_t last_edge = run.count() - kPrefetchAhead;
+      for (std::int64_t s = run.first; s < run.last; ++s) {
+        std::fill_n(to, size, S{0});
+        for (; at < run.ends[s - run.first]; ++at) {
+          const auto [dst, edge] = run.edges[at];
+          if (at < last_edge) {
+            prefetch_row(inputs.destinations[run.edges[at + kPrefetchAhead].dst], size);
+          }
+          for (std::int64_t h = 0; h < heads; ++h) {
+            const std::int64_t at_head = h * channels;
+            add_grads<false>(channels, inputs.sources[s] + at_head,
+                             inputs.destinations[dst] + at_head, inputs.attention + at_head,
+                             grad[edge * heads + h], inputs.slope, to + at_head, none);
+          }
+        }
+        store_row<T>(to, size, sources + s * size);
+      }
+    });
+  });
 }
 
 }  // namespace
@@ -47,11 +121,10 @@ void neighbor_score(const GroupedEdges& edges, const ScoreInputs<T>& inputs, Sum
           for (std::int64_t h = 0; h < heads; ++h) {
             const T* const a = inputs.sources[src[e]] + h * channels;
             const T* const b = inputs.destinations[d] + h * channels;
-            const T* const c = inputs.of_edges[e] + h * channels;
             const Sum<T>* const weight = inputs.attention + h * channels;
             const Sum<T> slope = inputs.slope;
             out[e * heads + h] = sum_over<Sum<T>>(channels, [&](std::int64_t j) GZ_INLINED {
-              const Sum<T> sum = widen(a[j]) + widen(b[j]) + widen(c[j]);
+              const Sum<T> sum = widen(a[j]) + widen(b[j]);
               return weight[j] * (sum > 0 ? sum : sum * slope);
             });
           }
@@ -63,96 +136,15 @@ void neighbor_score(const GroupedEdges& edges, const ScoreInputs<T>& inputs, Sum
 
 template <class T>
 void neighbor_score_backward(const GroupedEdges& edges, const ScoreInputs<T>& inputs,
-                             const Sum<T>* grad, T* destinations, Sum<T>* attention, T* of_edges) {
-  using S = Sum<T>;
-  const std::int64_t* const src = edges.src.data();
-  const std::int64_t* const bounds = edges.bounds.data();
-  const auto [heads, channels] = inputs.shape;
-  const std::int64_t size = inputs.shape.size();
-  const auto row_size = static_cast<std::size_t>(size);
-  if (of_edges != nullptr) clear_rest(edges, size, of_edges);
-  const EdgePieces parts = EdgePieces::in_parts(edges, kParts);
-  std::vector<double> of_parts(static_cast<std::size_t>(parts.count()) * row_size);
-  parallel_for(parts.count(), 1, edges.threads, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<S> of_dst(row_size), of_attention(row_size), of_edge(row_size);
-    run_widest(edges.is_portable, [&]() GZ_INLINED {
-      S* const to_dst = of_dst.data();
-      S* const to_attention = of_attention.data();
-      S* const to_edge = of_edge.data();
-      for (std::int64_t part = begin; part < end; ++part) {
-        double* const sums = of_parts.data() + part * size;
-        const std::int64_t last = parts.first(part + 1);
-        const std::int64_t last_edge = bounds[last] - kPrefetchAhead;
-        for (std::int64_t d = parts.first(part); d < last; ++d) {
-          std::fill_n(to_dst, size, S{0});
-          std::fill_n(to_attention, size, S{0});
-          for (std::int64_t e = bounds[d]; e < bounds[d + 1]; ++e) {
-            if (e < last_edge) prefetch_row(inputs.sources[src[e + kPrefetchAhead]], size);
-            for (std::int64_t h = 0; h < heads; ++h) {
-              const std::int64_t at = h * channels;
-              add_grads<true>(channels, inputs.sources[src[e]] + at, inputs.destinations[d] + at,
-                              inputs.of_edges[e] + at, inputs.attention + at, grad[e * heads + h],
-                              inputs.slope, to_edge + at, to_dst + at, to_attention + at);
-            }
-            if (of_edges != nullptr) store_row<T>(to_edge, size, of_edges + e * size);
-          }
-          store_row<T>(to_dst, size, destinations + d * size);
-          for (std::int64_t j = 0; j < size; ++j) sums[j] += double{to_attention[j]};
-        }
-      }
-    });
-  });
-  for (std::int64_t j = 0; j < size; ++j) {
-    double sum = 0;
-    for (std::size_t at = static_cast<std::size_t>(j); at < of_parts.size(); at += row_size) {
-      sum += of_parts[at];
-    }
-    attention[j] = static_cast<S>(sum);
-  }
-}
-
-template <class T>
-void source_score_backward(const GroupedEdges& edges, const ScoreInputs<T>& inputs,
-                           const Sum<T>* grad, T* sources) {
-  using S = Sum<T>;
-  const auto [heads, channels] = inputs.shape;
-  const std::int64_t size = inputs.shape.size();
-  EdgesBySource(edges).for_sources([&](const OutEdges& run) {
-    std::vector<S> of_source(static_cast<std::size_t>(size));
-    run_widest(edges.is_portable, [&]() GZ_INLINED {
-      S* const to = of_source.data();
-      S* const none = nullptr;
-      std::int64_t at = 0;
-      const std::int64_t last_edge = run.count() - kPrefetchAhead;
-      for (std::int64_t s = run.first; s < run.last; ++s) {
-        std::fill_n(to, size, S{0});
-        for (; at < run.ends[s - run.first]; ++at) {
-          const auto [dst, edge] = run.edges[at];
-          if (at < last_edge) {
-            const OutEdge ahead = run.edges[at + kPrefetchAhead];
-            prefetch_row(inputs.destinations[ahead.dst], size);
-            prefetch_row(inputs.of_edges[ahead.edge], size);
-          }
-          for (std::int64_t h = 0; h < heads; ++h) {
-            const std::int64_t at_head = h * channels;
-            add_grads<false>(channels, inputs.sources[s] + at_head,
-                             inputs.destinations[dst] + at_head, inputs.of_edges[edge] + at_head,
-                             inputs.attention + at_head, grad[edge * heads + h], inputs.slope, none,
-                             to + at_head, none);
-          }
-        }
-        store_row<T>(to, size, sources + s * size);
-      }
-    });
-  });
+                             const Sum<T>* grad, T* sources, T* destinations, Sum<T>* attention) {
+  backward_at_destinations(edges, inputs, grad, destinations, attention);
+  backward_at_sources(edges, inputs, grad, sources);
 }
 
 #define GZ_NEIGHBOR_SCORE(T)                                                            \
   template void neighbor_score<T>(const GroupedEdges&, const ScoreInputs<T>&, Sum<T>*); \
   template void neighbor_score_backward<T>(const GroupedEdges&, const ScoreInputs<T>&,  \
-                                           const Sum<T>*, T*, Sum<T>*, T*);             \
-  template void source_score_backward<T>(const GroupedEdges&, const ScoreInputs<T>&,    \
-                                         const Sum<T>*, T*);
+                                           const Sum<T>*, T*, T*, Sum<T>*);
 GZ_NEIGHBOR_SCORE(float)
 GZ_NEIGHBOR_SCORE(double)
 GZ_NEIGHBOR_SCORE(Float16)

@@ -46,7 +46,7 @@ void neighbor_softmax(const GroupedEdges& edges, std::int64_t heads, const S* sc
     std::vector<S> of_heads(static_cast<std::size_t>(heads));
     run_widest(edges.is_portable, [&]() GZ_INLINED {
       S* const found = of_heads.data();
-      // Those of a whole list: [begin, end) of the numbers.
+      // Visits the numbers [begin, end) of a whole list.
       const auto for_list = [&](std::int64_t begin, std::int64_t end, const auto& visit)
                                 GZ_INLINED {
                                   for (std::int64_t at = begin; at < end; at += heads) {
@@ -64,7 +64,7 @@ void neighbor_softmax(const GroupedEdges& edges, std::int64_t heads, const S* sc
           out[at] = scores[at] - largest;
         });
       }
-      // Of many destinations in one go: the edges of one alone fill no vector.
+      // Many destinations in one go: the edges of one alone fill no vector.
       const std::int64_t end_of_all = bounds[last] * heads;
       for (std::int64_t at = bounds[first] * heads; at < end_of_all; ++at) {
         out[at] = exp_below_zero(out[at]);

@@ -8,7 +8,7 @@
 namespace gz {
 
 // For float and double; REQUIRES edges whose bounds were checked, sources are not looked at. Arrays
-// are [edges, heads]; edges of nobody get 0. Bit-identical for any number of threads.
+// are [edges, heads]; edges without a destination get 0. Bit-identical for any number of threads.
 
 // exp(score - the largest one) / (sum of these + 1e-16), as torch_geometric.utils.softmax.
 template <class S>

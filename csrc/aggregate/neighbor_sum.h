@@ -14,17 +14,17 @@ namespace gz {
 // `weight`, with a number for each edge and head, may be null: 1. With `is_mean`, a destination's
 // edges count as much less as there are more of them.
 
-// Of every destination, the sum over its in-edges of the source's row: rows [destinations, shape].
+// Rows [destinations, shape]: the sum of the source's row over a destination's in-edges.
 template <class T>
 void neighbor_sum(const GroupedEdges& edges, RowShape shape, Rows<const T> sources,
                   const Sum<T>* weight, bool is_mean, T* out);
 
-// Of every source, the sum over its out-edges of the destination's row: rows [sources, shape].
+// Rows [sources, shape]: the sum of the destination's row over a source's out-edges.
 template <class T>
 void source_sum(const GroupedEdges& edges, RowShape shape, Rows<const T> destinations,
                 const Sum<T>* weight, bool is_mean, T* out);
 
-// Of every edge and head, the product of the two rows: [edges, heads]; 0 for edges of nobody.
+// Products of the two rows, [edges, heads]; 0 for edges without a destination.
 template <class T>
 void edge_dot(const GroupedEdges& edges, RowShape shape, Rows<const T> destinations,
               Rows<const T> sources, bool is_mean, Sum<T>* out);

@@ -23,7 +23,7 @@ struct BFloat16 {
   std::uint16_t bits;
 };
 
-// What numbers are added up in, and what there is one of for each edge.
+// The type that numbers are added up in, and that numbers of edges have.
 template <class T>
 using Sum = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
@@ -32,7 +32,7 @@ GZ_INLINE double widen(double value) { return value; }
 GZ_INLINE float widen(Float16 value) { return from_float16(value.bits); }
 GZ_INLINE float widen(BFloat16 value) { return from_bfloat16(value.bits); }
 
-// As torch rounds: what is too large becomes infinity, by which scalers of gradients go.
+// Rounds like torch: too large numbers become infinity, by which scalers of gradients go.
 template <class T>
 GZ_INLINE T narrow(Sum<T> value) {
   if constexpr (std::is_same_v<T, Float16>) {

@@ -6,9 +6,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <tuple>
 #include <type_traits>
-#include <vector>
 
 #include "aggregate/dropout.h"
 #include "aggregate/neighbor_max.h"
@@ -214,91 +212,53 @@ void drop(const RowArray& x, double p, std::uint64_t key, const RowArray& out, i
   });
 }
 
-// What scores are made of: rows of sources and destinations, a vector, where edges lead, rows of
-// edges or none, and the slope of what is below 0.
-struct Scored {
-  const RowArray &x_src, &x_dst;
-  const EdgeArray& attention;  // [heads, channels]
-  const Int64Array &src, &bounds;
-  const std::optional<RowArray>& of_edges;
-  double slope;
-  int threads;
-
-  // Calls body(edges, inputs) for the type of the rows, without the GIL, after `checks`.
-  template <class Checks, class Body>
-  void run(const Checks& checks, const Body& body) const {
-    const GroupedEdges edges = edges_of(src, bounds, x_src.shape(0), threads);
-    const RowShape shape = shape_of(x_src);
-    with_type(x_src, [&]<class T>(T*) {
-      const std::vector<T> zeros(static_cast<std::size_t>(shape.size()));
-      ScoreInputs<T> inputs{shape,
-                            rows_of<const T>(x_src, "x_src", shape, edges.num_src),
-                            rows_of<const T>(x_dst, "x_dst", shape, edges.num_dst()),
-                            {zeros.data(), 0},
-                            nullptr,
-                            static_cast<Sum<T>>(slope)};
-      if (of_edges) {
-        inputs.of_edges = rows_of<const T>(*of_edges, "edge", shape, std::ssize(edges.src));
-      }
-      expect(attention.dtype() == nb::dtype<Sum<T>>() &&
-                 static_cast<std::int64_t>(attention.shape(0)) == shape.heads &&
-                 static_cast<std::int64_t>(attention.shape(1)) == shape.channels,
-             "att", "as many numbers as a row has, of the type that rows are summed in");
-      inputs.attention = static_cast<const Sum<T>*>(attention.data());
-      const auto outputs = checks.template operator()<T>(edges, shape);
-      const nb::gil_scoped_release released;
-      check_edges(edges);
-      std::apply([&](auto*... to) { body(edges, inputs, to...); }, outputs);
-    });
-  }
-};
+// Calls body(edges, inputs, type) for the type of the rows that scores are made of.
+template <class Body>
+void with_scored(const RowArray& x_src, const RowArray& x_dst, const EdgeArray& attention,
+                 const GroupedEdges& edges, double slope, const Body& body) {
+  const RowShape shape = shape_of(x_src);
+  with_type(x_src, [&]<class T>(T* type) {
+    expect(attention.dtype() == nb::dtype<Sum<T>>() &&
+               static_cast<std::int64_t>(attention.shape(0)) == shape.heads &&
+               static_cast<std::int64_t>(attention.shape(1)) == shape.channels,
+           "att", "as many numbers as a row has, of the type that rows are summed in");
+    body(ScoreInputs<T>{shape, rows_of<const T>(x_src, "x_src", shape, edges.num_src),
+                        rows_of<const T>(x_dst, "x_dst", shape, edges.num_dst()),
+                        static_cast<const Sum<T>*>(attention.data()), static_cast<Sum<T>>(slope)},
+         type);
+  });
+}
 
 void score(const RowArray& x_src, const RowArray& x_dst, const EdgeArray& attention,
-           const Int64Array& src, const Int64Array& bounds, const std::optional<RowArray>& of_edges,
-           double slope, const EdgeArray& out, int threads) {
-  Scored{x_src, x_dst, attention, src, bounds, of_edges, slope, threads}.run(
-      [&]<class T>(const GroupedEdges& edges, RowShape shape) {
-        return std::tuple{edge_numbers<Sum<T>>(out, "out", edges, shape.heads)};
-      },
-      [](const auto& edges, const auto& inputs, auto* to) { neighbor_score(edges, inputs, to); });
+           const Int64Array& src, const Int64Array& bounds, double slope, const EdgeArray& out,
+           int threads) {
+  const GroupedEdges edges = edges_of(src, bounds, x_src.shape(0), threads);
+  with_scored(x_src, x_dst, attention, edges, slope, [&]<class T>(ScoreInputs<T> inputs, T*) {
+    auto* const to = edge_numbers<Sum<T>>(out, "out", edges, inputs.shape.heads);
+    const nb::gil_scoped_release released;
+    check_edges(edges);
+    neighbor_score(edges, inputs, to);
+  });
 }
 
 void score_backward(const RowArray& x_src, const RowArray& x_dst, const EdgeArray& attention,
-                    const Int64Array& src, const Int64Array& bounds,
-                    const std::optional<RowArray>& of_edges, double slope, const EdgeArray& grad,
-                    const RowArray& grad_dst, const EdgeArray& grad_attention,
-                    const std::optional<RowArray>& grad_edges, int threads) {
-  Scored{x_src, x_dst, attention, src, bounds, of_edges, slope, threads}.run(
-      [&]<class T>(const GroupedEdges& edges, RowShape shape) {
-        expect(grad_attention.dtype() == attention.dtype() &&
-                   grad_attention.shape(0) == attention.shape(0) &&
-                   grad_attention.shape(1) == attention.shape(1),
-               "grad_attention", "the type and shape of att");
-        const std::int64_t num_edges = std::ssize(edges.src);
-        return std::tuple{edge_numbers<Sum<T>>(grad, "grad", edges, shape.heads),
-                          out_rows<T>(grad_dst, shape, edges.num_dst()),
-                          static_cast<Sum<T>*>(grad_attention.data()),
-                          grad_edges ? out_rows<T>(*grad_edges, shape, num_edges) : nullptr};
-      },
-      [](const auto& edges, const auto& inputs, auto* from, auto* to_dst, auto* to_attention,
-         auto* to_edges) {
-        neighbor_score_backward(edges, inputs, from, to_dst, to_attention, to_edges);
-      });
-}
-
-void score_backward_at_sources(const RowArray& x_src, const RowArray& x_dst,
-                               const EdgeArray& attention, const Int64Array& src,
-                               const Int64Array& bounds, const std::optional<RowArray>& of_edges,
-                               double slope, const EdgeArray& grad, const RowArray& grad_src,
-                               int threads) {
-  Scored{x_src, x_dst, attention, src, bounds, of_edges, slope, threads}.run(
-      [&]<class T>(const GroupedEdges& edges, RowShape shape) {
-        return std::tuple{edge_numbers<Sum<T>>(grad, "grad", edges, shape.heads),
-                          out_rows<T>(grad_src, shape, edges.num_src)};
-      },
-      [](const auto& edges, const auto& inputs, auto* from, auto* to) {
-        source_score_backward(edges, inputs, from, to);
-      });
+                    const Int64Array& src, const Int64Array& bounds, double slope,
+                    const EdgeArray& grad, const RowArray& grad_src, const RowArray& grad_dst,
+                    const EdgeArray& grad_attention, int threads) {
+  const GroupedEdges edges = edges_of(src, bounds, x_src.shape(0), threads);
+  with_scored(x_src, x_dst, attention, edges, slope, [&]<class T>(ScoreInputs<T> inputs, T*) {
+    expect(grad_attention.dtype() == attention.dtype() &&
+               grad_attention.shape(0) == attention.shape(0) &&
+               grad_attention.shape(1) == attention.shape(1),
+           "grad_attention", "the type and shape of att");
+    const auto* const from = edge_numbers<Sum<T>>(grad, "grad", edges, inputs.shape.heads);
+    T* const to_src = out_rows<T>(grad_src, inputs.shape, edges.num_src);
+    T* const to_dst = out_rows<T>(grad_dst, inputs.shape, edges.num_dst());
+    const nb::gil_scoped_release released;
+    check_edges(edges);
+    neighbor_score_backward(edges, inputs, from, to_src, to_dst,
+                            static_cast<Sum<T>*>(grad_attention.data()));
+  });
 }
 
 }  // namespace
@@ -337,21 +297,15 @@ void init_aggregate(nb::module_& m) {
         "given with that, the scores' gradient.");
   m.def("neighbor_score", &score, nb::arg("x_src").noconvert(), nb::arg("x_dst").noconvert(),
         nb::arg("attention").noconvert(), nb::arg("src").noconvert(), nb::arg("bounds").noconvert(),
-        nb::arg("of_edges").noconvert().none(), "slope"_a, nb::arg("out").noconvert(),
-        "threads"_a = 0,
+        "slope"_a, nb::arg("out").noconvert(), "threads"_a = 0,
         "For every edge and head the product of `attention` with a leaky ReLU of the sum of its "
-        "rows: source's, destination's and, where there are some, the edge's own.");
+        "source's row and its destination's.");
   m.def("neighbor_score_backward", &score_backward, nb::arg("x_src").noconvert(),
         nb::arg("x_dst").noconvert(), nb::arg("attention").noconvert(), nb::arg("src").noconvert(),
-        nb::arg("bounds").noconvert(), nb::arg("of_edges").noconvert().none(), "slope"_a,
-        nb::arg("grad").noconvert(), nb::arg("grad_dst").noconvert(),
-        nb::arg("grad_attention").noconvert(), nb::arg("grad_edges").noconvert().none(),
-        "threads"_a = 0, "Gradients of what scores are made of, but for the sources' rows.");
-  m.def("source_score_backward", &score_backward_at_sources, nb::arg("x_src").noconvert(),
-        nb::arg("x_dst").noconvert(), nb::arg("attention").noconvert(), nb::arg("src").noconvert(),
-        nb::arg("bounds").noconvert(), nb::arg("of_edges").noconvert().none(), "slope"_a,
-        nb::arg("grad").noconvert(), nb::arg("grad_src").noconvert(), "threads"_a = 0,
-        "The gradient of the sources' rows.");
+        nb::arg("bounds").noconvert(), "slope"_a, nb::arg("grad").noconvert(),
+        nb::arg("grad_src").noconvert(), nb::arg("grad_dst").noconvert(),
+        nb::arg("grad_attention").noconvert(), "threads"_a = 0,
+        "Gradients of scores' rows and vector.");
   m.def("neighbor_max", &max_of_neighbors, nb::arg("x").noconvert(), nb::arg("src").noconvert(),
         nb::arg("bounds").noconvert(), "is_min"_a, nb::arg("out").noconvert(), "threads"_a = 0,
         "For every destination the largest or smallest numbers of its sources' rows; 0 without.");

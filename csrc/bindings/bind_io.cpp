@@ -76,7 +76,7 @@ ResidentRows resident_rows(std::int64_t num_rows, int group_bits, std::int64_t c
                 : ResidentRows::first(num_rows, group_bits, count);
 }
 
-// A rehearsal of paged rows: of a type of its own, so that nobody gathers from it.
+// A rehearsal of paged rows: of a type of its own, so that no plan gathers from it.
 struct ReadForecast {
   PagedRows rows;
 };

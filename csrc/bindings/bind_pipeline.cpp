@@ -64,7 +64,7 @@ struct TensorBatch {
   static TensorBatch of(Batch batch);
 };
 
-// What is worth telling: of most batches nothing was read.
+// Reads of a batch; most batches have none, and say nothing.
 std::optional<ReadStats> told(const ReadStats& stats) {
   return stats.rows == 0 ? std::nullopt : std::optional(stats);
 }

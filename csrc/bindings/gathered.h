@@ -1,4 +1,4 @@
-// What was gathered, as tensors.
+// Gathered rows, as tensors.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -1,4 +1,4 @@
-// What is the same for every step of a build.
+// Facts that all steps of a build share.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,7 @@ struct BuildPlan {
   const EdgeTimes& times;
   std::optional<PackedEdges> packed;  // as which edges wait to be sorted; none: as records
 
-  // What one edge takes while it waits.
+  // Bytes of one edge while it waits.
   std::uint32_t waiting_bytes() const noexcept { return packed ? packed->size() : layout.size(); }
 };
 

@@ -18,7 +18,7 @@
 
 namespace gz {
 
-// What a build may use.
+// Resources of a build.
 struct BuildRoom {
   std::uint64_t memory;   // bytes for buffers
   std::string directory;  // for scratch files
@@ -47,7 +47,7 @@ class CscBuilder {
   CscBuilder& operator=(const CscBuilder&) = delete;
 
   const CscOptions& options() const noexcept { return options_; }
-  // What one edge takes while it waits, and how much of that may wait in memory.
+  // Bytes of one edge while it waits, and of all edges that may wait in memory.
   std::uint64_t record_bytes() const noexcept { return plan_.waiting_bytes(); }
   std::uint64_t keep_bytes() const noexcept { return space_.keep_bytes; }
   // Raises std::out_of_range naming the first edge whose id is no node, counted over all slabs;
@@ -63,8 +63,8 @@ class CscBuilder {
   void write_batch(Runs& runs, std::vector<DestinationRange>& ranges, CscFiles& files, Slab& slab);
   void advance(std::uint64_t records);
 
-  // What records are sorted by. The second argument is only for the destination of a packed edge:
-  // the lowest that it can be.
+  // A number that records are sorted by. The second argument is only for the destination of a
+  // packed edge: the lowest that it can be.
   using Key = std::uint64_t (CscBuilder::*)(const Byte*, std::uint64_t) const;
   std::uint64_t dst_of(const Byte* edge, std::uint64_t least) const {
     return plan_.packed ? plan_.packed->dst(edge, least) : layout_.dst(edge);

@@ -169,7 +169,7 @@ void CscFiles::write_ids(std::uint64_t* ids, std::uint64_t count) {
 void CscFiles::rank_numbers(std::uint64_t room, int threads, const Checkpoint& checkpoint) {
   const std::uint64_t end =
       num_edges_ + num_reverses_ + (numbering_.end() - numbering_.loop_base());
-  // A window of numbers at a time. What has got its id is below every later window.
+  // A window of numbers at a time. Numbers that have their ids are below every later window.
   const std::uint64_t window = std::max<std::uint64_t>(room / Ranks::kBytesPer64 * 64, 64);
   const std::uint64_t num_windows = (end + window - 1) / window;
   const std::uint64_t chunk =

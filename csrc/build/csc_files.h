@@ -58,7 +58,7 @@ class CscFiles {
   NodeMarks* marks_;
   TopologyWriter topology_;
   std::uint32_t id_bytes_;
-  std::unique_ptr<ColumnWriter> ids_;  // null: nobody wants to know
+  std::unique_ptr<ColumnWriter> ids_;  // null: not wanted
   std::vector<std::unique_ptr<ColumnWriter>> columns_;
   // Coalescing leaves gaps in the numbers, which are closed when all are known.
   std::unique_ptr<File> gappy_;

@@ -14,7 +14,7 @@ namespace gz {
 // Raises std::out_of_range unless 0 <= id < num_nodes.
 void check_end(std::uint64_t edge, const char* end, std::int64_t id, std::uint64_t num_nodes);
 
-// Ids in somebody else's memory.
+// Ids in memory of the caller.
 struct IdArray {
   const void* data;
   std::int64_t stride;  // in items
@@ -33,7 +33,7 @@ struct EdgeSlab {
   std::int64_t end;
 };
 
-// What the edges of a build were found to be, so far.
+// Counts of the edges that a build has seen so far.
 struct EdgeCounts {
   std::uint64_t input = 0;  // edges
   std::uint64_t loops = 0;  // among them

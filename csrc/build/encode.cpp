@@ -14,7 +14,7 @@ namespace {
 // Tiles of a thread's range of columns, and rows of a block of them: 256 bytes of a row are read
 // one after another, and a block of 64 KiB stays in the cache for all its tiles.
 constexpr std::int64_t kRangeTiles = 4;
-// What the threads share, at least: ranges of columns times parts of the rows.
+// Least number of tasks for the threads: ranges of columns times parts of the rows.
 constexpr std::int64_t kTasks = 16;
 constexpr std::int64_t kNoRow = std::numeric_limits<std::int64_t>::max();
 

@@ -11,7 +11,7 @@
 
 namespace gz {
 
-// What encoding did to one column: sums over its finite values.
+// Errors of encoding in one column: sums over its finite values.
 struct ColumnLoss {
   double max_abs_error = 0;
   double squared_error = 0;
@@ -40,7 +40,7 @@ class RowEncoder {
   std::int64_t num_columns() const noexcept { return num_columns_; }
   const std::vector<float>& scale() const noexcept { return scale_; }
   const std::vector<float>& zero_point() const noexcept { return zero_point_; }
-  // Of every column, by what was encoded so far.
+  // Losses of every column, from all rows that were encoded so far.
   std::vector<ColumnLoss> losses() const;
 
  private:

@@ -12,7 +12,7 @@
 
 namespace gz {
 
-// What the options did, and what the result is like.
+// Counts of edges that the options changed, and of edges in the result.
 struct NeighborhoodCounts {
   std::uint64_t merged = 0;      // edges that coalescing took away
   std::uint64_t duplicates = 0;  // stored, beyond the first between two nodes
@@ -54,8 +54,8 @@ class NeighborhoodSorter {
   // All records of the range, in the order of the input.
   void read(const Runs& runs, const DestinationRange& range);
   void add_loops(const DestinationRange& range);
-  // Of one destination's edges order_[begin … end): merges or counts duplicates, then sorts by
-  // time. Returns the new end.
+  // Merges or counts duplicates among one destination's edges order_[begin … end), then sorts
+  // these by time. Returns the new end.
   std::uint32_t settle(std::uint64_t dst, std::uint32_t begin, std::uint32_t end);
   std::uint32_t count_duplicates(std::uint32_t begin, std::uint32_t end);
   std::uint32_t merge(std::uint32_t begin, std::uint32_t end);

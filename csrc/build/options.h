@@ -1,4 +1,4 @@
-// What is to become of the edges of one type.
+// Options for the edges of one type.
 #pragma once
 
 #include <cstdint>
@@ -31,9 +31,8 @@ struct CscOptions {
   std::span<const std::int64_t> source_times;  // [num_src], comparable; empty: none
 };
 
-// How edges are numbered. While they come in, nobody knows how many there will be, so reverses
-// start at a number that no edge before them can reach, and the loop added to node v is loop_base()
-// + v.
+// How edges are numbered. Their count is not known while they come in, so reverses start at a
+// number that no edge before them can reach, and the loop added to node v is loop_base() + v.
 class Numbering {
  public:
   explicit Numbering(const CscOptions& options) noexcept

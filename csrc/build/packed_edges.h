@@ -1,4 +1,4 @@
-// Edges on their way into a CSC of which nobody asks for ids: what scratch files hold of them.
+// Edges on their way into a CSC without ids of edges, as scratch files hold them.
 #pragma once
 
 #include <bit>
@@ -12,10 +12,11 @@ namespace gz {
 
 // Source, destination and direction of an edge, each in as many bits as it needs, in whole bytes.
 // There is no number: such edges stay in the order of the input, and are numbered by it when they
-// are sorted. Of a destination there are the low bits; the others are those of the bucket's first.
+// are sorted. Only the low bits of a destination are kept; the others are those of the bucket's
+// first.
 class PackedEdges {
  public:
-  // What may be read behind a record, and written behind it before the next one is.
+  // Bytes that may be read behind a record, and written behind it before the next one is.
   static constexpr std::int64_t kSlack = 8;
 
   // For buckets of at most 2^dst_bits destinations. Nothing where numbers or attributes are wanted,

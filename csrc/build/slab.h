@@ -50,7 +50,7 @@ class Slab {
   std::uint64_t first_dst = 0;
 
  private:
-  // Of an edge's number in here, which is there for its id.
+  // Bytes of an edge's number in here, which is there for its id.
   static std::uint32_t number_bytes(const RecordLayout& layout,
                                     const CscOptions& options) noexcept {
     return options.edge_ids ? layout.number_bytes() : 0;

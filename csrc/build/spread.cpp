@@ -17,7 +17,7 @@ constexpr int kOctavesBelow = 24;
 constexpr std::int64_t kSampledRows = 1024;
 // Values are clipped only where that halves the cost at least.
 constexpr double kWorthClipping = 0.5;
-// What the last code decodes to may lie half a step beyond the range, and must be finite.
+// The last code may decode to half a step beyond the range, which must be finite.
 constexpr double kReach = 0.99 * std::numeric_limits<float>::max();
 constexpr double kBulk = 0.99;
 constexpr double kFarthest = 8;
@@ -37,8 +37,8 @@ double distance_of(std::int32_t bin) {
       std::bit_cast<float>(std::clamp<std::int32_t>(bin, 0, kLast - 1) << kBinShift));
 }
 
-// What clipping costs on one side of a profile, by the bin at whose lower edge the limit lies: the
-// squared distance to it, of each value beyond it, but never more than `most`.
+// The cost of clipping on one side of a profile, by the bin at whose lower edge the limit lies: the
+// squared distance of each value beyond the limit, but never more than `most`.
 Edges clipping_costs(const Counts& counts, const Edges& edges, double most) {
   Edges costs{};
   for (std::size_t outer = 0; outer < kBins; ++outer) {
@@ -53,9 +53,9 @@ Edges clipping_costs(const Counts& counts, const Edges& edges, double most) {
   return costs;
 }
 
-// Minimises A (high - low)^2 + L(low) + R(high): the error of rounding, even over a step, and what
-// clipping costs on either side. Each limit in turn, until neither moves. What one value costs is
-// bounded (by the cost at eight times the distance of 99% of the values), or a single wild one
+// Minimises A (high - low)^2 + L(low) + R(high): the error of rounding, even over a step, and the
+// cost of clipping on either side. Each limit in turn, until neither moves. The cost of one value
+// is bounded (by the cost at eight times the distance of 99% of the values), or a single wild one
 // would take the resolution from all others.
 Range choose_range(const Spread& spread) {
   const double centre = spread.centre;

@@ -22,7 +22,7 @@ struct SpreadTile {
   Lanes<float> centre{};
   Lanes<std::int32_t> first_bin{};  // the shifted bits of a distance in bin 0
   Lanes<float> lowest{}, highest{};
-  // Of every column side by side: the bins below the centre, then those above it, then the zeros,
+  // For every column side by side: the bins below the centre, then those above it, then the zeros,
   // which any range with 0 in it keeps exactly.
   std::array<Lanes<std::int64_t>, 2 * kSpreadBins + 1> counts{};
 };
@@ -31,7 +31,7 @@ struct SpreadTile {
 using CountSpread = bool (*)(const RowTile& tile, SpreadTile& spread);
 CountSpread spread_counter(Machine machine = Machine::kThis) noexcept;
 
-// The same of one column.
+// The spread of one column.
 struct Spread {
   float centre = 0;
   std::int32_t first_bin = 0;

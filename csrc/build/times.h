@@ -21,7 +21,7 @@ inline std::uint64_t ordered(double time) noexcept {
   return bits >> 63 != 0 ? ~bits : bits | (1ULL << 63);
 }
 
-// What a record's time is read from.
+// Times of records: of edges, or of their sources.
 class EdgeTimes {
  public:
   EdgeTimes(const RecordLayout& layout, const CscOptions& options)

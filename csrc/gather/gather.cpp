@@ -39,7 +39,8 @@ struct Target {
   std::byte* out;
 };
 
-// Those by one index list together, range by range: a range's indices are read from memory once.
+// Targets of one index list go together, range by range: a range's indices are read from memory
+// once.
 void gather_targets(std::span<Target> targets, int threads) {
   renew_guard();
   const auto by = [](const Target& target) {

@@ -27,7 +27,7 @@ struct Stopped : std::exception {
   const char* what() const noexcept override { return "reading was stopped"; }
 };
 
-// What to gather for every batch: columns of tables, each by one of the batch's index lists.
+// Rows to gather for every batch: columns of tables, each by one of the batch's index lists.
 struct GatherPlan {
   // A table in memory; or a column of paged rows, of which `table` says only what becomes of them:
   // row_bytes, encoding, scale and zero_point.
@@ -83,7 +83,7 @@ struct Gathered {
   ReadStats read;                           // what no window brought
 };
 
-// What a batch knows of its hops, for plans that ask for inner nodes or sums.
+// Hops of a batch, for plans that ask for inner nodes or sums.
 struct SampledHops {
   struct Edges {
     std::span<const std::int64_t> src, dst;  // positions among nodes; by destination

@@ -20,8 +20,8 @@ struct RowLayout {
   std::uint64_t file_bytes = 0;  // reads are rounded up to the alignment, but not past this
 };
 
-// What one batch wants: rows[i] goes to place positions[i] of its destination. Rows may repeat, in
-// any order.
+// Rows that one batch wants: rows[i] goes to place positions[i] of its destination. Rows may
+// repeat, in any order.
 struct RowRequest {
   std::span<const std::int64_t> rows;
   std::span<const std::int64_t> positions;  // empty: 0, 1, 2 …

@@ -153,7 +153,7 @@ void RowCache::erase(std::uint32_t group) noexcept {
   const std::size_t mask = table_.size() - 1;
   std::size_t at = home_of(group);
   while (frames_[static_cast<std::size_t>(table_[at])].group != group) at = (at + 1) & mask;
-  // What lies behind it moves up, unless it would come before its own home.
+  // Entries behind it move up, unless they would come before their own home.
   for (std::size_t next = (at + 1) & mask; table_[next] >= 0; next = (next + 1) & mask) {
     const std::size_t home = home_of(frames_[static_cast<std::size_t>(table_[next])].group);
     if (((next - home) & mask) < ((next - at) & mask)) continue;

@@ -11,10 +11,10 @@
 
 namespace gz {
 
-// Frames for groups of rows. Who uses some begins a window; what it found or took in stays where it
-// is until the window's Use dies. Of the others, a hand goes round and takes the first that was
-// not used since it last came by (CLOCK, with a few rounds' credit for what is used again and
-// again).
+// Frames for groups of rows. A user begins a window; frames that it found or took in stay where
+// they are until the window's Use dies. A hand goes round the others and takes the first that was
+// not used since it last came by (CLOCK, with a few rounds' credit for groups that are used again
+// and again).
 //
 // Thread safety: none but that a Use may die in any thread, at any time.
 class RowCache {
@@ -22,7 +22,7 @@ class RowCache {
   // Raises std::invalid_argument where there are 2^32 - 1 groups or more.
   RowCache(std::int64_t num_groups, std::int64_t num_frames);
 
-  // What a frame takes beside its rows, in bytes; at most.
+  // Bytes of a frame beside its rows, at most.
   static constexpr std::int64_t kFrameBytes = 24;
 
   using Use = std::shared_ptr<const void>;
@@ -44,10 +44,10 @@ class RowCache {
   static constexpr std::int64_t kWindowShare = 2;
   std::int32_t admit(std::uint32_t group, bool again);
 
-  // What the current window admitted is not there after all. Its frame is free once no window uses
-  // it.
+  // A group that the current window admitted is not there after all. Its frame is free once no
+  // window uses it.
   void drop(std::int32_t frame) noexcept;
-  // Nor does the window want it: it may admit another group there.
+  // Drops it, and has the window not want it: another group may be admitted there.
   void undo(std::int32_t frame) noexcept;
 
  private:

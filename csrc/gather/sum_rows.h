@@ -19,8 +19,8 @@ struct InEdges {
   std::int64_t num_dst() const noexcept { return bounds.size() - 1; }
 };
 
-// Those of destinations 0 … num_dst - 1. Raises std::invalid_argument unless `dst` ascends and has
-// no others.
+// In-edges of destinations 0 … num_dst - 1. Raises std::invalid_argument unless `dst` ascends and
+// has no others.
 InEdges in_edges(std::span<const std::int64_t> src, std::span<const std::int64_t> dst,
                  std::int64_t num_dst);
 

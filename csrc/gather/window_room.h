@@ -1,4 +1,4 @@
-// What the epochs under way may read ahead together, and how much of it each has.
+// Memory in which the epochs under way read ahead together, and the share of each.
 #pragma once
 
 #include <atomic>
@@ -9,10 +9,10 @@
 
 namespace gz {
 
-// What is read at once for batches whose rows are not all in memory.
+// Limits of one read for batches whose rows are not all in memory.
 struct WindowLimits {
   int max_batches = 1;
-  // Of the rows read for one window; a window of one batch takes what it takes.
+  // Bytes of the rows read for one window; a window of one batch may take more.
   std::int64_t max_bytes = 0;
 };
 
@@ -29,13 +29,13 @@ class WindowRoom : public std::enable_shared_from_this<WindowRoom> {
   // So many epochs are under way. Windows that begin from now on are of the size for that.
   void divide_among(int epochs) noexcept;
 
-  // For how many batches the next window is read, where so many windows are to be there at a time.
+  // Number of batches that the next window is read for, where `at_once` windows are to be there.
   int max_batches(int at_once = 1) const noexcept;
 
   // Whether there is room for one of two windows now.
   bool has_half() const noexcept;
 
-  // What one window holds; given back when it dies.
+  // Room of one window; given back when it dies.
   class Part {
    public:
     Part() = default;

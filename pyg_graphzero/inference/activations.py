@@ -83,12 +83,8 @@ class Activations:
     def _is_complete(self, value: Value) -> bool:
         return self._drafts[value].is_complete(self.store.path)
 
-    def clear(self, *, keeps_own: bool) -> None:
-        """Removes drafts of runs to the same columns, and says so.
-
-        Args:
-            keeps_own: Leave those of this run.
-        """
+    def clear_others(self) -> None:
+        """Removes drafts of other runs to the same columns, and says so."""
         stems = {
             draft_stem(node_type, name)
             for node_type in self.store.node_types
@@ -97,10 +93,10 @@ class Activations:
         pattern = re.compile(rf"(?:{'|'.join(map(re.escape, stems))})\.([0-9a-f]{{12}})\.\d+\.gd")
         for file in drafts(self.store.path):
             found = pattern.fullmatch(file)
-            if found and not (keeps_own and found[1] == self.fingerprint):
+            if found and found[1] != self.fingerprint:
                 log.warning(
                     "%s: %r is of an inference with another model, other arguments or another "
-                    "input, or is not to be resumed; it is removed, and this one begins anew",
+                    "input; it is removed, and this one begins anew",
                     self.store.path, file,
                 )  # fmt: skip
                 self.store.handle.editor.remove_draft(file)

@@ -80,11 +80,6 @@ def inverse_roots(
     num_rows = contents.topology(name).num_dst
     degrees = torch.empty(num_rows, dtype=torch.float32)
     indices = contents.csc(name)[1]
-    if not rule.loops and not rule.is_weighted:
-        for first in range(0, num_rows, _CHUNK):
-            stop = min(first + _CHUNK, num_rows)
-            degrees[first:stop] = contents.bounds(name, first, stop).diff()
-        return inverse_root(degrees)
     weights: Any = None
     paths = [contents.topology(name).path]
     if rule.is_weighted:

@@ -24,7 +24,7 @@ from pyg_graphzero.nn.accelerate import Forward, check_model, make_steps
 from pyg_graphzero.nn.convs import Options
 from pyg_graphzero.nn.kinds import NORMALISING, looks_at_all_nodes
 from pyg_graphzero.nn.learn import Comparable
-from pyg_graphzero.nn.program import Recorder, Step, tensors_of
+from pyg_graphzero.nn.program import Recorder, Step
 from pyg_graphzero.nn.rules import Space, Use, Value, is_free
 from pyg_graphzero.nn.small import SmallGraph
 from pyg_graphzero.nn.state import Before, fingerprint
@@ -80,6 +80,7 @@ class Reading:
         normalised: Numbers of convolutions that weight edges by degrees.
         graph: The small graph that it was recorded on.
         rows: Its rows there: of attributes and outputs.
+        digest: Hash of all tensors that its functions made there.
     """
 
     name: str
@@ -90,46 +91,23 @@ class Reading:
     normalised: frozenset[int]
     graph: SmallGraph
     rows: dict[Value, Tensor]
+    digest: bytes
 
     def fingerprint(self, about: dict[str, Any]) -> str:
-        """Tells one computation from another: steps, settings of modules, weights, ``about``."""
-        digest = hashlib.sha256()
-        places: dict[int, str] = {}
-
-        def add(obj: Any, *known: Any) -> None:
-            digest.update(_said(obj, places).encode())
-            for each in known:
-                places.setdefault(id(each), f"number {len(places)}")
-
-        add(sorted(about.items()), *self.attrs)
+        """Tells one computation from another: weights, rows on the small graph, ``about``."""
+        names = [step.name for step in self.steps], [type(m).__qualname__ for m in self.modules]
+        digest = hashlib.sha256(f"{sorted(about.items())} {names}".encode())
         for module in self.modules:
-            settings = {
-                k: v
-                for k, v in vars(module).items()
-                if isinstance(v, bool | int | float | str) and k not in ("training", "cached")
-            }
-            tensors = {**module._parameters, **module._buffers}
-            add((type(module).__qualname__, sorted(settings.items()), tensors), *tensors.values())
-        for step in self.steps:
-            add((step.name, step.call), *step.outputs)
-        add(self.outputs)
+            for tensor in (*module._parameters.values(), *module._buffers.values()):
+                if tensor is not None:
+                    _add(digest, tensor)
+        digest.update(self.digest)
         return digest.hexdigest()[:12]
 
 
-def _said(obj: Any, places: dict[int, str]) -> str:
-    """Recorded arguments in words: the same in every process."""
-    if id(obj) in places:
-        return places[id(obj)]
-    if isinstance(obj, SampledEdgeIndex):
-        return f"edges {obj.edge_type}"
-    if isinstance(obj, Tensor):
-        flat = obj.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-        return f"{obj.dtype} {list(obj.shape)} {hashlib.sha256(flat.tobytes()).hexdigest()}"
-    if isinstance(obj, dict):
-        return str([(key, _said(item, places)) for key, item in obj.items()])
-    if isinstance(obj, list | tuple):
-        return str([_said(item, places) for item in obj])
-    return f"a {type(obj).__name__}" if isinstance(obj, Value) else repr(obj)
+def _add(digest: Any, tensor: Tensor) -> None:
+    flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+    digest.update(flat.numpy().tobytes())
 
 
 @contextmanager
@@ -295,6 +273,10 @@ class _Reader:
         forward = model.forward = Forward(model, _OPTIONS)
         with Comparable(), forward.watched_by(recorder):
             out = self.try_model(head)
+        digest = hashlib.sha256()
+        for tensor in recorder.seen:
+            if isinstance(tensor, Tensor):
+                _add(digest, tensor)
         found = Reading(
             self._name, modules, recorder.steps, attrs, {},
             frozenset(
@@ -302,7 +284,7 @@ class _Reader:
                 for number, module in enumerate(modules)
                 if isinstance(module, NORMALISING) and module.normalize
             ),
-            self._small, known,
+            self._small, known, digest.digest(),
         )  # fmt: skip
         for step in found.steps:
             self._check(step, found)
@@ -334,7 +316,7 @@ class _Reader:
                 )
             return
         looks = step.use in (Use.ALL, Use.PICK) and bool(step.inputs)
-        if any(isinstance(t, SampledEdgeIndex) for _, t in tensors_of(*step.call)):
+        if any(isinstance(leaf, SampledEdgeIndex) for leaf in step.call[0]):
             looks = step.func not in KEEPING and not is_free(step.func)
         if looks:
             raise UnsupportedError(

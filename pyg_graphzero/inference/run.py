@@ -45,7 +45,6 @@ def layerwise(
     max_edges: int | None = None,
     num_workers: int = 2,
     device: torch.device | str | None = None,
-    resume: bool = True,
     progress: bool | None = None,
 ) -> InferenceSummary:
     """Computes a model's output for every node of a store, all neighbours included.
@@ -80,7 +79,6 @@ def layerwise(
             Where a layer needs sums of its neighbours only: nodes of a batch.
         num_workers: Threads of the engine that make batches ahead.
         device: Where the model runs, and is already. None: where its parameters are.
-        resume: Keep the layers that a run with the same model, arguments and inputs has finished.
         progress: Show a bar for each layer; None: when standard error is a terminal.
 
     Returns:
@@ -120,7 +118,7 @@ def layerwise(
             torch.no_grad(),
             reading(model, inputs, head, run.device) as found,
         ):
-            return run(found, inputs, _names(out, found.outputs), encoding, resume)
+            return run(found, inputs, _names(out, found.outputs), encoding)
     finally:
         if is_own:
             editor.close()
@@ -152,7 +150,6 @@ class _Run:
         inputs: Inputs,
         names: dict[str | None, str],
         encoding: str | None,
-        resume: bool,
     ) -> InferenceSummary:
         begun = perf_counter()
         sweeps = sweeps_of(found, list(names), list(self.store.node_types))
@@ -166,7 +163,7 @@ class _Run:
         }
         results = {found.outputs[name]: attr for name, attr in names.items()}
         made = Activations(self.store, sweeps, results, found.fingerprint(about), encoding)
-        made.clear(keeps_own=resume)
+        made.clear_others()
         left = made.left()
         contents = self.store.contents
         degrees = Degrees(partial(inverse_roots, contents, weight=inputs.edge_weight))

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
+from torch.utils._pytree import tree_unflatten
 
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.inference.reader import Reading, Row
 from pyg_graphzero.nn.convs import Plan
-from pyg_graphzero.nn.program import Path, Step, replace
+from pyg_graphzero.nn.program import Step
 from pyg_graphzero.nn.rules import Value
 from pyg_graphzero.store.schema import EdgeType
 
@@ -236,12 +237,10 @@ class Replay:
             if isinstance(step.about, Plan):
                 rows.update(convolve(step, rows))
             else:
-                given: list[tuple[Path, Tensor]] = [
-                    (path, own(value).clone() if path in step.writes else own(value))
-                    for path, value in step.inputs
-                ]
-                args, kwargs = step.call
-                args, kwargs = replace(args, kwargs, given)
+                leaves, structure = [*step.call[0]], step.call[1]
+                for at, value in step.inputs:
+                    leaves[at] = own(value).clone() if at in step.writes else own(value)
+                args, kwargs = tree_unflatten(leaves, structure)
                 out = step.func(*args, **kwargs)
                 made = out if isinstance(out, list | tuple) else (out,)
                 rows.update(zip(step.outputs, made, strict=True))

@@ -3,12 +3,11 @@
 from pyg_graphzero.nn import ops
 from pyg_graphzero.nn.accelerate import accelerate
 from pyg_graphzero.nn.explain import Explanation, LayerExplanation, explain
-from pyg_graphzero.nn.node2vec import MetaPath2Vec, Node2Vec
+from pyg_graphzero.nn.node2vec import Node2Vec
 
 __all__ = [
     "Explanation",
     "LayerExplanation",
-    "MetaPath2Vec",
     "Node2Vec",
     "accelerate",
     "explain",

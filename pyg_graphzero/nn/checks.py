@@ -92,19 +92,15 @@ def check_scores(scores: Tensor, bounds: Tensor, grad: Tensor | None) -> None:
 
 
 def check_score(
-    x_src: Tensor, x_dst: Tensor, att: Tensor, src: Tensor, bounds: Tensor, edge: Tensor | None,
-    slope: float,
-) -> None:  # fmt: skip
+    x_src: Tensor, x_dst: Tensor, att: Tensor, src: Tensor, bounds: Tensor, slope: float
+) -> None:
     """Checks arguments of a GATv2 score."""
-    _check_rows("x_src", x_src, x_dst, att, src, bounds, edge)
+    _check_rows("x_src", x_src, x_dst, att, src, bounds)
     num_dst = check_edges(bounds, src)
     if x_src.dim() != 3:
         _refuse("x_src", list(x_src.shape), "rows [sources, heads, channels]")
     heads, channels = x_src.shape[1:]
-    for name, rows, size in (("x_dst", x_dst, num_dst), ("edge", edge, src.size(0))):
-        if rows is not None and (
-            rows.shape != (size, heads, channels) or rows.dtype != x_src.dtype
-        ):
-            _refuse(name, rows, f"{x_src.dtype} [{size}, {heads}, {channels}]")
+    if x_dst.shape != (num_dst, heads, channels) or x_dst.dtype != x_src.dtype:
+        _refuse("x_dst", x_dst, f"{x_src.dtype} [{num_dst}, {heads}, {channels}]")
     if att.shape != (heads, channels) or not att.is_floating_point():
         _refuse("att", att, f"[{heads}, {channels}], numbers with a fraction")

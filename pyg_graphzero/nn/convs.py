@@ -16,7 +16,7 @@ from pyg_graphzero.nn import kinds
 from pyg_graphzero.nn.block import Block
 from pyg_graphzero.nn.hgt import are_products, hgt
 from pyg_graphzero.nn.layers import LAYERS, Layer, messages, propagated
-from pyg_graphzero.nn.program import DivergedError, Program, Recorder, Runner, Step
+from pyg_graphzero.nn.program import DivergedError, Path, Program, Recorder, Runner
 from pyg_graphzero.nn.rules import Space, Use, Value
 from pyg_graphzero.nn.small import plain
 from pyg_graphzero.sampling.hops import known_hops
@@ -179,8 +179,28 @@ def _why_whole(
     return None
 
 
-# A convolution's call: plan, inputs, results, and its arguments with values in place of rows.
-_Noted = tuple[Plan, list[tuple[Any, Value, int]], list[tuple[Tensor, Space]], dict[str, Any]]
+def takes_types(given: dict[str, Any]) -> bool:
+    """Whether a convolution is given rows and edges by type."""
+    return given.get("edge_index") is None and isinstance(given.get("edge_index_dict"), dict)
+
+
+def _apart(given: dict[str, Any]) -> tuple[list[tuple[Path, Any, Space, int]], dict[Any, Any]]:
+    """Rows of nodes among a convolution's arguments, and its edges by type.
+
+    Rows come with their place, their nodes, and the hops that it looks at them further than at its
+    results.
+    """
+    if takes_types(given):
+        rows_of = given["x_dict"].items()
+        nodes = [(("x_dict", name), rows, Space(False, name), 1) for name, rows in rows_of]
+        return nodes, given["edge_index_dict"]
+    x, edge_index = given.get("x"), given.get("edge_index")
+    pair = x if isinstance(x, tuple | list) and len(x) == 2 else (x, x)
+    edge_type = getattr(edge_index, "edge_type", None)
+    ends = (None, None) if edge_type is None else edge_type[::2]
+    return [
+        (("x", place), pair[place], Space(False, ends[place]), 1 - place) for place in (0, 1)
+    ], {edge_type: edge_index}
 
 
 def record(
@@ -191,15 +211,54 @@ def record(
     given = _arguments(conv, args, kwargs)
     before = [dict(vars(module)) for module in conv.modules()]
     out = call(*plain(args), **plain(kwargs))
-    if given.get("edge_index") is None and isinstance(given.get("edge_index_dict"), dict):
-        plan, inputs, outputs, named = _noted_hgt(recorder, conv, given, out)
+    nodes, edges = _apart(given)
+    values = [recorder.value_of(rows) for _, rows, *_ in nodes]
+    fits = all(
+        value is not None and value.dim == 0 and value.space == space
+        for value, (_, _, space, _) in zip(values, nodes, strict=True)
+    ) and all(
+        known_hops(edge_index) is not None and edge_index.edge_type == name
+        for name, edge_index in edges.items()
+    )
+    results = out if isinstance(out, dict) else {nodes[-1][2].name: out}
+    outputs = [
+        (rows, space)
+        for space, rows in ((Space(False, name), rows) for name, rows in results.items())
+        if isinstance(rows, Tensor) and rows.dim() and rows.size(0) == recorder.num_rows.get(space)
+    ]
+    inputs = [
+        (path, value, reach)
+        for (path, _, _, reach), value in zip(nodes, values, strict=True)
+        if value is not None
+    ]
+    named = dict(given)
+    if takes_types(given):
+        named["x_dict"] = {path[1]: value for path, value, _ in inputs}
+        plan = _typed_plan(conv, fits)
     else:
-        plan, inputs, outputs, named = _noted(recorder, conv, given, out, options)
+        (_, _, src, _), (_, _, dst, _) = nodes
+        named["x"] = tuple(values) if given.get("x") is not nodes[0][1] else values[0]
+        plan = Plan("whole batch: rows of its input are not known to be those of nodes", False)
+        if fits and outputs:
+            plan = plan_of(conv, given, src == dst, options)
+            plan = replace(plan, edge_type=next(iter(edges)))
+        for name, value in given.items():
+            found = recorder.value_of(value)
+            if name not in ("x", "edge_index") and found is not None:
+                inputs.append(((name, None), found, plan.layer.reach))
+                named[name] = found
     if plan.is_trimmed and _keeps(conv, before):
         plan = Plan("whole batch: it keeps what it computes", False)
     use = Use.ROWS if plan.is_trimmed else Use.ALL
     recorder.module(conv, inputs, use, outputs, plan, named)
     return out
+
+
+def _typed_plan(conv: Any, fits: bool) -> Plan:
+    is_known = type(conv) is HGTConv and conv.flow == "source_to_target"
+    if fits and is_known and not kinds.is_changed(conv) and are_products(conv):
+        return Plan("trimmed; attention in one pass", True)
+    return Plan("whole batch: it takes dictionaries", False)
 
 
 def _keeps(conv: MessagePassing, before: list[dict[str, Any]]) -> bool:
@@ -214,73 +273,6 @@ def _keeps(conv: MessagePassing, before: list[dict[str, Any]]) -> bool:
     )
 
 
-def _noted(
-    recorder: Recorder, conv: Any, given: dict[str, Any], out: Any, options: Options
-) -> _Noted:
-    x, edge_index = given.get("x"), given.get("edge_index")
-    pair = x if isinstance(x, tuple | list) and len(x) == 2 else (x, x)
-    src, dst = (recorder.value_of(rows) for rows in pair)
-    named = {**given, "x": (src, dst) if pair is x else src}
-    plan = Plan("whole batch: rows of its input are not known to be those of nodes", False)
-    inputs: list[tuple[Any, Value, int]] = []
-    outputs: list[tuple[Tensor, Space]] = []
-    if src is not None and dst is not None:
-        inputs = [(("x", 0), src, 1), (("x", 1), dst, 0)]
-        edge_type = getattr(edge_index, "edge_type", None)
-        ends = (None, None) if edge_type is None else edge_type[::2]
-        if (
-            known_hops(edge_index) is not None
-            and [src.space, dst.space] == [Space(False, name) for name in ends]
-            and src.dim == dst.dim == 0
-            and isinstance(out, Tensor)
-            and out.dim()
-            and out.size(0) == recorder.num_rows[dst.space]
-        ):
-            outputs = [(out, dst.space)]
-            plan = plan_of(conv, given, src.space == dst.space, options)
-            plan = replace(plan, edge_type=edge_type)
-    for name, value in given.items():
-        found = recorder.value_of(value)
-        if name not in ("x", "edge_index") and found is not None:
-            inputs.append(((name, None), found, plan.layer.reach))
-            named[name] = found
-    return plan, inputs, outputs, named
-
-
-def _noted_hgt(recorder: Recorder, conv: Any, given: dict[str, Any], out: Any) -> _Noted:
-    values = {name: recorder.value_of(rows) for name, rows in given["x_dict"].items()}
-    fits = (
-        type(conv) is HGTConv
-        and conv.flow == "source_to_target"
-        and not conv.explain
-        and not kinds.is_changed(conv)
-        and are_products(conv)
-        and all(
-            value is not None and value.dim == 0 and value.space == Space(False, name)
-            for name, value in values.items()
-        )
-        and all(
-            known_hops(edge_index) is not None and edge_index.edge_type == name
-            for name, edge_index in given["edge_index_dict"].items()
-        )
-    )
-    plan = Plan(
-        "trimmed; attention in one pass" if fits else "whole batch: it takes dictionaries", fits
-    )
-    inputs = [(("x_dict", name), value, 1) for name, value in values.items() if value is not None]
-    outputs = [
-        (rows, Space(False, name))
-        for name, rows in out.items()
-        if isinstance(rows, Tensor) and rows.size(0) == recorder.num_rows.get(Space(False, name))
-    ]
-    return plan, inputs, outputs, {**given, "x_dict": values}
-
-
-def _are_of(runner: Runner, edge_index: Any, edge_type: Any) -> bool:
-    """Whether ``edge_index`` holds the batch's edges of type ``edge_type``."""
-    return known_hops(edge_index) == runner.hops and edge_index.edge_type == edge_type
-
-
 def run(runner: Runner, conv: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """Computes those rows of a convolution that later steps need."""
     step = runner.next_module(conv)
@@ -288,21 +280,30 @@ def run(runner: Runner, conv: Any, call: Callable[..., Any], args: Any, kwargs: 
     if not plan.is_trimmed:
         return call(*plain(args), **plain(kwargs))
     given = _arguments(conv, args, kwargs)
-    if "edge_index_dict" in given:
-        return _run_hgt(runner, conv, given, step)
-    edge_index = given.pop("edge_index")
-    if not _are_of(runner, edge_index, plan.edge_type):
+    nodes, edges = _apart(given)
+    rows = {path: each for path, each, *_ in nodes}
+    is_typed = takes_types(given)
+    is_other = rows.keys() != {path for path, _ in step.inputs if path[1] is not None}
+    is_other |= not is_typed and plan.edge_type not in edges
+    if is_other or any(
+        known_hops(each) != runner.hops or each.edge_type != name for name, each in edges.items()
+    ):
         raise DivergedError
-    x = given.pop("x")
-    is_pair = isinstance(x, tuple | list)
-    src, dst = x if is_pair else (x, x)
-    block = Block(edge_index, runner.hops, step.need)
-    for ((name, place), value), reach in zip(step.inputs, step.reach, strict=True):
-        if place is not None:
-            runner.expect((src, dst)[place], value)
-        elif name in given:
-            runner.expect(given[name], value)
-            given[name] = runner.cut(given[name], value, step.need + reach)
+    for (path, value), reach in zip(step.inputs, step.reach, strict=True):
+        if path in rows:
+            runner.expect(rows[path], value)
+        elif path[0] in given:
+            runner.expect(given[path[0]], value)
+            given[path[0]] = runner.cut(given[path[0]], value, step.need + reach)
+    blocks = {name: Block(each, runner.hops, step.need) for name, each in edges.items()}
+    if is_typed:
+        x = {path[1]: runner.cut(rows[path], value, step.need + 1) for path, value in step.inputs}
+        made = hgt(conv, x, blocks)
+        runner.made([made[value.space.name] for value in step.outputs], step.outputs)
+        return made
+    del given["edge_index"]
+    is_pair, block = isinstance(given.pop("x"), tuple | list), blocks[plan.edge_type]
+    src, dst = rows.values()
     if isinstance(src, InnerRows) and not plan.is_summed:
         src = src.rows
     if is_pair or plan.is_summed or not plan.layer.only_sums(conv):
@@ -311,19 +312,4 @@ def run(runner: Runner, conv: Any, call: Callable[..., Any], args: Any, kwargs: 
         src, dst = block.both(src)
     out = plan.layer.compute(conv, src, dst, block, given, is_pair)
     runner.made([out], step.outputs)
-    return out
-
-
-def _run_hgt(runner: Runner, conv: Any, given: Any, step: Step) -> Any:
-    rows, edges = given["x_dict"], given["edge_index_dict"]
-    are_known = all(_are_of(runner, each, name) for name, each in edges.items())
-    if len(rows) != len(step.inputs) or not are_known:
-        raise DivergedError
-    x = {}
-    for (_, name), value in step.inputs:
-        runner.expect(rows.get(name), value)
-        x[name] = runner.cut(rows[name], value, step.need + 1)
-    blocks = {name: Block(each, runner.hops, step.need) for name, each in edges.items()}
-    out = hgt(conv, x, blocks)
-    runner.made([out[value.space.name] for value in step.outputs], step.outputs)
     return out

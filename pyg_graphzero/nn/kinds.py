@@ -141,6 +141,5 @@ def is_plain(module: pyg.MessagePassing) -> bool:
         and module.fuse
         and module.aggr in _REDUCTIONS
         and module.node_dim in (-2, 0)
-        and not module.explain
         and not is_changed(module, ("message", "aggregate", "update"))
     )

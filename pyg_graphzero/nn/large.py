@@ -21,12 +21,6 @@ def _is_large(rows: Tensor, size: int) -> bool:
     return rows.device.type == "cpu" and rows.is_floating_point() and size >= operators.LARGE
 
 
-def _dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    if p == 0 or not _is_large(input, input.nbytes):
-        return F.dropout(input, p, training, inplace)
-    return dropout(input, p, training, inplace)
-
-
 def _relu(input: Tensor, inplace: bool = False) -> Tensor:
     if inplace or not _is_large(input, input.nbytes):
         return F.relu(input, inplace)
@@ -48,7 +42,7 @@ def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
 
 #: Faster function to call in place of a function of torch.
 FASTER: dict[Any, Callable[..., Any]] = {
-    F.dropout: _dropout,
+    F.dropout: dropout,
     F.relu: _relu,
     torch.relu: _relu,
     Tensor.relu: _relu,

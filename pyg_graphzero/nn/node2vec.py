@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import Embedding
-from torch_geometric.data import Data, HeteroData
-from torch_geometric.nn import MetaPath2Vec as StockMetaPath2Vec
+from torch_geometric.data import Data
 from torch_geometric.nn import Node2Vec as StockNode2Vec
 
 from pyg_graphzero.loader.walks import RandomWalker
-from pyg_graphzero.store.schema import EdgeType
-
-
-def _windows(walks: Tensor, size: int) -> Tensor:
-    """Every run of ``size`` nodes of each walk, in PyG's order: ``[n * runs, size]``."""
-    return walks.unfold(1, size, 1).transpose(0, 1).reshape(-1, size)
 
 
 class Node2Vec(StockNode2Vec):
@@ -95,95 +87,5 @@ class Node2Vec(StockNode2Vec):
         """Windows of walks from some nodes, ``int64 [n, context_size]``."""
         start = batch.repeat(self.walks_per_node)
         walks = self.walker.walk(start, self.walk_length, on_end="stay")
-        return _windows(walks, self.context_size)
-
-
-class MetaPath2Vec(StockMetaPath2Vec):
-    """``torch_geometric.nn.MetaPath2Vec`` over a store.
-
-    All arguments but the first are PyG's.
-
-    Args:
-        source: A store, its ``.data()``, ``HeteroData`` in memory, or an ``edge_index_dict`` as in
-            PyG.
-        embedding_dim: Size of an embedding.
-        metapath: The edge types of the steps.
-        walk_length: Steps of a walk.
-        context_size: Nodes of a positive sample.
-        walks_per_node: Walks from each node of a batch.
-        num_negative_samples: Negative samples for each positive one.
-        num_nodes_dict: Numbers of nodes of an ``edge_index_dict``; a graph knows its own.
-        sparse: Whether gradients of the embeddings are sparse.
-
-    Raises:
-        UnsupportedError: The store has directed edges by destination only.
-        ValueError: The metapath does not fit, or is shorter than the walk and no cycle;
-            ``walk_length + 1`` is below ``context_size``, or this below 2.
-    """
-
-    def __init__(
-        self,
-        source: Any,
-        embedding_dim: int,
-        metapath: Sequence[EdgeType],
-        walk_length: int,
-        context_size: int,
-        walks_per_node: int = 1,
-        num_negative_samples: int = 1,
-        num_nodes_dict: dict[str, int] | None = None,
-        sparse: bool = False,
-    ) -> None:
-        torch.nn.Module.__init__(self)
-        if walk_length + 1 < context_size or context_size < 2:
-            raise ValueError(
-                f"walk_length={walk_length}, context_size={context_size}: expected a context of 2 "
-                "nodes or more, and a walk of at least as many"
-            )
-        if isinstance(source, Mapping):
-            source = _graph_of(source, num_nodes_dict or {})
-        self.walker = RandomWalker(source, metapath=metapath)
-        steps = [metapath[i % len(metapath)] for i in range(walk_length)]
-        if walk_length > len(metapath) and metapath[0][0] != metapath[-1][-1]:
-            raise ValueError(
-                f"walk_length={walk_length}: found a metapath of {len(metapath)} edge types that "
-                "does not end where it begins, expected no more steps than that"
-            )
-        self.embedding_dim = embedding_dim
-        self.metapath = list(metapath)
-        self.walk_length = walk_length
-        self.context_size = context_size
-        self.walks_per_node = walks_per_node
-        self.num_negative_samples = num_negative_samples
-        types = sorted({end for name in metapath for end in name[::2]})
-        self.num_nodes_dict = {name: self.walker.num_nodes_of(name) for name in types}
-        count = 0
-        self.start: dict[str, int] = {}
-        self.end: dict[str, int] = {}
-        for name in types:
-            self.start[name] = count
-            count += self.num_nodes_dict[name]
-            self.end[name] = count
-        passed = [metapath[0][0], *(name[2] for name in steps)]
-        self.offset = torch.tensor([self.start[name] for name in passed])
-        # One more embedding stands for the steps after a walk's end.
-        self.embedding = Embedding(count + 1, embedding_dim, sparse=sparse)
-        self.dummy_idx = count
-        self.reset_parameters()
-
-    def _pos_sample(self, batch: Tensor) -> Tensor:
-        walks = self.walker.walk(batch.repeat(self.walks_per_node), self.walk_length)
-        walks = (walks + self.offset).where(walks >= 0, self.dummy_idx)
-        return _windows(walks, self.context_size)
-
-
-def _graph_of(edges: Mapping[EdgeType, Tensor], num_nodes: dict[str, int]) -> HeteroData:
-    """The graph of an ``edge_index_dict``; types not in ``num_nodes`` end at their largest id."""
-    data, sizes = HeteroData(), dict(num_nodes)
-    for name, edge_index in edges.items():
-        data[name].edge_index = edge_index
-        for end, ids in zip(name[::2], edge_index, strict=True):
-            if end not in num_nodes:
-                sizes[end] = max(sizes.get(end, 0), int(ids.max()) + 1 if ids.numel() else 0)
-    for end, size in sizes.items():
-        data[end].num_nodes = size
-    return data
+        # Every run of nodes of each walk, in PyG's order.
+        return walks.unfold(1, self.context_size, 1).transpose(0, 1).reshape(-1, self.context_size)

@@ -8,7 +8,8 @@ An entry is a call of :func:`_operator`:
     results     the results' shapes; without it, one as the first argument is
     fallback    computes them elsewhere, by PyG's and torch's own functions, which have gradients;
                 missing where an operator is only used on the CPU
-    keep        keeps the tensors that the gradient needs
+    keep        places of the arguments that the gradient needs, -1 for the result; a pair where one
+                is needed for the gradient of the other place alone
     backward    the gradient on the CPU; missing where there is none
 
 The fallbacks make an array of messages, and wait for no device: errors do not say which edge is
@@ -134,10 +135,6 @@ def _raise_twice(ctx: Any, *grads: Tensor) -> Any:
     )
 
 
-def _keep_nothing(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    pass
-
-
 def _like_first(first: Tensor, *rest: Any) -> list[_Result]:
     return [_Result(first, first.shape)]
 
@@ -149,7 +146,7 @@ def _operator(
     check: Callable[..., Any] = lambda *args: None,
     results: Callable[..., list[_Result]] = _like_first,
     fallback: Callable[..., Tensor] | None = None,
-    keep: Callable[..., None] = _keep_nothing,
+    keep: Sequence[int | tuple[int, int]] = (),
     backward: Callable[..., Any] = _raise_twice,
 ) -> Any:
     """Registers an operator; returns the function that calls it."""
@@ -169,10 +166,19 @@ def _operator(
         made = [each.to(result.like.dtype) for each, result in zip(out, wanted, strict=True)]
         return made[0] if len(made) == 1 else tuple(made)
 
+    def kept(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        given = *inputs, output
+        needs = [(each, each) if isinstance(each, int) else each for each in keep]
+        ctx.save_for_backward(
+            *(given[at] if at == of or ctx.needs_input_grad[of] else None for at, of in needs)
+        )
+        ctx.others = [None if isinstance(each, Tensor) else each for each in inputs]
+        ctx.counts = [each.size(0) for each in inputs if isinstance(each, Tensor) and each.dim()]
+
     _LIBRARY.define(schema)
     _LIBRARY.impl(name, computed, "CPU")
     torch.library.register_fake(full_name, fake, lib=_LIBRARY)
-    torch.library.register_autograd(full_name, backward, setup_context=keep, lib=_LIBRARY)
+    torch.library.register_autograd(full_name, backward, setup_context=kept, lib=_LIBRARY)
     operator = getattr(getattr(torch.ops, _LIBRARY.ns), name).default
 
     def call(*args: Any) -> Any:
@@ -212,26 +218,18 @@ def _summed(
     return scatter(rows, dst, 0, num_dst + 1, "mean" if mean else "sum")[:num_dst].to(x.dtype)
 
 
-def _keep_for_sum(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    """Rows are kept where the gradient of weights is wanted; it alone needs them."""
-    rows, src, bounds, weight, ctx.is_mean, ctx.num_src = inputs
-    ctx.num_rows = rows.size(0)
-    kept = rows if ctx.needs_input_grad[3] else None
-    ctx.save_for_backward(kept, src, bounds, weight)
-
-
 def _sum_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     x, src, bounds, weight = ctx.saved_tensors
-    is_at_dst = ctx.num_src is None
+    mean, num_src = ctx.others[4:]
     grad_x = grad_weight = None
     if ctx.needs_input_grad[0]:
-        num_src = ctx.num_rows if is_at_dst else None
-        grad_x = neighbor_sum(grad, src, bounds, weight, ctx.is_mean, num_src)
+        rows = ctx.counts[0] if num_src is None else None
+        grad_x = neighbor_sum(grad, src, bounds, weight, mean, rows)
     if ctx.needs_input_grad[3]:
-        of_dst, of_src = (grad, x) if is_at_dst else (x, grad)
+        of_dst, of_src = (grad, x) if num_src is None else (x, grad)
         if weight.dim() == 1:
             of_dst, of_src = of_dst.flatten(1), of_src.flatten(1)
-        grad_weight = edge_dot(of_dst, of_src, src, bounds, ctx.is_mean).to(weight.dtype)
+        grad_weight = edge_dot(of_dst, of_src, src, bounds, mean).to(weight.dtype)
     return grad_x, None, None, grad_weight, None, None
 
 
@@ -244,7 +242,7 @@ neighbor_sum = _operator(
         _Result(x, (bounds.size(0) - 1 if num_src is None else num_src, *x.shape[1:]))
     ],
     fallback=_summed,
-    keep=_keep_for_sum,
+    keep=((0, 3), 1, 2, 3),
     backward=_sum_backward,
 )
 
@@ -265,18 +263,11 @@ def _dotted(q: Tensor, k: Tensor, src: Tensor, bounds: Tensor, mean: bool) -> Te
     return _of_used(is_used, out, k)
 
 
-def _keep_for_dot(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    q, k, src, bounds, ctx.is_mean = inputs
-    ctx.num_src = k.size(0)
-    needs_q, needs_k = ctx.needs_input_grad[:2]
-    ctx.save_for_backward(q if needs_k else None, k if needs_q else None, src, bounds)
-
-
 def _dot_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     q, k, src, bounds = ctx.saved_tensors
-    given = src, bounds, grad, ctx.is_mean
+    given = src, bounds, grad, ctx.others[4]
     grad_q = None if k is None else neighbor_sum(k, *given, None)
-    grad_k = None if q is None else neighbor_sum(q, *given, ctx.num_src)
+    grad_k = None if q is None else neighbor_sum(q, *given, ctx.counts[1])
     return grad_q, grad_k, None, None, None
 
 
@@ -286,7 +277,7 @@ edge_dot = _operator(
     check=check_dot,
     results=lambda q, k, src, *rest: [_wide(k, (src.size(0), *k.shape[1:-1]))],
     fallback=_dotted,
-    keep=_keep_for_dot,
+    keep=((0, 1), (1, 0), 2, 3),
     backward=_dot_backward,
 )
 
@@ -305,16 +296,11 @@ def _softmaxed(scores: Tensor, bounds: Tensor, grad: None = None) -> Tensor:
     return _of_used(is_used, made, scores)
 
 
-def _keep_for_softmax(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    _, bounds, grad = inputs
-    ctx.is_gradient = grad is not None
-    ctx.save_for_backward(output, bounds)
-
-
 def _softmax_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    if ctx.is_gradient:
+    *made, of = ctx.saved_tensors
+    if of is not None:
         _raise_twice(ctx)
-    return neighbor_softmax(*ctx.saved_tensors, grad), None, None
+    return neighbor_softmax(*made, grad), None, None
 
 
 #: Given a gradient, and in place of scores what was made of them, it makes the scores' gradient.
@@ -324,67 +310,44 @@ neighbor_softmax = _operator(
     check=check_scores,
     results=lambda scores, *rest: [_wide(scores, scores.shape)],
     fallback=_softmaxed,
-    keep=_keep_for_softmax,
+    keep=(-1, 1, 2),
     backward=_softmax_backward,
 )
 
 
 # Scores of GATv2 ----------------------------------------------------------------------------------
 
-_SCORED = (
-    "Tensor x_src, Tensor x_dst, Tensor att, Tensor src, Tensor bounds, Tensor? edge, float slope"
-)
+_SCORED = "Tensor x_src, Tensor x_dst, Tensor att, Tensor src, Tensor bounds, float slope"
 
 
 def _scored(arguments: Sequence[Any], *more: Any) -> list[Any]:
     """The memory of the arguments that scores are made of, for the engine."""
-    x_src, x_dst, att, src, bounds, edge, slope = arguments
-    heads = x_src.size(1)
-    of_edges = None if edge is None else _rows(edge, heads)
-    rows = _rows(x_src, heads), _rows(x_dst, heads)
-    return [*rows, _numbers(att, x_src.dtype), *_edges(src, bounds), of_edges, slope, *more]
+    x_src, x_dst, att, src, bounds, slope = arguments
+    rows = _rows(x_src, x_src.size(1)), _rows(x_dst, x_src.size(1))
+    return [*rows, _numbers(att, x_src.dtype), *_edges(src, bounds), slope, *more]
 
 
 def _score(
-    x_src: Tensor, x_dst: Tensor, att: Tensor, src: Tensor, bounds: Tensor, edge: Tensor | None,
-    slope: float,
-) -> Tensor:  # fmt: skip
+    x_src: Tensor, x_dst: Tensor, att: Tensor, src: Tensor, bounds: Tensor, slope: float
+) -> Tensor:
     if x_src.size(0) == 0 or x_dst.size(0) == 0:
         return x_src.new_zeros((src.size(0), x_src.size(1)))
     src, dst, is_used = _ends(src, bounds)
     sums = x_src.index_select(0, src).to(sum_type(x_src.dtype))
     sums = sums + x_dst.index_select(0, dst.where(is_used, 0))
-    made = (leaky_relu(sums if edge is None else sums + edge, slope) * att).sum(-1)
-    return _of_used(is_used, made, x_src)
-
-
-def _keep_for_score(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    *tensors, ctx.slope = inputs
-    ctx.save_for_backward(*tensors)
+    return _of_used(is_used, (leaky_relu(sums, slope) * att).sum(-1), x_src)
 
 
 def _score_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    inputs: Any = grad, *ctx.saved_tensors, ctx.slope
-    grad_src = grad_dst = grad_att = grad_edge = None
-    if ctx.needs_input_grad[0]:
-        grad_src = source_score_backward(*inputs)
-    if any(ctx.needs_input_grad[i] for i in (1, 2, 5)):
-        grad_dst, grad_att, grad_edge = neighbor_score_backward(*inputs)
-    grad_edge = None if inputs[6] is None else grad_edge
-    return grad_src, grad_dst, grad_att, None, None, grad_edge, None
+    grads = neighbor_score_backward(grad, *ctx.saved_tensors, ctx.others[5])
+    return *grads, None, None, None
 
 
 def _score_grads(
-    out_dst: Tensor, out_att: Tensor, out_edge: Tensor, grad: Tensor, *scored: Any
+    out_src: Tensor, out_dst: Tensor, out_att: Tensor, grad: Tensor, *scored: Any
 ) -> None:
-    of_edges = None if scored[5] is None else _array(out_edge)
-    grads = _numbers(grad, scored[0].dtype), _array(out_dst), _array(out_att), of_edges
-    _core.neighbor_score_backward(*_scored(scored, *grads))
-
-
-def _source_score_grad(out: Tensor, grad: Tensor, *scored: Any) -> None:
-    given = _scored(scored, _numbers(grad, scored[0].dtype), _array(out))
-    _core.source_score_backward(*given)
+    out = _numbers(grad, scored[0].dtype), _array(out_src), _array(out_dst), _array(out_att)
+    _core.neighbor_score_backward(*_scored(scored, *out))
 
 
 neighbor_score = _operator(
@@ -393,22 +356,17 @@ neighbor_score = _operator(
     check=check_score,
     results=lambda x_src, x_dst, att, src, *rest: [_wide(x_src, (src.size(0), x_src.size(1)))],
     fallback=_score,
-    keep=_keep_for_score,
+    keep=range(5),
     backward=_score_backward,
 )
 neighbor_score_backward = _operator(
     f"neighbor_score_backward(Tensor grad, {_SCORED}) -> (Tensor, Tensor, Tensor)",
     _score_grads,
-    results=lambda grad, x_src, x_dst, att, src, bounds, edge, slope: [
+    results=lambda grad, x_src, x_dst, att, *rest: [
+        _Result(x_src, x_src.shape),
         _Result(x_dst, x_dst.shape),
         _Result(att, att.shape, sum_type(x_src.dtype)),
-        _Result(x_src, (0 if edge is None else src.size(0), *x_src.shape[1:])),
     ],
-)
-source_score_backward = _operator(
-    f"source_score_backward(Tensor grad, {_SCORED}) -> Tensor",
-    _source_score_grad,
-    results=lambda grad, x_src, *rest: [_Result(x_src, x_src.shape)],
 )
 
 
@@ -422,10 +380,6 @@ def _extreme(x: Tensor, src: Tensor, bounds: Tensor, is_min: bool) -> Tensor:
     src, dst, _ = _ends(src, bounds)
     rows = x.index_select(0, src)
     return scatter(rows, dst, 0, num_dst + 1, "min" if is_min else "max")[:num_dst]
-
-
-def _keep_for_extreme(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ctx.save_for_backward(output, *inputs[:3])
 
 
 def _extreme_grad(
@@ -443,7 +397,7 @@ neighbor_max = _operator(
     check=lambda x, src, bounds, is_min: check_sum(x, src, bounds),
     results=lambda x, src, bounds, is_min: [_Result(x, (bounds.size(0) - 1, *x.shape[1:]))],
     fallback=_extreme,
-    keep=_keep_for_extreme,
+    keep=(-1, 0, 1, 2),
     backward=lambda ctx, grad: (
         neighbor_max_backward(grad, *ctx.saved_tensors), None, None, None,
     ),
@@ -466,12 +420,6 @@ def _multiply(out: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None) -> No
         torch.addmm(bias, x, weight.t(), out=out)
 
 
-def _keep_for_product(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    x, weight, _ = inputs
-    needs_x, needs_weight = ctx.needs_input_grad[:2]
-    ctx.save_for_backward(x if needs_weight else None, weight if needs_x else None)
-
-
 def _product_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     x, weight = ctx.saved_tensors
     return (
@@ -485,33 +433,21 @@ product = _operator(
     "product(Tensor x, Tensor weight, Tensor? bias) -> Tensor",
     _multiply,
     results=lambda x, weight, bias: [_Result(x, (x.size(0), weight.size(0)))],
-    keep=_keep_for_product,
+    keep=((0, 1), (1, 0)),
     backward=_product_backward,
 )
-
-
-def _keep_output(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ctx.save_for_backward(output)
-
-
 relu = _operator(
     "relu(Tensor x) -> Tensor",
     lambda out, x: torch.clamp_min(x, 0, out=out),
-    keep=_keep_output,
+    keep=(-1,),
     backward=lambda ctx, grad: relu_backward(grad, *ctx.saved_tensors),
 )
-
-
-def _keep_made(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ctx.save_for_backward(inputs[1])
-
-
 relu_backward: Any = _operator(
     "relu_backward(Tensor grad, Tensor made) -> Tensor",
     lambda out, grad, made: torch.ops.aten.threshold_backward.grad_input(
         grad, made, 0, grad_input=out
     ),
-    keep=_keep_made,
+    keep=(1,),
     backward=lambda ctx, grad: (relu_backward(grad, *ctx.saved_tensors), None),
 )
 
@@ -520,14 +456,9 @@ def _dropped(out: Tensor, x: Tensor, p: float, key: int) -> None:
     _core.dropout(_array(x.contiguous().view(-1, 1, 1)), p, key, _array(out.view(-1, 1, 1)))
 
 
-def _keep_for_dropout(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    _, ctx.p, ctx.key = inputs
-
-
 dropout: Any = _operator(
     "dropout(Tensor x, float p, int key) -> Tensor",
     _dropped,
     check=check_dropout,
-    keep=_keep_for_dropout,
-    backward=lambda ctx, grad: (dropout(grad, ctx.p, ctx.key), None, None),
+    backward=lambda ctx, grad: (dropout(grad, *ctx.others[1:]), None, None),
 )

@@ -85,10 +85,9 @@ def neighbor_score(
     att: Tensor,
     src: Tensor,
     bounds: Tensor,
-    edge: Tensor | None = None,
     negative_slope: float = 0.2,
 ) -> Tensor:
-    """The score of every edge as in GATv2: ``att · leaky_relu(x_src[src] + x_dst[dst] + edge)``.
+    """The score of every edge as in GATv2: ``att · leaky_relu(x_src[src] + x_dst[dst])``.
 
     Args:
         x_src: Rows of the sources, ``[num_src, heads, channels]``.
@@ -96,14 +95,13 @@ def neighbor_score(
         att: Attention vector of each head, ``[heads, channels]`` or ``[1, heads, channels]``.
         src: Row of each edge's source, ``[num_edges]``, ``int64``.
         bounds: First edge of each destination, ascending, and the end; ``int64 [num_dst + 1]``.
-        edge: Rows of the edges, ``[num_edges, heads, channels]``.
         negative_slope: Slope of ``leaky_relu`` below 0.
 
     Returns:
         ``[num_edges, heads]``.
     """
     att = att.squeeze(0) if att.dim() == 3 else att
-    return operators.neighbor_score(x_src, x_dst, att, src, bounds, edge, negative_slope)
+    return operators.neighbor_score(x_src, x_dst, att, src, bounds, negative_slope)
 
 
 def neighbor_max(x: Tensor, src: Tensor, bounds: Tensor) -> Tensor:
@@ -128,7 +126,7 @@ def neighbor_min(x: Tensor, src: Tensor, bounds: Tensor) -> Tensor:
     return operators.neighbor_max(x, src, bounds, True)
 
 
-def dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Dropout like :func:`torch.nn.functional.dropout`, which draws on one core alone.
 
     One draw from torch's random state (so ``torch.manual_seed`` repeats it) and a number's place
@@ -136,13 +134,13 @@ def dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = Fa
     the CPU, and in place, this calls torch's own.
 
     Args:
-        x: Numbers with a fraction, of any shape.
+        input: Numbers with a fraction, of any shape.
         p: Probability that a number becomes 0; the others are divided by ``1 - p``.
-        training: ``False`` returns ``x``.
-        inplace: Whether ``x`` itself is changed.
+        training: ``False`` returns ``input``.
+        inplace: Whether ``input`` itself is changed.
 
     Returns:
-        Numbers of the shape and type of ``x``.
+        Numbers of the shape and type of ``input``.
 
     Raises:
         ValueError: ``p`` is no probability.
@@ -153,6 +151,7 @@ def dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = Fa
         >>> kept.unique().tolist()
         [0.0, 1.25]
     """
-    if not training or inplace or x.device.type != "cpu" or not x.is_floating_point():
-        return F.dropout(x, p, training, inplace)
-    return operators.dropout(x, p, int(torch.randint(2**63 - 1, ())))
+    is_usual = input.device.type == "cpu" and input.is_floating_point() and p != 0
+    if not training or inplace or not is_usual:
+        return F.dropout(input, p, training, inplace)
+    return operators.dropout(input, p, int(torch.randint(2**63 - 1, ())))

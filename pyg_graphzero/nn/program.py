@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from pyg_graphzero.nn.large import FASTER
 from pyg_graphzero.nn.rules import (
@@ -41,8 +42,9 @@ from pyg_graphzero.sampling.hops import ALL, Hops, SampledEdgeIndex
 from pyg_graphzero.sampling.inner_rows import InnerRows
 
 _NO_SIZE = -2
-# Place of a tensor in the arguments of a call: position or name, and place within a list or dict.
-Path = tuple[Any, Any]
+# Place of a tensor among the arguments of a call, lists and dictionaries in them taken apart; its
+# name and that of its type among those of a module.
+Path = Any
 
 
 class DivergedError(Exception):
@@ -65,7 +67,7 @@ class Step:
         cuts: Tensors that have more rows than it needs, and the hops that it does; known once all
             steps are.
         call: Its arguments, with values in place of rows, if they are recorded: those of a function
-            by position and by name, those of a module by name.
+            taken apart, and their structure; those of a module by name.
         writes: Places of rows among these that a function writes to.
     """
 
@@ -147,39 +149,8 @@ class Program:
                     step.cuts.append((path, value, wanted))
 
 
-def tensors_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[Path, Tensor]]:
-    """The tensors among the arguments of a call, in lists and dictionaries too."""
-    for key, arg in [*enumerate(args), *kwargs.items()]:
-        if isinstance(arg, Tensor):
-            yield (key, None), arg
-        elif isinstance(arg, list | tuple):
-            for place, item in enumerate(arg):
-                if isinstance(item, Tensor):
-                    yield (key, place), item
-        elif isinstance(arg, dict):
-            for place, item in arg.items():
-                if isinstance(item, Tensor):
-                    yield (key, place), item
-
-
-def replace(
-    args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[tuple[Path, Any]]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """A copy of arguments with others in the places given."""
-    out, named = list(args), dict(kwargs)
-    for (key, place), tensor in tensors:
-        at: Any = named if isinstance(key, str) else out
-        if place is None:
-            at[key] = tensor
-            continue
-        if isinstance(at[key], dict):
-            at[key] = {**at[key], place: tensor}
-        else:
-            items = list(at[key])
-            items[place] = tensor
-            kind = type(at[key])
-            at[key] = kind(*items) if hasattr(kind, "_fields") else kind(items)
-    return tuple(out), named
+def _places(leaves: list[Any]) -> tuple[int, ...]:
+    return tuple(at for at, leaf in enumerate(leaves) if isinstance(leaf, Tensor))
 
 
 class Watching(TorchFunctionMode):
@@ -237,7 +208,7 @@ class Recorder(Watching):
         self.spaces = {count: space for space, count in num_rows.items()}
         self.steps: list[Step] = []
         self._values: dict[int, Value] = {}
-        self._alive: list[Any] = []  # so that no two tensors have one id()
+        self.seen: list[Any] = []  # results, alive so that no two tensors have one id()
         self._may_cut_norms = may_cut_norms
 
     def track(self, tensor: Tensor, space: Space, is_made: bool, dim: int | None = None) -> Value:
@@ -245,7 +216,7 @@ class Recorder(Watching):
         if dim is None:
             dim = row_dim(tensor, self.num_rows[space])
         assert dim is not None
-        self._alive.append(tensor)
+        self.seen.append(tensor)
         row = tensor.shape[:dim] + tensor.shape[dim + 1 :], tensor.dtype
         value = self._values[id(tensor)] = Value(space, dim, is_made, row)
         return value
@@ -264,50 +235,42 @@ class Recorder(Watching):
 
     def function(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Calls a function and writes it down."""
-        inputs = []
-        others = []
-        given = list(tensors_of(args, kwargs))
-        paths = tuple(path for path, _ in given)
-        for path, tensor in given:
-            value = self.value_of(tensor)
-            if value is None:
-                others.append(tensor)
-            else:
-                inputs.append((path, tensor, value))
-        if not inputs:
+        leaves, structure = tree_flatten((args, kwargs))
+        places = _places(leaves)
+        found = {at: self.value_of(leaves[at]) for at in places}
+        rows = {at: value for at, value in found.items() if value is not None}
+        call_of = ([rows.get(at, leaf) for at, leaf in enumerate(leaves)], structure)
+        step = Step(func, [*rows.items()], Use.FREE, [], paths=places)
+        step.call = call_of if self.keeps_calls else None
+        if not rows:
             out = func(*args, **kwargs)
-            self._alive.append(out)
-            given_to = (args, kwargs) if self.keeps_calls else None
-            self.steps.append(Step(func, [], Use.FREE, [], paths=paths, call=given_to))
+            self.seen.append(out)
+            self.steps.append(step)
             return out
-        space = inputs[0][2].space
+        space = step.inputs[0][1].space
         call = Call(
-            func, args, kwargs, [(tensor, value) for _, tensor, value in inputs], others,
+            func, args, kwargs, [(leaves[at], value) for at, value in rows.items()],
+            [leaves[at] for at in places if at not in rows],
             self.num_rows[space], self._may_cut_norms,
         )  # fmt: skip
-        use = use_of(call) if all(value.space == space for *_, value in inputs) else Use.ALL
-        if self.keeps_calls and use == Use.ROWS and takes_prefix(call):
-            use = Use.ALL  # in another run there are more rows
-        versions = [tensor._version for _, tensor, _ in inputs] if self.keeps_calls else []
+        step.use = use_of(call) if all(v.space == space for v in rows.values()) else Use.ALL
+        if self.keeps_calls and step.use == Use.ROWS and takes_prefix(call):
+            step.use = Use.ALL  # in another run there are more rows
+        versions = {at: leaves[at]._version for at in rows} if self.keeps_calls else {}
         out = func(*args, **kwargs)
-        rows = [(path, value) for path, _, value in inputs]
-        step = Step(func, rows, use, [], paths=paths)
-        if self.keeps_calls:
-            step.call = replace(args, kwargs, rows)
-            pairs = zip(inputs, versions, strict=True)
-            written = [(path, t) for (path, t, _), version in pairs if t._version != version]
-            step.writes = tuple(path for path, _ in written)
-            if any(self._has_views(tensor) for _, tensor in written):
-                step.use = Use.ALL
-            for _, tensor in written:
-                self._values.pop(id(tensor), None)
+        step.writes = tuple(at for at, count in versions.items() if leaves[at]._version != count)
+        written = [leaves[at] for at in step.writes]
+        if any(map(self._has_views, written)):
+            step.use = Use.ALL
+        for tensor in written:
+            self._values.pop(id(tensor), None)
         outputs = self._outputs(out, call) if step.use == Use.ROWS else []
         if outputs is None:
             step.use = Use.ALL
-        self._alive.append(out)
+        self.seen.append(out)
         step.outputs = outputs or []
         step.shape = (args[1:], kwargs) if keeps_order(func) else None
-        known = [value for _, value in rows]
+        known = rows.values()
         if not (self.keeps_calls and outputs and all(value in known for value in outputs)):
             self.steps.append(step)
         return out
@@ -320,7 +283,7 @@ class Recorder(Watching):
             and isinstance(other, Tensor)
             and id(other) in self._values
             and other.untyped_storage().data_ptr() == memory
-            for other in self._alive
+            for other in self.seen
         )
 
     def _outputs(self, out: Any, call: Call) -> list[Value] | None:
@@ -391,10 +354,10 @@ class Recorder(Watching):
         """
         made = [
             (weakref.ref(tensor), self._values[id(tensor)])
-            for tensor in self._alive
+            for tensor in self.seen
             if isinstance(tensor, Tensor) and id(tensor) in self._values
         ]
-        self._alive.clear()
+        self.seen.clear()
         self._values.clear()
         if any(ref() is not None and value.is_made for ref, value in made):
             gc.collect()  # garbage that refers to itself keeps nothing
@@ -470,34 +433,30 @@ class Runner(Watching):
     def function(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Calls a function with no more rows than it needs."""
         step = self._next(func)
-        found = list(tensors_of(args, kwargs))
-        if step.paths != tuple(path for path, _ in found):
+        leaves, structure = tree_flatten((args, kwargs))
+        if step.paths != _places(leaves):
             raise DivergedError
-        if step.inputs:
-            tensors = dict(found)
-            for path, value in step.inputs:
-                self.expect(tensors[path], value)
-        inner = [(path, each.rows) for path, each in found if isinstance(each, InnerRows)]
-        if inner:
-            args, kwargs = replace(args, kwargs, inner)
-            tensors.update(inner)
+        for at, value in step.inputs:
+            self.expect(leaves[at], value)
+        if any(isinstance(leaf, InnerRows) for leaf in leaves):
+            leaves = [leaf.rows if isinstance(leaf, InnerRows) else leaf for leaf in leaves]
+            args, kwargs = tree_unflatten(leaves, structure)
         if step.use != Use.ALL and step.inputs and looks_at_arguments(func):
-            self._check(step, func, args, kwargs, tensors)
+            self._check(step, func, args, kwargs, leaves)
         if step.cuts:
-            cut = [(path, self.cut(tensors[path], value, hop)) for path, value, hop in step.cuts]
-            args, kwargs = replace(args, kwargs, cut)
+            for at, value, hop in step.cuts:
+                leaves[at] = self.cut(leaves[at], value, hop)
+            args, kwargs = tree_unflatten(leaves, structure)
         out = FASTER.get(func, func)(*args, **kwargs)
         if step.outputs:
             self.made(out if isinstance(out, tuple | list) else (out,), step.outputs)
         return out
 
-    def _check(
-        self, step: Step, func: Any, args: Any, kwargs: Any, tensors: dict[Path, Tensor]
-    ) -> None:
+    def _check(self, step: Step, func: Any, args: Any, kwargs: Any, leaves: list[Any]) -> None:
         """Raises where arguments make another use of rows than those of the small graph did."""
         rows = dict(step.inputs)
-        others = [tensor for path, tensor in tensors.items() if path not in rows]
-        tracked = [(tensors[path], value) for path, value in step.inputs]
+        others = [leaves[at] for at in step.paths if at not in rows]
+        tracked = [(leaves[at], value) for at, value in step.inputs]
         # A size among the arguments is no number of rows: on the small graph it was none.
         call = Call(func, args, kwargs, tracked, others, _NO_SIZE, self._may_cut_norms)
         if use_of(call) != step.use:

@@ -17,14 +17,14 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.data import DataLoader, Dataset
 from torch_geometric.data import FeatureStore, GraphStore
 from torch_geometric.data.data import BaseData
 from torch_geometric.nn import MessagePassing
 
 from pyg_graphzero.nn.kinds import STEPS
-from pyg_graphzero.sampling.hops import DATA_OF
+from pyg_graphzero.nn.small import tensors_in
 
 Copied = TypeVar("Copied")
 
@@ -200,7 +200,7 @@ class WritesError(Exception):
     """A copy of a model was about to write to memory that it shares with the model."""
 
 
-class Sharing(TorchFunctionMode):
+class Sharing(TorchDispatchMode):
     """Copies of a model share its parameters and its large tensors, and write to none of these."""
 
     def __init__(self) -> None:
@@ -214,56 +214,38 @@ class Sharing(TorchFunctionMode):
             Exception: Any that copying raises.
         """
         memo: dict[int, Any] = {}
-        for parameter in model.parameters():
-            if type(parameter) is torch.nn.Parameter:
-                self._share(parameter)
-                # A leaf of its own: it gets no gradient of the model's, and has none of its hooks.
-                alias = torch.nn.Parameter(parameter.detach(), parameter.requires_grad)
-                memo[id(parameter)] = alias
         for module in model.modules():
             for value in vars(module).values():
                 if isinstance(value, _DATA):
                     memo[id(value)] = value
-        with self:
-            return copy.deepcopy(holder, memo)
+                    continue
+                for _, tensor in tensors_in(value):
+                    if type(tensor) in (Tensor, torch.nn.Parameter):
+                        memo[id(tensor)] = self._copy_of(tensor)
+        return copy.deepcopy(holder, memo)
 
-    def _share(self, tensor: Tensor) -> None:
-        if tensor.layout == torch.strided:
-            self._shared.add(tensor.untyped_storage().data_ptr())
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if func is Tensor.__deepcopy__ and type(args[0]) is Tensor:
-            return self._copy_of(*args)
-        name = getattr(func, "__name__", "")
-        if func is DATA_OF:  # a way around the count of writes
-            return func(*args).clone() if self._is_shared(args[0]) else func(*args)
-        written = args[0] if args and _writes(name) else kwargs.get("out")
-        if self._is_shared(written):
-            raise WritesError(f"it writes to its own parameters, or to a large tensor ({name})")
-        return func(*args, **kwargs)
-
-    def _copy_of(self, tensor: Tensor, memo: dict[int, Any]) -> Tensor:
+    def _copy_of(self, tensor: Tensor) -> Tensor:
+        is_parameter = isinstance(tensor, torch.nn.Parameter)
         out = tensor.detach()  # results of earlier passes cannot be copied otherwise
-        if _is_large(tensor):
-            self._share(tensor)
-        else:
+        if not is_parameter and not _is_large(tensor):
             out = out.clone()
-        memo[id(tensor)] = out.requires_grad_(tensor.requires_grad)
-        return out
+        elif tensor.layout == torch.strided:
+            self._shared.add(tensor.untyped_storage().data_ptr())
+        # A leaf of its own: it gets no gradient of the model's, and has none of its hooks.
+        of = tensor.requires_grad
+        return torch.nn.Parameter(out, of) if is_parameter else out.requires_grad_(of)
 
-    def _is_shared(self, tensor: Any) -> bool:
-        return (
-            isinstance(tensor, Tensor)
-            and tensor.layout == torch.strided
-            and tensor.untyped_storage().data_ptr() in self._shared
-        )
-
-
-_OPERATORS = ("add", "and", "floordiv", "lshift", "mod", "mul", "or", "pow", "rshift", "sub")
-_IN_PLACE = {f"__i{name}__" for name in (*_OPERATORS, "truediv", "xor")} | {"__setitem__"}
-
-
-def _writes(name: str) -> bool:
-    is_marked = name.endswith("_") and not name.endswith("__") and name != "requires_grad_"
-    return is_marked or name in _IN_PLACE
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        arguments = func._schema.arguments
+        given = dict(zip((each.name for each in arguments), args, strict=False)) | kwargs
+        written = [
+            given.get(each.name)
+            for each in arguments
+            if each.alias_info is not None and each.alias_info.is_write
+        ]
+        for _, tensor in tensors_in(written):
+            is_dense = tensor.layout == torch.strided
+            if is_dense and tensor.untyped_storage().data_ptr() in self._shared:
+                raise WritesError(f"it writes to its own parameters, or to a large tensor ({func})")
+        return func(*args, **kwargs)

@@ -181,7 +181,7 @@ void check_softmax(double tolerance) {
   }
 }
 
-// Scores of edges with rows of their own and without, and all gradients.
+// Scores of edges, and all gradients.
 template <class T>
 void check_scores(double tolerance) {
   constexpr std::int64_t kHeads = 2;
@@ -194,56 +194,42 @@ void check_scores(double tolerance) {
       const auto size = static_cast<std::size_t>(shape.size());
       const std::vector<T> x = numbers<T>(batch.num_src * shape.size());
       const std::vector<T> y = numbers<T>(num_dst * shape.size(), 0.7);
-      const std::vector<T> z = numbers<T>(num_edges * shape.size(), 0.3), zeros(size);
       const std::vector<Sum<T>> attention = numbers<Sum<T>>(shape.size(), 2);
       const std::vector<Sum<T>> grad = numbers<Sum<T>>(num_edges * kHeads, 0.1);
-      for (const bool has_rows : {false, true}) {
-        ScoreInputs<T> inputs{shape,          {x.data(), shape.size()}, {y.data(), shape.size()},
-                              {zeros.data()}, attention.data(),         Sum<T>{kSlope}};
-        if (has_rows) inputs.of_edges = {z.data(), shape.size()};
-        std::vector<double> scores(static_cast<std::size_t>(num_edges * kHeads));
-        std::vector<double> to_src(x.size()), to_dst(y.size()), to_edges(z.size()), to_all(size);
-        batch.each([&](std::size_t d, std::size_t e) {
-          const auto s = static_cast<std::size_t>(batch.src[e]);
-          for (std::size_t j = 0; j < size; ++j) {
-            const std::size_t at = e * kHeads + j / static_cast<std::size_t>(channels);
-            const double sum = double{widen(x[s * size + j])} + double{widen(y[d * size + j])} +
-                               (has_rows ? double{widen(z[e * size + j])} : 0);
-            const double slope = sum > 0 ? 1 : kSlope;
-            scores[at] += double{attention[j]} * sum * slope;
-            const double back = double{grad[at]} * double{attention[j]} * slope;
-            to_src[s * size + j] += back;
-            to_dst[d * size + j] += back;
-            to_edges[e * size + j] = back;
-            to_all[j] += double{grad[at]} * sum * slope;
-          }
-        });
-        CHECK(near(ran<Sum<T>>(batch, std::ssize(scores),
-                               [&](const GroupedEdges& edges, Sum<T>* out) {
-                                 neighbor_score(edges, inputs, out);
-                               }),
-                   scores, 1e-4));
-        CHECK(near(ran<T>(batch, std::ssize(to_src),
-                          [&](const GroupedEdges& edges, T* out) {
-                            source_score_backward(edges, inputs, grad.data(), out);
-                          }),
-                   to_src, tolerance));
-        std::vector<Sum<T>> of_attention(size);
-        std::vector<T> of_dst(y.size()), of_edges(z.size());
-        CHECK(near(ran<T>(batch, std::ssize(to_dst),
-                          [&](const GroupedEdges& edges, T* out) {
-                            neighbor_score_backward(edges, inputs, grad.data(), out,
-                                                    of_attention.data(), static_cast<T*>(nullptr));
-                          }),
-                   to_dst, tolerance));
-        CHECK(near(ran<Sum<T>>(batch, shape.size(),
-                               [&](const GroupedEdges& edges, Sum<T>* out) {
-                                 neighbor_score_backward(edges, inputs, grad.data(), of_dst.data(),
-                                                         out, of_edges.data());
-                               }),
-                   to_all, 1e-4));
-        CHECK(near(of_edges, to_edges, tolerance));
-      }
+      const ScoreInputs<T> inputs{shape,
+                                  {x.data(), shape.size()},
+                                  {y.data(), shape.size()},
+                                  attention.data(),
+                                  Sum<T>{kSlope}};
+      std::vector<double> scores(static_cast<std::size_t>(num_edges * kHeads));
+      std::vector<double> to_src(x.size()), to_dst(y.size()), to_all(size);
+      batch.each([&](std::size_t d, std::size_t e) {
+        const auto s = static_cast<std::size_t>(batch.src[e]);
+        for (std::size_t j = 0; j < size; ++j) {
+          const std::size_t at = e * kHeads + j / static_cast<std::size_t>(channels);
+          const double sum = double{widen(x[s * size + j])} + double{widen(y[d * size + j])};
+          const double slope = sum > 0 ? 1 : kSlope;
+          scores[at] += double{attention[j]} * sum * slope;
+          const double back = double{grad[at]} * double{attention[j]} * slope;
+          to_src[s * size + j] += back;
+          to_dst[d * size + j] += back;
+          to_all[j] += double{grad[at]} * sum * slope;
+        }
+      });
+      CHECK(near(ran<Sum<T>>(batch, std::ssize(scores),
+                             [&](const GroupedEdges& edges, Sum<T>* out) {
+                               neighbor_score(edges, inputs, out);
+                             }),
+                 scores, 1e-4));
+      std::vector<T> of_src(x.size()), of_dst(y.size());
+      CHECK(near(ran<Sum<T>>(batch, shape.size(),
+                             [&](const GroupedEdges& edges, Sum<T>* out) {
+                               neighbor_score_backward(edges, inputs, grad.data(), of_src.data(),
+                                                       of_dst.data(), out);
+                             }),
+                 to_all, 1e-4));
+      CHECK(near(of_src, to_src, tolerance));
+      CHECK(near(of_dst, to_dst, tolerance));
     }
   }
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from functools import partial
 from itertools import count, pairwise
 from unittest.mock import patch
 
@@ -51,8 +50,6 @@ from torch_geometric.nn import (
 import pyg_graphzero as gz
 from graphs import heterogeneous, homogeneous, random_edges, write_store
 from pyg_graphzero.inference import run
-from pyg_graphzero.inference.normalize import Degrees, inverse_roots
-from pyg_graphzero.inference.passes import batch_edges
 from pyg_graphzero.inference.reader import Inputs, reading
 from pyg_graphzero.inference.sweep import SweepLoader, sweep_bounds
 from pyg_graphzero.nn.rules import RULES
@@ -614,19 +611,6 @@ def test_double_precision(graph, tmp_path):
     assert torch.allclose(found, expected, atol=1e-12)
 
 
-def test_added_loops_leave_edges_grouped(graph):
-    data, path = graph
-    conv = GCNConv(8, 5)
-    edges = data.edge_index[:, data.edge_index[1].argsort(stable=True)]
-    degrees = Degrees(partial(inverse_roots, gz.open(path).contents))
-    made, weights = degrees.weighted(conv, None, edges, torch.arange(300), 300, None, torch.float32)
-    assert (made[1].diff() >= 0).all()
-    plain = GCNConv(8, 5, normalize=False)
-    plain.load_state_dict(conv.state_dict())
-    with torch.no_grad():
-        assert_equal(plain(data.x, made, weights), conv(data.x, data.edge_index))
-
-
 @settings(max_examples=40)
 @given(
     num_nodes=st.integers(1, 80),
@@ -665,12 +649,6 @@ def test_a_sweep_has_every_edge_once(graph):
     mine = torch.cat(found, 1)
     pairs = sorted(zip(*mine.tolist(), strict=True))
     assert pairs == sorted(zip(*data.edge_index.tolist(), strict=True))
-
-
-def test_batches_are_smaller_in_a_small_budget():
-    assert batch_edges(10**12, 1024) == 1 << 18
-    assert batch_edges(10**9, 1024) < 1 << 15
-    assert batch_edges(1, 1024) == 1 << 12
 
 
 def test_fingerprints():

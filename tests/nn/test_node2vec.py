@@ -1,4 +1,4 @@
-"""Node2Vec and MetaPath2Vec: PyG's, over walks of the engine."""
+"""Node2Vec: PyG's, over walks of the engine."""
 
 from __future__ import annotations
 
@@ -7,23 +7,12 @@ from itertools import pairwise
 
 import pytest
 import torch
-from torch_geometric.data import HeteroData
-from torch_geometric.nn import MetaPath2Vec as StockMetaPath2Vec
 from torch_geometric.nn import Node2Vec as StockNode2Vec
 
 import graphs
 import pyg_graphzero as gz
 
 SIZES = {"embedding_dim": 8, "walk_length": 6, "context_size": 3}
-PATH = [("a", "to", "b"), ("b", "back", "a")]
-
-
-def typed():
-    data = HeteroData()
-    data["a"].num_nodes, data["b"].num_nodes = 20, 30
-    data["a", "to", "b"].edge_index = graphs.random_edges(20, 30, 60)
-    data["b", "back", "a"].edge_index = data["a", "to", "b"].edge_index.flip(0)
-    return data
 
 
 def test_samples_are_windows_of_walks():
@@ -97,28 +86,6 @@ def test_it_learns_from_a_store_as_pygs_does(tmp_path):
         assert near[:10, :10].mean() > near[:10, 10:].mean() + 0.3
 
 
-def test_metapaths(tmp_path):
-    data = typed()
-    gz.convert(data, tmp_path / "s", progress=False)
-    sizes = {"embedding_dim": 8, "metapath": PATH, "walk_length": 4, "context_size": 3}
-    stock = StockMetaPath2Vec(data.edge_index_dict, num_nodes_dict={"a": 20, "b": 30}, **sizes)
-    for source in (gz.open(tmp_path / "s"), data, data.edge_index_dict):
-        sized = {"num_nodes_dict": {"a": 20, "b": 30}} if isinstance(source, dict) else {}
-        model = gz.nn.MetaPath2Vec(source, **sizes, **sized)
-        assert model.embedding.weight.shape == stock.embedding.weight.shape
-        assert torch.equal(model.offset, stock.offset)
-        positive, negative = next(iter(model.loader(batch_size=20)))
-        theirs, _ = next(iter(stock.loader(batch_size=20)))
-        assert positive.shape == theirs.shape
-        edges = set(map(tuple, data["a", "to", "b"].edge_index.t().tolist()))
-        for a, b in positive[:20, :2].tolist():
-            assert b == model.dummy_idx or (a, b - 20) in edges
-        assert negative.max() < model.dummy_idx
-        for positive, negative in model.loader(batch_size=7):
-            model.loss(positive, negative).backward()
-        assert model("b").shape == (30, 8)
-
-
 def test_what_is_wrong_is_said(tmp_path):
     data = graphs.homogeneous()
     with pytest.raises(ValueError, match="walk_length=2, context_size=3: expected a context of 2"):
@@ -128,48 +95,3 @@ def test_what_is_wrong_is_said(tmp_path):
     gz.convert(data, tmp_path / "s", progress=False)
     with pytest.raises(gz.UnsupportedError, match="create_csr"):
         gz.nn.Node2Vec(gz.open(tmp_path / "s"), 8, 4, 3)
-    with pytest.raises(ValueError, match="walk_length=3: found a metapath of 1 edge types"):
-        gz.nn.MetaPath2Vec(typed(), 8, PATH[:1], 3, 2)
-
-
-@pytest.mark.parametrize("on_disk", [False, True])
-def test_metapath2vec(tmp_path, on_disk):
-    """PyG's script: authors who publish where others do come to lie near them."""
-    generator = torch.Generator().manual_seed(0)
-    fields = {name: torch.arange(count) % 3 for name, count in (("a", 60), ("p", 240), ("v", 6))}
-
-    def edges(source, target, count):
-        ends = torch.stack([
-            torch.randint(len(fields[name]), (count,), generator=generator)
-            for name in (source, target)
-        ])  # fmt: skip
-        same = fields[source][ends[0]] == fields[target][ends[1]]
-        return ends[:, same | (torch.rand(count, generator=generator) < 0.05)]
-
-    data = HeteroData()
-    for name, field in fields.items():
-        data[name].y = field
-    data["a", "writes", "p"].edge_index = edges("a", "p", 1500)
-    data["p", "in", "v"].edge_index = edges("p", "v", 900)
-    data["v", "has", "p"].edge_index = data["p", "in", "v"].edge_index.flip(0)
-    data["p", "by", "a"].edge_index = data["a", "writes", "p"].edge_index.flip(0)
-    path = [("a", "writes", "p"), ("p", "in", "v"), ("v", "has", "p"), ("p", "by", "a")]
-    gz.convert(data, tmp_path / "s", progress=False)
-    source = gz.open(tmp_path / "s") if on_disk else data.edge_index_dict
-
-    torch.manual_seed(0)
-    model = gz.nn.MetaPath2Vec(
-        source, embedding_dim=16, metapath=path, walk_length=12, context_size=5,
-        walks_per_node=5, num_negative_samples=5, sparse=True,
-    )  # fmt: skip
-    loader = model.loader(batch_size=16, shuffle=True)
-    optimizer = torch.optim.SparseAdam(list(model.parameters()), lr=0.1)
-    for _ in range(10):
-        for positive, negative in loader:
-            optimizer.zero_grad()
-            model.loss(positive, negative).backward()
-            optimizer.step()
-    z = torch.nn.functional.normalize(model("a", batch=torch.arange(60)).detach(), dim=1)
-    centers = torch.stack([z[:30][fields["a"][:30] == field].mean(0) for field in range(3)])
-    right = (z[30:] @ centers.t()).argmax(1) == fields["a"][30:]
-    assert right.float().mean() > 0.8

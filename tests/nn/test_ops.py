@@ -99,16 +99,6 @@ def test_sums(num_dst, num_src, most, channels, heads, weighted, mean, seed):
     assert_same(fallback, expected, (x, weight) if num_src else (), **EXACT)
 
 
-def test_a_sum_is_what_pyg_makes():
-    edges = Edges()
-    x = edges.rows(5)
-    rows = x[edges.src[edges.used]]
-    for mean in (False, True):
-        ours = ops.neighbor_sum(x, edges.src, edges.bounds, mean=mean)
-        expected = scatter(rows, edges.dst, 0, edges.num_dst, "mean" if mean else "sum")
-        assert_same(ours, expected, (x,), **EXACT)
-
-
 @pytest.mark.parametrize("dtype", HALVES)
 def test_halves_are_summed_in_float32(dtype):
     edges = Edges(most=60)
@@ -246,23 +236,20 @@ def test_halves_of_edges(dtype):
     most=st.integers(0, 5),
     channels=st.sampled_from([0, 1, 3, 16, 17, 40]),
     heads=st.sampled_from([1, 3]),
-    has_rows=st.booleans(),
 )
-def test_scores(num_dst, num_src, most, channels, heads, has_rows):
+def test_scores(num_dst, num_src, most, channels, heads):
     edges = Edges(num_dst, num_src, most)
     x_src, x_dst = edges.rows(heads, channels), edges.rows(heads, channels, of="dst")
-    edge = edges.rows(heads, channels, of="edges") if has_rows else None
     att = torch.randn(1, heads, channels, dtype=torch.float64, requires_grad=True)
     sums = x_src[edges.src[edges.used]] + x_dst[edges.dst]
-    sums = sums if edge is None else sums + edge[edges.used]
     scores = (leaky_relu(sums, 0.3) * att).sum(-1)
     places = (torch.arange(edges.num_edges)[edges.used],)
     expected = scores.new_zeros(edges.num_edges, heads).index_put(places, scores)
     given_edges = edges.src, edges.bounds
-    ours = ops.neighbor_score(x_src, x_dst, att, *given_edges, edge, 0.3)
-    assert_same(ours, expected, (x_src, x_dst, att, edge), **EXACT)
-    fallback = operators.neighbor_score.fallback(x_src, x_dst, att[0], *given_edges, edge, 0.3)
-    inputs = (x_src, x_dst, att, edge) if num_src and num_dst else ()
+    ours = ops.neighbor_score(x_src, x_dst, att, *given_edges, 0.3)
+    assert_same(ours, expected, (x_src, x_dst, att), **EXACT)
+    fallback = operators.neighbor_score.fallback(x_src, x_dst, att[0], *given_edges, 0.3)
+    inputs = (x_src, x_dst, att) if num_src and num_dst else ()
     assert_same(fallback, expected, inputs, **EXACT)
 
 
@@ -407,7 +394,7 @@ def test_operators_are_what_torch_expects_of_them():
     edges = Edges(6, 9, 3)
     q, k, weight = attention_inputs(edges)
     shares = torch.rand(edges.num_edges, 2, dtype=torch.float64)
-    scored = k, q, q[0].detach(), edges.src, edges.bounds, None
+    scored = k, q, q[0].detach(), edges.src, edges.bounds
     tests = "test_schema", "test_autograd_registration", "test_faketensor"
     for name, *inputs in (
         ("neighbor_sum", k, edges.src, edges.bounds, weight, True, None),
@@ -419,7 +406,6 @@ def test_operators_are_what_torch_expects_of_them():
         ("neighbor_max_backward", q, q, k, edges.src, edges.bounds),
         ("neighbor_score", *scored, 0.2),
         ("neighbor_score_backward", weight, *scored, 0.2),
-        ("source_score_backward", weight, *scored, 0.2),
         ("dropout", k, 0.5, 3),
         ("relu", k),
         ("relu_backward", k, k),
@@ -577,9 +563,8 @@ def test_bad_input_of_edges():
         (r"x_src: found \[3, 2\], expected rows", {"x_src": X}),
         (r"x_dst: found torch.float32 \[3, 1, 2\], expected .* \[2, 1, 2\]", {"x_dst": heads}),
         (r"att: found torch.float32 \[2\], expected \[1, 2\]", {"att": torch.ones(2)}),
-        (r"edge: found torch.float64 \[3, 1, 2\]", {"edge": heads.double()}),
     ):
-        given = {"x_src": heads, "x_dst": heads[:2], "att": torch.ones(1, 2), "edge": None}
+        given = {"x_src": heads, "x_dst": heads[:2], "att": torch.ones(1, 2)}
         with pytest.raises(ValueError, match=words):
             ops.neighbor_score(**(given | changed), src=SRC, bounds=BOUNDS)
     with pytest.raises(IndexError, match=r"src\[1\]: found 2, expected a row of the 1"):
