@@ -102,7 +102,6 @@ _NAMES = {
     ".safetensors": "safetensors",
     ".feather": "Feather",
     ".mtx": "MatrixMarket",
-    ".adjlist": "adjacency list",
     ".nt": "N-Triples",
     ".gl": "GraphZero graph",
     **dict.fromkeys((".pt", ".pth"), "torch file"),

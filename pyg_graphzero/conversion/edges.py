@@ -45,7 +45,7 @@ from pyg_graphzero.conversion.ends import (
 )
 from pyg_graphzero.conversion.frames import is_frame
 from pyg_graphzero.conversion.ids import IdColumn
-from pyg_graphzero.conversion.lists import MatrixMarket, read_adjacency, read_triples
+from pyg_graphzero.conversion.lists import read_matrix, read_triples
 from pyg_graphzero.conversion.names import are_numbered, ends_of, is_relation
 from pyg_graphzero.conversion.options import Selection
 from pyg_graphzero.conversion.paths import kind_suffix
@@ -68,7 +68,6 @@ class EdgeList:
     Attributes:
         num_src, num_dst: Number of nodes, where the input says so (CSR, SciPy).
         names: Of the columns they are from; empty where these have none.
-        nodes: The sources that have a line of their own, with edges or without.
         two_kinds: The edge type that they seem to be of, although none was given.
     """
 
@@ -79,7 +78,6 @@ class EdgeList:
     num_dst: int | None = None
     notes: list[str] = field(default_factory=list)
     names: tuple[str, str] = ("", "")
-    nodes: IdColumn | None = None
     two_kinds: EdgeType = None
 
 
@@ -114,10 +112,6 @@ def read_edges(
         _refuse_options(spec, _TEXT_OPTIONS, reference.path)
         if reference.kind == "mtx":
             result = _read_matrix(reference, spec, takes("edge_weight"), inputs)
-        elif reference.kind == "adjlist":
-            files = reference.files
-            src, dst, nodes = read_adjacency(files, id_types[0], spec.comment, inputs)
-            result = EdgeList(src, dst, nodes=nodes)
         elif reference.kind == "nt":
             src, relation, dst, num_literals = read_triples(reference.files, inputs)
             result = EdgeList(src, dst)
@@ -160,18 +154,16 @@ def _refuse_options(spec: EdgeSpec, options: Sequence[str], source: object) -> N
 def _read_matrix(
     reference: Reference, spec: EdgeSpec, takes_weight: bool, inputs: Inputs
 ) -> EdgeList:
-    matrix = MatrixMarket(reference.path)
     if len(reference.files) > 1:
         raise InputError(reference.files[1], "files", len(reference.files), "one matrix")
+    path = reference.path
+    (src, dst), loaded, shape, is_symmetric = read_matrix(path, takes_weight, inputs)
     if spec.type is None:
-        check_square(reference.path, matrix.shape)
-    takes = matrix.has_values and takes_weight
-    (src, dst), loaded = matrix.read(inputs, {"edge_weight": 2} if takes else {})
-    if matrix.is_symmetric and spec.undirected is None:
+        check_square(path, shape)
+    if is_symmetric and spec.undirected is None:
         spec.undirected = True
-    told = "entries stand for both directions, and are symmetric: the other one is added"
-    notes = [f"{reference.path.name}: {told}"] if matrix.is_symmetric and spec.undirected else []
-    return EdgeList(src, dst, loaded, *matrix.shape, notes)
+    told = f"{path.name}: entries are symmetric, and stand for both directions: the other is added"
+    return EdgeList(src, dst, loaded, *shape, [told] * bool(is_symmetric and spec.undirected))
 
 
 def _open_columns(reference: Reference, spec: EdgeSpec, inputs: Inputs) -> Columns:

@@ -86,8 +86,6 @@ def plan_files(
             src_type, dst_type = plan.endpoints(edge_type)
             if src_type == node_type:
                 builder.refer(edges.src, edges.num_src, edges.names[0])
-                if edges.nodes is not None:
-                    builder.refer(edges.nodes, None, "")
             if dst_type == node_type:
                 builder.refer(edges.dst, edges.num_dst, edges.names[1])
         plan.nodes[node_type] = builder.build(str(spec.name))

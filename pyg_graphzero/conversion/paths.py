@@ -17,7 +17,7 @@ from pyg_graphzero.errors import InputError
 
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".lz4": "lz4"}
 TEXT_SUFFIXES = (".csv", ".tsv", ".txt")
-LIST_SUFFIXES = (".mtx", ".adjlist", ".nt")
+LIST_SUFFIXES = (".mtx", ".nt")
 
 _COMPRESSIBLE = (*TEXT_SUFFIXES, *LIST_SUFFIXES)
 

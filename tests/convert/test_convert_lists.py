@@ -1,4 +1,4 @@
-"""MatrixMarket, adjacency lists, and files whose names do not tell what they are."""
+"""MatrixMarket, and files whose names do not tell what they are."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import chunks
-import networkx as nx
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -83,35 +82,6 @@ def test_kinds_of_matrices(tmp_path: Path) -> None:
         gz.convert(np.array([[0], [1]]), tmp_path / "t", node_attrs={"x": tmp_path / "m.mtx"})
 
 
-@pytest.mark.parametrize("is_text", [False, True])
-def test_adjacency_lists(tmp_path: Path, is_text: bool) -> None:
-    graph = nx.gnp_random_graph(12, 0.2, seed=3, directed=True)
-    graph.add_node(40)  # has no edges, and a line
-    if is_text:
-        graph = nx.relabel_nodes(graph, {node: f"n{node}" for node in graph})
-    nx.write_adjlist(graph, tmp_path / "g.adjlist")
-    summary = gz.convert(tmp_path / "g.adjlist", tmp_path / "s")
-    assert sorted(edges_of(tmp_path / "s")) == sorted(graph.edges)
-    assert summary.num_nodes == 13
-    assert summary.what == "adjacency list"
-
-
-def test_faults_in_adjacency_lists(tmp_path: Path) -> None:
-    path = write(tmp_path / "g.adjlist", "1 2\n2 x\n")
-    with pytest.raises(
-        InputError, match=r"g\.adjlist: ids: found .*'x'.*expected integers, as the"
-    ):
-        gz.convert(path, tmp_path / "s")
-    gz.convert(path, tmp_path / "s", id_type="str")
-    assert edges_of(tmp_path / "s") == [("1", "2"), ("2", "x")]
-    write(path, "# nothing\n\n")
-    with pytest.raises(InputError, match="found no lines, expected a node and its neighbours in"):
-        gz.convert(path, tmp_path / "t")
-    write(path, b"a b\n\xff c\n")
-    with pytest.raises(InputError, match=r"g\.adjlist: file: found .*expected UTF-8 text"):
-        gz.convert(path, tmp_path / "t")
-
-
 def test_any_name(tmp_path: Path) -> None:
     path = write(tmp_path / "ratings.dat", "1::2::5\n2::3::4\n")
     with pytest.raises(InputError, match=r"found \.dat, .*Or say what it is: format='text'"):
@@ -148,7 +118,7 @@ def test_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 def test_standard_input_of_the_command_line(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pyg_graphzero", "convert", "-", "-o", str(tmp_path / "s")]
     done = subprocess.run(
-        [*command, "--format", "adjlist"], input="1 2 3\n2 3\n", capture_output=True, text=True
+        [*command, "--no-header"], input="1 2\n1 3\n2 3\n", capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     assert edges_of(tmp_path / "s") == [(1, 2), (1, 3), (2, 3)]
