@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
-from pyg_graphzero.conversion.frames import is_series
 from pyg_graphzero.conversion.graphzero import FEATURES, GRAPH, open_features, open_graph
 from pyg_graphzero.conversion.ids import IdColumn, as_unsigned
 from pyg_graphzero.conversion.npz import open_npy, open_npz
@@ -26,7 +25,7 @@ from pyg_graphzero.conversion.paths import LIST_SUFFIXES, TEXT_SUFFIXES, kind_su
 from pyg_graphzero.conversion.plan import Array
 from pyg_graphzero.conversion.sparse import is_sparse, sparse_members, sparse_rows
 from pyg_graphzero.conversion.spool import PrintedRows, word_rows
-from pyg_graphzero.conversion.tables import TABLE_SUFFIXES
+from pyg_graphzero.conversion.tables import TABLE_SUFFIXES, is_series
 from pyg_graphzero.conversion.tensors import load_torch, open_raw, open_safetensors, tensor_rows
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.rows import (

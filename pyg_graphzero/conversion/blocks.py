@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pyg_graphzero.conversion.decompress import TextFile
 from pyg_graphzero.conversion.dialect import BLANKS, MAX_ROW_BYTES, Dialect, csv_rows
+from pyg_graphzero.conversion.paths import TextFile
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.util.progress import Progress
 

@@ -17,10 +17,9 @@ from pyg_graphzero.conversion import text
 from pyg_graphzero.conversion.arrays import id_column
 from pyg_graphzero.conversion.blocks import Places
 from pyg_graphzero.conversion.dialect import Dialect
-from pyg_graphzero.conversion.faults import Faults
 from pyg_graphzero.conversion.ids import IdColumn, IdSpace
 from pyg_graphzero.conversion.names import is_neo4j_id
-from pyg_graphzero.conversion.options import MULTIPLIED, Dtypes, Fill, filled_dtype
+from pyg_graphzero.conversion.options import MULTIPLIED, Dtypes, Faults, Fill, filled_dtype
 from pyg_graphzero.conversion.spool import RowSpool, TextSpool, word_rows
 from pyg_graphzero.conversion.tables import ArrowTable
 from pyg_graphzero.errors import InputError

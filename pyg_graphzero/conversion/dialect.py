@@ -24,8 +24,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pyg_graphzero.conversion.decompress import TextFile
 from pyg_graphzero.conversion.names import is_header
+from pyg_graphzero.conversion.paths import TextFile
 from pyg_graphzero.errors import InputError
 
 NUMBER = re.compile(

@@ -20,9 +20,6 @@ from pyg_graphzero.conversion.arrays import (
     only_rows,
     place_in,
 )
-from pyg_graphzero.conversion.bipartite import describe_two_kinds, two_kinds
-from pyg_graphzero.conversion.chunks import PATH as CHUNKS
-from pyg_graphzero.conversion.chunks import is_chunks, read_chunks
 from pyg_graphzero.conversion.columns import (
     Columns,
     Loaded,
@@ -34,25 +31,33 @@ from pyg_graphzero.conversion.columns import (
 )
 from pyg_graphzero.conversion.dialect import Dialect
 from pyg_graphzero.conversion.ends import (
-    ARRAY,
     MATRIX,
     Ends,
     check_square,
     from_file,
     from_memory,
     from_sparse,
+    is_chunks,
     places,
+    read_chunks,
 )
-from pyg_graphzero.conversion.frames import is_frame
+from pyg_graphzero.conversion.ends import PATH as CHUNKS
 from pyg_graphzero.conversion.ids import IdColumn
 from pyg_graphzero.conversion.lists import read_matrix, read_triples
-from pyg_graphzero.conversion.names import are_numbered, ends_of, is_relation
+from pyg_graphzero.conversion.names import (
+    are_numbered,
+    describe_two_kinds,
+    ends_of,
+    is_relation,
+    two_kinds,
+)
 from pyg_graphzero.conversion.options import Selection
 from pyg_graphzero.conversion.paths import kind_suffix
 from pyg_graphzero.conversion.plan import EdgeType, edge_label
 from pyg_graphzero.conversion.sources import Inputs, in_files
 from pyg_graphzero.conversion.sparse import is_sparse
 from pyg_graphzero.conversion.spec import EdgeSpec
+from pyg_graphzero.conversion.tables import is_frame
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.rows import ChainRows
 
@@ -139,7 +144,7 @@ def read_edges(
             result.attrs[name] = inputs.load(name, values)
     else:
         _refuse_options(spec, _TEXT_OPTIONS, "an array")
-        result = _edge_list([ARRAY], [from_memory(spec, inputs)], id_types)
+        result = _edge_list([spec.name], [from_memory(spec, inputs)], id_types)
     for name, source in wanted.items():
         result.attrs[name] = inputs.load(name, source)
     return result

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pyg_graphzero.conversion.frames import ROWS_ARE
 from pyg_graphzero.conversion.plan import EdgeType, NodeType
 from pyg_graphzero.conversion.spec import EdgeSpec, GraphSpec, NodeSpec
+from pyg_graphzero.conversion.tables import ROWS_ARE
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.util.reading import reading
 

@@ -25,7 +25,7 @@ from torch.utils.dlpack import from_dlpack
 
 from pyg_graphzero import _core
 from pyg_graphzero.conversion.distinct import distinct_integers, distinct_text
-from pyg_graphzero.conversion.faults import SHOWN, Faults
+from pyg_graphzero.conversion.options import SHOWN, Faults
 from pyg_graphzero.conversion.spool import TextRows
 from pyg_graphzero.errors import InputError, MemoryBudgetError
 from pyg_graphzero.store.rows import ArrayRows, MappedRows, Rows
@@ -255,11 +255,13 @@ class IdSpace:
         if column not in self.columns:
             return f"an id of 0…{self._num_rows - 1}", ""
         if int(column.rows.read(position, position + 1)[0]) < 0:
-            return "an id of 0 or more", _ASK_FOR_MAP
+            return "an id of 0 or more", "" if self.policy == "dense" else _ASK_FOR_MAP
         source = "num_nodes"
         if self.num_nodes is None:
             source = "the edges" if self.known_rows is None else self.known_rows[1]
         expected = f"an id below {self._num_rows}, the number of nodes by {source}"
+        if self.policy == "dense":
+            return expected, "Set num_nodes if there are more nodes than that."
         if self.num_nodes is not None or source in {str(each.path) for each in self.columns}:
             return expected, "If ids are not rows, pass ids='map' (--ids map)."
         alone = f"With ids='map' (--ids map) alone, rows of {source} go by ascending id."

@@ -23,9 +23,8 @@ from pyg_graphzero.conversion.columns import (
     is_text_column,
     select,
 )
-from pyg_graphzero.conversion.faults import SHOWN, Faults
 from pyg_graphzero.conversion.ids import IdColumn, IdSpace
-from pyg_graphzero.conversion.options import Fill, fill_hint, filled_dtype
+from pyg_graphzero.conversion.options import SHOWN, Faults, Fill, fill_hint, filled_dtype
 from pyg_graphzero.conversion.spool import RowSpool
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store import rows as store_rows

@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 import torch
 
 from pyg_graphzero.conversion.columns import Loaded
-from pyg_graphzero.conversion.decompress import TextFile
 from pyg_graphzero.conversion.dialect import BLANKS, Dialect, Part, first_lines
-from pyg_graphzero.conversion.faults import SHOWN
 from pyg_graphzero.conversion.ids import IdColumn
+from pyg_graphzero.conversion.options import SHOWN
+from pyg_graphzero.conversion.paths import TextFile
 from pyg_graphzero.conversion.sources import Inputs
 from pyg_graphzero.conversion.spool import TextSpool
 from pyg_graphzero.errors import InputError

@@ -74,8 +74,7 @@ def ogb_spec(path: Path) -> GraphSpec:
     spec = GraphSpec(nodes, edges, path)
     split = read_split(path)
     if split is not None:
-        for part, found in split.parts.items():
-            _add_part(spec, part, found, split)
+        add_split(spec, split.parts, str(split.folder))
     told = "no split" if split is None or not split.parts else f"split {split.folder.name!r}"
     spec.what = f"OGB directory, {'binary' if is_binary else 'CSV'} files, {told}"
     if split is not None and not split.parts:
@@ -263,39 +262,42 @@ def read_split(path: Path) -> Split | None:
     return Split(folder, parts)
 
 
-def split_pairs(part: str, found: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """What a part of a split for link prediction becomes, as attributes of the graph.
+def add_split(spec: GraphSpec, parts: Mapping[str, Any], where: str) -> None:
+    """Training, validation and test nodes as masks, or such pairs of nodes as they are.
 
-    Pairs ``[n, 2]`` become ``train_edge_index`` and ``train_edge_neg_index``, ``[2, n]``; other
-    arrays, such as ``train_weight`` or ``train_source_node``, stay as they are. Also returns the
-    names of what no array can be made of.
+    Pairs ``[n, 2]`` become ``train_edge_index`` and ``train_edge_neg_index`` ``[2, n]`` of the
+    graph; other arrays, such as ``train_weight`` or ``train_source_node``, stay as they are.
+
+    Args:
+        spec: The graph.
+        parts: As those of a :class:`Split`.
+        where: The split, for messages.
+
+    Raises:
+        InputError: Ids without node types are those of a graph that has some.
     """
-    attrs, left = {}, []
-    for key, value in found.items():
-        name = f"{SPLITS[part].removesuffix('_mask')}_{_PAIRS.get(key, key)}"
-        if not isinstance(value, np.ndarray | torch.Tensor) or value.dtype == np.dtype(object):
-            left.append(name)
+    left = []
+    for part, name in SPLITS.items():
+        found = parts.get(part, {})
+        by_type = found if isinstance(found, Mapping) else {None: found}
+        if by_type.keys() <= spec.nodes.keys():
+            for node_type, ids in by_type.items():
+                source = Reference((ids,), is_bare=True) if isinstance(ids, Path) else ids
+                spec.nodes[node_type].attrs[name] = mask(source)
             continue
-        tensor = torch.as_tensor(value)
-        attrs[name] = tensor.t().contiguous() if key in _PAIRS and tensor.dim() == 2 else tensor
-    return attrs, left
-
-
-def _add_part(spec: GraphSpec, part: str, found: Any, split: Split) -> None:
-    """Training, validation or test nodes as masks, or such pairs of nodes as they are."""
-    by_type = found if isinstance(found, Mapping) else {None: found}
-    if by_type.keys() <= spec.nodes.keys():
-        for node_type, ids in by_type.items():
-            source = Reference((ids,), is_bare=True) if isinstance(ids, Path) else ids
-            spec.nodes[node_type].attrs[SPLITS[part]] = mask(source)
-        return
-    if not isinstance(found, Mapping):
-        there = ", ".join(map(str, spec.nodes))
-        raise InputError(split.folder, part, "ids", f"ids by node type: {there}")
-    attrs, left = split_pairs(part, found)
-    spec.graph_attrs |= attrs
+        if not isinstance(found, Mapping):
+            there = ", ".join(map(str, spec.nodes))
+            raise InputError(where, part, "ids", f"ids by node type: {there}")
+        for key, value in found.items():
+            attr = f"{name.removesuffix('_mask')}_{_PAIRS.get(key, key)}"
+            if not isinstance(value, np.ndarray | torch.Tensor) or value.dtype == np.dtype(object):
+                left.append(attr)
+                continue
+            tensor = torch.as_tensor(value)
+            is_pairs = key in _PAIRS and tensor.dim() == 2
+            spec.graph_attrs[attr] = tensor.t().contiguous() if is_pairs else tensor
     if left:
-        spec.notes.append(f"{split.folder}: not taken, being no arrays: {', '.join(left)}")
+        spec.notes.append(f"{where}: not taken, being no arrays: {', '.join(left)}")
 
 
 def _lines(path: Path) -> list[list[str]]:

@@ -162,6 +162,7 @@ class Dtypes:
 
     Attributes:
         notes: On attributes that have become shorter unasked.
+        is_exact: Whether nothing becomes shorter unasked.
     """
 
     def __init__(
@@ -172,6 +173,7 @@ class Dtypes:
         adopt: bool | Collection[str] = False,
     ) -> None:
         self.notes: list[str] = []
+        self.is_exact = False
         self._whole = _SINGLE_PRECISION if adopt is True else frozenset(adopt or ())
         self._by_attr = {name: parse_dtype(value) for name, value in (dtypes or {}).items()}
         if feature_dtype is not None:
@@ -198,14 +200,11 @@ class Dtypes:
         """The dtype asked for ``attr``; ``None`` means the one it comes in."""
         return self._by_attr.get(attr)
 
-    def cast(self, attr: str, rows: Rows, fail: Fail, is_exact: bool = False) -> Rows:
-        """``rows`` in the dtype asked for ``attr``, NaN filled if there is a fill for it.
-
-        Itself when nothing is to do. ``is_exact`` shortens nothing unasked.
-        """
+    def cast(self, attr: str, rows: Rows, fail: Fail) -> Rows:
+        """``rows`` in the dtype asked for ``attr``, NaN filled if there is a fill for it."""
         dtype, fill = self.get(attr), self.fill(attr)
         is_long = rows.dtype == torch.float64 and attr in _SINGLE_PRECISION - self._whole
-        if dtype is None and is_long and not is_exact:
+        if dtype is None and is_long and not self.is_exact:
             dtype, asked = torch.float32, f"dtypes={{{attr!r}: 'float64'}} (--dtype {attr}=float64)"
             told = f"{attr}: float64 is stored as float32; {asked} keeps it"
             self.notes += [told] * (told not in self.notes)
@@ -288,3 +287,44 @@ def cast(value: Array, dtype: torch.dtype, fail: Fail, begin: int = 0) -> Array:
         name = str(dtype).removeprefix("torch.")
         raise fail(begin + row, f"{cell!r}", f"a value that {name} can hold")
     return result
+
+
+ON_ERROR = ("raise", "skip")
+SHOWN = 10
+
+# Naming the line of a fault means counting those before it, so an error is made when it is shown.
+MakeError = Callable[[], InputError]
+
+
+class Faults:
+    """The faulty rows of one conversion.
+
+    Args:
+        on_error: ``"raise"`` the first one, or ``"skip"`` and count them.
+
+    Attributes:
+        count: Rows left out.
+        first: What was wrong with the first ten of them.
+    """
+
+    def __init__(self, on_error: str = "raise") -> None:
+        if on_error not in ON_ERROR:
+            raise ValueError(f"on_error={on_error!r}: expected one of {', '.join(ON_ERROR)}")
+        self.skip = on_error == "skip"
+        self.count = 0
+        self.first: list[str] = []
+
+    def add(self, *errors: MakeError, count: int = 1) -> None:
+        """Rows that are left out.
+
+        Args:
+            errors: Make the errors of the first :data:`SHOWN` of them, or of all.
+            count: How many rows there are.
+
+        Raises:
+            InputError: The first one, unless rows are to be left out.
+        """
+        if count and not self.skip:
+            raise errors[0]()
+        self.count += count
+        self.first += [str(make()) for make in errors[: SHOWN - len(self.first)]]

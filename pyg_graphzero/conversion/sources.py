@@ -42,11 +42,9 @@ from pyg_graphzero.conversion.columns import (
     wanted,
 )
 from pyg_graphzero.conversion.dialect import sniff
-from pyg_graphzero.conversion.faults import Faults
-from pyg_graphzero.conversion.frames import FrameTable, is_frame, is_series
 from pyg_graphzero.conversion.ids import IdColumn
 from pyg_graphzero.conversion.join import OfNodes, load_of_nodes
-from pyg_graphzero.conversion.options import Dtypes, as_tensor, cast
+from pyg_graphzero.conversion.options import Dtypes, Faults, as_tensor, cast
 from pyg_graphzero.conversion.paths import (
     COMPRESSIONS,
     LIST_SUFFIXES,
@@ -57,7 +55,7 @@ from pyg_graphzero.conversion.paths import (
     kind_suffix,
 )
 from pyg_graphzero.conversion.sparse import PARTS as SPARSE_PARTS
-from pyg_graphzero.conversion.tables import ArrowTable
+from pyg_graphzero.conversion.tables import ArrowTable, FrameTable, is_frame, is_series
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.rows import MappedRows, Rows, origin
 from pyg_graphzero.util.progress import Progress

@@ -28,8 +28,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pyg_graphzero.conversion.frames import is_frame
 from pyg_graphzero.conversion.plan import EdgeType, NodeType
+from pyg_graphzero.conversion.tables import is_frame
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.util.reading import reading
 
@@ -70,6 +70,8 @@ class NodeSpec:
         ids: ``"auto"``, ``"dense"`` or ``"map"``.
         id_type: ``"auto"``, ``"int"`` or ``"str"``.
         delimiter, header, comment: Layout of the table; detected.
+        sets: Names of attributes that are sets of nodes; None for those that are called so.
+        others: Tensors of any shape, or JSON scalars, that belong to the type as a whole.
     """
 
     file: Any = None
@@ -81,6 +83,8 @@ class NodeSpec:
     delimiter: str | None = None
     header: bool | None = None
     comment: str | None = "#"
+    sets: set[str] | None = None
+    others: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -96,7 +100,9 @@ class EdgeSpec:
         edge_layout: ``"2xE"`` or ``"Ex2"`` where the shape does not tell.
         delimiter, header, comment: Layout of the file; detected.
         num_edges: Number of edges in the file, if it is known: another one is an error.
-        undirected, coalesce, self_loops: As in ``convert``, for this type alone.
+        undirected, coalesce, self_loops: Options of ``convert`` for this type alone.
+        name: Arrays in memory, for messages.
+        others: Tensors of any shape, or JSON scalars, that belong to the type as a whole.
     """
 
     type: EdgeType = None
@@ -113,6 +119,12 @@ class EdgeSpec:
     undirected: bool | None = None
     coalesce: str | None = None
     self_loops: str | None = None
+    name: Path = Path("<edge_index>")
+    others: dict[str, Any] = field(default_factory=dict)
+
+
+#: Fields that readers set and users do not.
+_INTERNAL = ("sets", "others", "name")
 
 
 @dataclass
@@ -124,6 +136,8 @@ class GraphSpec:
         what: What kind of input that is.
         notes: What the user should know and could not see from the result.
         graph_attrs: Tensors that belong to the graph as a whole.
+        is_exact: Whether ``float64`` stays so, of ``x`` too.
+        base: Directory that relative paths start from.
     """
 
     nodes: dict[NodeType, NodeSpec]
@@ -132,6 +146,8 @@ class GraphSpec:
     what: str = "specification"
     notes: list[str] = field(default_factory=list)
     graph_attrs: dict[str, Any] = field(default_factory=dict)
+    is_exact: bool = False
+    base: Path = Path()
 
     @property
     def is_hetero(self) -> bool:
@@ -280,7 +296,7 @@ Spec = TypeVar("Spec", NodeSpec, EdgeSpec)
 def _fill(kind: type[Spec], body: Any, where: str, name: str | Path) -> Spec:
     if not isinstance(body, Mapping):
         raise InputError(name, where, type(body).__name__, "a table of keys")
-    known = [each.name for each in fields(kind)]
+    known = [each.name for each in fields(kind) if each.name not in _INTERNAL]
     for key in body:
         if key not in known:
             raise InputError(name, f"{where}.{key}", "an unknown key", ", ".join(known))

@@ -34,8 +34,15 @@ from pyg_graphzero.conversion.blocks import (
     rows_of,
 )
 from pyg_graphzero.conversion.dialect import BLANKS, NUMBER, Dialect
-from pyg_graphzero.conversion.faults import Faults, MakeError
-from pyg_graphzero.conversion.options import Fill, as_tensor, cast, dtype_of, fill_hint
+from pyg_graphzero.conversion.options import (
+    Faults,
+    Fill,
+    MakeError,
+    as_tensor,
+    cast,
+    dtype_of,
+    fill_hint,
+)
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.util.progress import Progress
 from pyg_graphzero.util.system import usable_cores

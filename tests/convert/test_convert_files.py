@@ -20,8 +20,8 @@ from systems import needs_linux
 
 import pyg_graphzero as gz
 from pyg_graphzero import InputError
-from pyg_graphzero.conversion import compressed
-from pyg_graphzero.conversion.compressed import ExpandedRows
+from pyg_graphzero.conversion import ends
+from pyg_graphzero.conversion.ends import ExpandedRows
 from pyg_graphzero.conversion.npz import open_npy, open_npz
 from pyg_graphzero.conversion.tensors import load_torch, open_safetensors, tensor_rows
 from pyg_graphzero.store.rows import (
@@ -253,7 +253,7 @@ def test_an_archive_that_ends_in_a_member(tmp_path: Path) -> None:
 
 
 def test_pointers_expand_to_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compressed, "_STEP", 4)
+    monkeypatch.setattr(ends, "_STEP", 4)
     counts = np.array([0, 3, 0, 0, 1, 7, 0, 0, 0, 2, 0, 5, 0])
     pointers = np.concatenate([[0], np.cumsum(counts)])
     want = np.repeat(np.arange(13), counts)
