@@ -17,7 +17,7 @@ from pyg_graphzero.conversion.detect import file_kind, graph_of
 from pyg_graphzero.conversion.ends import is_chunks
 from pyg_graphzero.conversion.files import has_edges, plan_files
 from pyg_graphzero.conversion.graphzero import GRAPH, weights_of
-from pyg_graphzero.conversion.options import Dtypes, Faults, Selection, edge_options
+from pyg_graphzero.conversion.options import Dtypes, Faults, Selection
 from pyg_graphzero.conversion.paths import is_paths
 from pyg_graphzero.conversion.plan import EdgeOptions, GraphPlan
 from pyg_graphzero.conversion.sources import Inputs
@@ -181,7 +181,7 @@ def convert(
     flat = {name: arguments[name] for name in FLAT}
     started = time.perf_counter()
     target = Path(out)
-    options = edge_options(undirected, coalesce, self_loops, edge_ids)
+    options = EdgeOptions(undirected, coalesce, self_loops, edge_ids)
     selection = Selection(take, skip)
     types = Dtypes(feature_dtype, dtypes, fill, adopt)
     faults = Faults(on_error)

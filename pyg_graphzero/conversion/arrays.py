@@ -207,7 +207,7 @@ def load_member(reference: Reference, spool: Spool) -> Table:
 
 def place_in(files: Sequence[Path], table: Table, form: str) -> Callable[[int], str]:
     """How messages call a row of a table of one or several files, as ``form`` has it."""
-    if not isinstance(table, ChainRows) or len(files) == 1:
+    if not isinstance(table, ChainRows) or len(files) < 2:
         return form.format
 
     def place(row: int) -> str:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import csv
 import os
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -56,8 +57,66 @@ class Part:
     skip_lines: int
 
 
+class NamedColumns(ABC):
+    """The columns of a table in files or in memory, by name and position.
+
+    Attributes:
+        path: The table, for messages.
+        names: Column names, or none.
+        num_columns: Number of columns.
+        index: Names of the columns that were an index.
+    """
+
+    path: Path
+    names: tuple[str, ...]
+    num_columns: int
+    index: tuple[str, ...] = ()
+
+    @abstractmethod
+    def is_text(self, position: int) -> bool:
+        """Whether a column holds text."""
+
+    @cached_property
+    def by_name(self) -> dict[str, list[int]]:
+        """Positions of the columns of each name: they are looked up by the thousand."""
+        found: dict[str, list[int]] = {}
+        for position, name in enumerate(self.names):
+            found.setdefault(name, []).append(position)
+        return found
+
+    def position(self, column: str | int) -> int:
+        """Index of a column given by name, or by 0-based position where no name matches.
+
+        Raises:
+            InputError: There is no such column, or there are two.
+        """
+        found = self.by_name.get(column, []) if isinstance(column, str) else []
+        if len(found) == 1:
+            return found[0]
+        if found:
+            several, hint = f"{len(found)} named {column!r}", "Select it by position instead."
+            raise InputError(self.path, "columns", several, "one", hint)
+        if str(column).isdecimal() and int(column) < self.num_columns:
+            return int(column)
+        there = ", ".join(self.names) or f"{self.num_columns} columns without names"
+        raise InputError(self.path, "columns", there, f"a column {column!r}")
+
+    @property
+    def data(self) -> list[int]:
+        """Positions of the columns that are no index."""
+        return [
+            at
+            for at in range(self.num_columns)
+            if not self.names or self.names[at] not in self.index
+        ]
+
+    def label(self, position: int) -> str:
+        """A column's name as messages show it, or its position."""
+        return repr(self.names[position]) if self.names else str(position)
+
+
 @dataclass(frozen=True)
-class Dialect:
+class Dialect(NamedColumns):
     """Layout of a table in one file, or in several that follow one another.
 
     Attributes:
@@ -76,18 +135,13 @@ class Dialect:
     comment: str | None
     sample: tuple[tuple[str, ...], ...]
 
-    @cached_property
-    def by_name(self) -> dict[str, list[int]]:
-        """Positions of the columns of each name."""
-        return positions_of(self.names)
-
     @property
     def separator(self) -> str:
         """What separates cells when rows are parsed."""
         return separator(self.delimiter)
 
     @property
-    def path(self) -> Path:
+    def path(self) -> Path:  # type: ignore[override]
         """How messages call the table: its file, or what its files have in common."""
         if len(self.parts) == 1:
             return self.parts[0].path
@@ -99,41 +153,10 @@ class Dialect:
             return ""
         return f"{self.parts[part].path.absolute().relative_to(self.path)}, "
 
-    def position(self, column: str | int) -> int:
-        """Index of a column given by name, or by 0-based position where no name matches.
-
-        Raises:
-            InputError: There is no such column, or there are two.
-        """
-        found = self.by_name.get(column, []) if isinstance(column, str) else []
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise InputError(
-                self.path,
-                "header",
-                f"{len(found)} columns named {column!r}",
-                "one",
-                "Select it by position instead.",
-            )
-        if isinstance(column, int) or column.isdecimal():
-            position = int(column)
-            if 0 <= position < self.num_columns:
-                return position
-        there = ", ".join(self.names) or f"{self.num_columns} columns without names"
-        raise InputError(self.path, "header", there, f"a column {column!r}")
-
-    def label(self, position: int) -> str:
-        """How messages call a column."""
-        return repr(self.names[position]) if self.names else str(position)
-
-
-def positions_of(names: Sequence[str]) -> dict[str, list[int]]:
-    """Positions of each name: columns are looked up by the thousand."""
-    found: dict[str, list[int]] = {}
-    for position, name in enumerate(names):
-        found.setdefault(name, []).append(position)
-    return found
+    def is_text(self, position: int) -> bool:
+        """Whether a column of ids holds text: its first cell decides."""
+        cells = [row[position] for row in self.sample[:1] if len(row) > position]
+        return bool(cells) and bool(cells[0]) and not NUMBER.fullmatch(cells[0])
 
 
 def separator(delimiter: str) -> str:

@@ -25,7 +25,6 @@ from pyg_graphzero.conversion.columns import (
     Loaded,
     first_column,
     holds_ids,
-    is_text_column,
     is_unnamed,
     select,
 )
@@ -200,7 +199,7 @@ def _read_columns(
     own, external = split_own(dialect, attrs)
     src, dst = _endpoint_columns(dialect, spec, {at for each in own.values() for at in each})
     ids = [
-        (position, id_type == "str" or (id_type == "auto" and is_text_column(dialect, position)))
+        (position, id_type == "str" or (id_type == "auto" and dialect.is_text(position)))
         for position, id_type in zip((src, dst), id_types, strict=True)
     ]
     third = _relation(dialect, src, dst)
@@ -295,7 +294,7 @@ def _are_triples(columns: Columns) -> bool:
     """
     if columns.num_columns != 3 or not are_numbered(columns.names):
         return False
-    is_text = [is_text_column(columns, at) for at in range(3)]
+    is_text = [columns.is_text(at) for at in range(3)]
     if isinstance(columns, Dialect) and all(is_text):
         counts = [len({row[at] for row in columns.sample if len(row) == 3}) for at in range(3)]
         if 2 * counts[2] <= counts[1]:
@@ -310,7 +309,7 @@ def _relation(columns: Columns, src: int, dst: int) -> int | None:
     rest = [at for at in range(columns.num_columns) if at not in (src, dst)]
     if len(rest) != 1 or is_unnamed(columns):
         return None
-    is_text = [is_text_column(columns, at) for at in range(3)]
+    is_text = [columns.is_text(at) for at in range(3)]
     is_between = are_numbered(columns.names) and rest == [1]
     is_called_so = bool(columns.names) and is_relation(columns.names[rest[0]])
     return rest[0] if is_text[rest[0]] and (all(is_text) or is_between or is_called_so) else None

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from pyg_graphzero.conversion.columns import Columns, Loaded, first_column, is_text_column
+from pyg_graphzero.conversion.columns import Columns, Loaded, first_column
 from pyg_graphzero.conversion.edges import RELATION, EdgeList, read_edges, split_own, untaken
 from pyg_graphzero.conversion.ends import is_chunks
 from pyg_graphzero.conversion.ids import IdColumn, IdSpace
 from pyg_graphzero.conversion.join import OfNodes, in_node_order
 from pyg_graphzero.conversion.names import is_index_name
-from pyg_graphzero.conversion.options import SHOWN, Selection, edge_options
+from pyg_graphzero.conversion.options import SHOWN, Selection
 from pyg_graphzero.conversion.plan import (
     EdgeOptions,
     EdgePlan,
@@ -134,9 +134,7 @@ def _plan_edges(
         num_edges,
         categories=named,
         others=spec.others,
-        options=edge_options(
-            checked.undirected, checked.coalesce, checked.self_loops, checked.edge_ids
-        ),
+        options=checked,
     )
 
 
@@ -246,9 +244,7 @@ class _NodeBuilder:
         position = (
             first_column(dialect, "id, --node-id") if spec.id is None else dialect.position(spec.id)
         )
-        is_text = spec.id_type == "str" or (
-            spec.id_type == "auto" and is_text_column(dialect, position)
-        )
+        is_text = spec.id_type == "str" or (spec.id_type == "auto" and dialect.is_text(position))
         own, external = split_own(dialect, wanted)
         ids, loaded = self._inputs.columns(dialect, own, [(position, is_text)], "ids")
         self._attrs = {name: OfNodes(each) for name, each in loaded.items()}

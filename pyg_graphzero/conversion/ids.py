@@ -380,19 +380,18 @@ class IdSpace:
         if self.policy == "map":
             return self._resolve_map()
         filled = [column for column in self.columns if len(column)]
-        if not self.faults.skip:
-            self._refuse(filled, lambda slab: slab < 0, lambda column: column.range[0] < 0)
         num_rows = max([0, *(column.range[1] + 1 for column in filled)])  # all may be negative
         num_refs = sum(map(len, filled))
         given = self.num_nodes
         if given is None and self.known_rows is not None:
             given = self.known_rows[0]
+        limit = num_rows if given is None else given
+        self._num_rows = limit
+        for column in [] if self.faults.skip else filled:
+            if column.range[0] < 0 or column.range[1] >= limit:
+                position = column.first(lambda slab: (slab < 0) | (slab >= limit)) or 0
+                raise column.fail(position, *self._in_range(column, position))
         if given is not None:
-            limit = self._num_rows = given
-            if not self.faults.skip:
-                self._refuse(
-                    filled, lambda slab: slab >= limit, lambda column: column.range[1] >= limit
-                )
             self.note = "ids are rows"
             return given
         if self.policy == "dense":
@@ -423,18 +422,6 @@ class IdSpace:
             self._rank(bits, distinct)
             return distinct
         return self._resolve_map()
-
-    def _refuse(
-        self,
-        columns: list[IdColumn],
-        test: Callable[[Tensor], Tensor],
-        occurs: Callable[[IdColumn], bool],
-    ) -> None:
-        """Raise for the first id that fails ``test``, looking only where one ``occurs``."""
-        for column in filter(occurs, columns):
-            position = column.first(test)
-            assert position is not None
-            raise column.fail(position, *self._in_range(column, position))
 
     def _check_rows(self, rows: int) -> None:
         """A number of rows said elsewhere must be the one found."""

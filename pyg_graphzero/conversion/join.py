@@ -20,7 +20,6 @@ from pyg_graphzero.conversion.columns import (
     Columns,
     Loaded,
     holds_ids,
-    is_text_column,
     select,
 )
 from pyg_graphzero.conversion.ids import IdColumn, IdSpace
@@ -60,34 +59,31 @@ class OfNodes:
 def load_of_nodes(
     reader: ColumnReader,
     columns: Columns,
-    name: str,
     member: str | None,
+    name: str,
     id_names: Collection[str],
     is_text: bool | None,
-    index: Collection[str] = (),
 ) -> OfNodes:
     """An attribute from the columns of a table, with the table's id column if it has one.
 
     Args:
         reader: Reads columns.
         columns: The table.
+        member: Columns of the attribute; None for all but the id column and an index.
         name: The attribute.
-        member: Its columns; None for all but the id column.
         id_names: What the nodes' ids are called elsewhere.
         is_text: Whether ids are text; None to go by the table.
-        index: Columns that are the ids where none is called so, and no part of the attribute.
 
     Raises:
         InputError: The table has several columns that are called so, or no other.
     """
     asked = [] if member is None else select(columns, member)
-    position = _id_position(columns, (id_names, ID_NAMES, index), asked)
-    no_data = {each for each, own in enumerate(columns.names) if own in index} | {position}
-    taken = asked or [each for each in range(columns.num_columns) if each not in no_data]
+    position = _id_position(columns, (id_names, ID_NAMES, columns.index), asked)
+    taken = asked or [each for each in columns.data if each != position]
     if not taken:
         raise InputError(columns.path, "columns", "ids and nothing else", f"a column for {name!r}")
     if position is not None:
-        is_text = is_text_column(columns, position) if is_text is None else is_text
+        is_text = columns.is_text(position) if is_text is None else is_text
         ids, loaded = reader.columns(columns, {name: taken}, [(position, is_text)], "ids")
         return OfNodes(loaded[name], ids[0])
     loaded = reader.columns(columns, {name: taken}, [], "none")[1]
@@ -99,7 +95,7 @@ def load_of_nodes(
 
     looked_at = [each for each in rest if holds_ids(columns, each)]
     if not is_text:
-        looked_at = [each for each in looked_at if not is_text_column(columns, each)]
+        looked_at = [each for each in looked_at if not columns.is_text(each)]
     others = tuple((columns.label(each), partial(read, each)) for each in looked_at)
     return OfNodes(loaded[name], None, others[:_MOST_LOOKED_AT], member if rest else None)
 
@@ -139,6 +135,7 @@ def in_node_order(
     if found.ids is None:
         _check_order(found, name, space)
         return found.loaded
+    space.take(8 * space.num_rows, space.num_rows)
     order = _order(found.ids, space)
     if order is None:
         return found.loaded
@@ -171,7 +168,6 @@ def _order(ids: IdColumn, space: IdSpace) -> Tensor | None:
 
     None if the column is the nodes in their order.
     """
-    space.take(8 * space.num_rows, space.num_rows)
     order = torch.full((space.num_rows,), -1, dtype=torch.int64)
     is_same, begin = len(ids) == space.num_rows, 0
     for slab in space.rows_of(ids).slabs(_slab_rows()):

@@ -17,7 +17,7 @@ from pyg_graphzero.conversion.ids import IdColumn
 from pyg_graphzero.conversion.options import SHOWN
 from pyg_graphzero.conversion.paths import TextFile
 from pyg_graphzero.conversion.sources import Inputs
-from pyg_graphzero.conversion.spool import TextSpool
+from pyg_graphzero.conversion.spool import BatchSpool
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.rows import MappedRows, Rows
 from pyg_graphzero.util.reading import reading
@@ -100,7 +100,7 @@ def read_triples(
     Raises:
         InputError: A line is no triple.
     """
-    spools = [TextSpool(inputs.space, "ids") for _ in range(3)]
+    spools = [BatchSpool(inputs.space, "ids") for _ in range(3)]
     num_literals = 0
     for path in files:
         for lines in _lines(path):

@@ -10,12 +10,9 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from pyg_graphzero.conversion.plan import Array, EdgeOptions
+from pyg_graphzero.conversion.plan import Array
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.rows import MappedRows, Rows
-
-COALESCE = ("first", "sum", "mean", "min", "max")
-SELF_LOOPS = ("keep", "remove", "add")
 
 _DTYPES = {
     str(value).removeprefix("torch."): value
@@ -42,25 +39,6 @@ def parse_dtype(value: Any) -> torch.dtype:
     if found is None:
         raise ValueError(f"{value!r} is not a dtype of torch, such as 'float32' or 'int64'")
     return found
-
-
-def edge_options(
-    undirected: bool, coalesce: str | None, self_loops: str, edge_ids: bool = True
-) -> EdgeOptions:
-    """Checked :class:`EdgeOptions`.
-
-    Raises:
-        ValueError: An option is not one of its choices.
-    """
-    if not isinstance(undirected, bool):
-        raise ValueError(f"undirected={undirected!r}: expected True or False")
-    if coalesce is not None and coalesce not in COALESCE:
-        raise ValueError(f"coalesce={coalesce!r}: expected one of {', '.join(COALESCE)} or None")
-    if self_loops not in SELF_LOOPS:
-        raise ValueError(f"self_loops={self_loops!r}: expected one of {', '.join(SELF_LOOPS)}")
-    if not isinstance(edge_ids, bool):
-        raise ValueError(f"edge_ids={edge_ids!r}: expected True or False")
-    return EdgeOptions(undirected, coalesce, self_loops, edge_ids)
 
 
 class Selection:

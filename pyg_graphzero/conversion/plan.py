@@ -28,12 +28,30 @@ CHUNK_BYTES = 16 << 20
 
 @dataclass(frozen=True)
 class EdgeOptions:
-    """How the edges of one type become a CSC; see :func:`pyg_graphzero.conversion.convert`."""
+    """How the edges of one type become a CSC; see :func:`pyg_graphzero.conversion.convert`.
+
+    Raises:
+        ValueError: An option is not one of its choices.
+    """
 
     undirected: bool = False
     coalesce: str | None = None
     self_loops: str = "keep"
     edge_ids: bool = True
+
+    def __post_init__(self) -> None:
+        for name, choices in _CHOICES.items():
+            value = getattr(self, name)
+            if not any(type(value) is type(each) and value == each for each in choices):
+                expected = ", ".join(map(str, choices))
+                raise ValueError(f"{name}={value!r}: expected one of {expected}")
+
+
+_CHOICES: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(("undirected", "edge_ids"), (True, False)),
+    "coalesce": ("first", "sum", "mean", "min", "max", None),
+    "self_loops": ("keep", "remove", "add"),
+}
 
 
 @dataclass

@@ -37,7 +37,6 @@ from pyg_graphzero.conversion.columns import (
     Loaded,
     first_column,
     is_boolean,
-    is_text_column,
     select,
     wanted,
 )
@@ -258,27 +257,42 @@ class Inputs(ColumnReader):
         """
         if isinstance(source, Labels):
             return self.cast(name, self._classes(name, source))
+        found = self._columns_of(name, source)
+        if found is not None:
+            columns, member = found
+            positions = columns.data if member is None else select(columns, member)
+            return self.columns(columns, {name: positions}, [], "none")[1][name]
+        table, path, files = self._array(name, source)
+        where = place_in(files, table, "row {}")
+        if isinstance(table, np.ndarray) and table.dtype.kind in "OSU" and table.ndim == 1:
+            return self.coded(name, id_column(table, path, where, True))
+        return self.cast(name, Loaded(_numbers(table, path, name), path, where))
+
+    def _columns_of(self, name: str, source: Any) -> tuple[Columns, str | None] | None:
+        """The table that a source is, or is part of, and its member; None if it is an array."""
         if is_frame(source) or is_series(source):
-            frame = self.frame(source)
-            taken = [at for at, each in enumerate(frame.names) if each not in frame.index]
-            return self.columns(frame, {name: taken}, [], "none")[1][name]
+            return self.frame(source), None
+        if not in_files(source):
+            return None
+        reference = self._reference_of(name, source)
+        if reference.kind not in ("text", "table"):
+            return None
+        return self.open_columns(reference, wanted(reference.member)), reference.member
+
+    def _array(self, name: str, source: Any) -> tuple[Table, Path, Sequence[Path]]:
+        """A source that is an array, where it is from, and its files."""
         if not in_files(source):
             table = as_table(source, name)
-            path = origin(table, name)
-            if isinstance(table, np.ndarray) and table.dtype.kind in "OSU" and table.ndim == 1:
-                return self.coded(name, id_column(table, path, "row {}".format, True))
-            loaded = Loaded(_numbers(table, path, name), path, "row {}".format)
-            return self.cast(name, loaded)
+            return table, origin(table, name), ()
         reference = self._reference_of(name, source)
-        if reference.kind in ("text", "table"):
-            columns = self.open_columns(reference, wanted(reference.member))
-            positions = select(columns, reference.member or "*")
-            return self.columns(columns, {name: positions}, [], "none")[1][name]
-        table = self._member(reference)
+        if f".{reference.kind}" in LIST_SUFFIXES:
+            raise InputError(reference.path, "file", f"edges ({reference.kind})", "an attribute")
+        for path in reference.files if reference.member is not None else ():
+            parts = [f"{reference.member}_{part}" for part in SPARSE_PARTS]
+            self.take_members(path, [str(reference.member), *parts])
         files = reference.files
         path = files[0] if len(files) == 1 else files[0].parent
-        where = place_in(files, table, "row {}")
-        return self.cast(name, Loaded(_numbers(table, path, name), path, where))
+        return load_member(reference, self.space.file), path, files
 
     def load_of_nodes(
         self, name: str, source: Any, id_names: Collection[str], is_text: bool | None
@@ -291,24 +305,11 @@ class Inputs(ColumnReader):
             id_names: What the column of ids is called in the tables that are known already.
             is_text: Whether ids are text; ``None`` to go by the file.
         """
-        if is_frame(source) or is_series(source):
-            frame = self.frame(source)
-            return load_of_nodes(self, frame, name, None, id_names, is_text, frame.index)
-        if in_files(source):
-            reference = self._reference_of(name, source)
-            if reference.kind in ("text", "table") and not reference.is_bare:
-                columns = self.open_columns(reference, wanted(reference.member))
-                return load_of_nodes(self, columns, name, reference.member, id_names, is_text)
-        return OfNodes(self.load(name, source))
-
-    def _member(self, reference: Reference) -> Table:
-        if f".{reference.kind}" in LIST_SUFFIXES:
-            raise InputError(reference.path, "file", f"edges ({reference.kind})", "an attribute")
-        if reference.member is not None:
-            for path in reference.files:
-                parts = [f"{reference.member}_{part}" for part in SPARSE_PARTS]
-                self.take_members(path, [reference.member, *parts])
-        return load_member(reference, self.space.file)
+        is_bare = isinstance(source, Reference) and source.is_bare
+        found = None if is_bare else self._columns_of(name, source)
+        if found is None:
+            return OfNodes(self.load(name, source))
+        return load_of_nodes(self, *found, name, id_names, is_text)
 
     def _reference_of(
         self, name: str, source: AnyPath | Sequence[AnyPath] | Reference
@@ -366,24 +367,18 @@ class Inputs(ColumnReader):
             is_text: Whether they must be text; ``None`` to go by the file.
             name: What messages call them.
         """
-        if in_files(source):
-            reference = self.reference(source)
-            if reference.kind in ("text", "table"):
-                columns = self.open_columns(reference, wanted(reference.member))
-                named = reference.member
-                position = first_column(columns) if named is None else columns.position(named)
-                if is_boolean(columns, position):
-                    return self.load(name, source)
-                if is_text is None:
-                    is_text = is_text_column(columns, position)
-                return self.columns(columns, {}, [(position, is_text)])[0][0]
-            table, path = self._member(reference), reference.path
-        else:
-            table = as_table(source, name)
-            path = origin(table, name)
+        found = self._columns_of(name, source)
+        if found is not None:
+            columns, member = found
+            position = first_column(columns) if member is None else columns.position(member)
+            if is_boolean(columns, position):
+                return self.load(name, source)
+            is_text = columns.is_text(position) if is_text is None else is_text
+            return self.columns(columns, {}, [(position, is_text)])[0][0]
+        table, path, files = self._array(name, source)
         if isinstance(table, Rows) and table.dtype == torch.bool:
             return Loaded(table, path, "row {}".format)
-        return id_column(table, path, f"{name}[{{}}]".format, bool(is_text))
+        return id_column(table, path, place_in(files, table, f"{name}[{{}}]"), bool(is_text))
 
 
 def in_files(value: Any) -> TypeGuard[AnyPath | Sequence[AnyPath] | Reference]:

@@ -41,20 +41,8 @@ else:
 SPEC_SUFFIXES = (".toml", ".json")
 # Arguments of ``convert`` that describe a graph without a specification.
 _LAYOUT = ("delimiter", "header", "comment")
-FLAT = (
-    *(
-        "src",
-        "dst",
-        "edge_attrs",
-        "nodes",
-        "node_attrs",
-        "num_nodes",
-        "edge_type",
-        "ids",
-        "id_type",
-    ),
-    *(*_LAYOUT, "edge_layout", "format"),
-)
+_ABOUT = "src dst edge_attrs nodes node_attrs num_nodes edge_type ids id_type edge_layout format"
+FLAT = (*_ABOUT.split(), *_LAYOUT)
 
 
 @dataclass

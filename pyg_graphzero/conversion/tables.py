@@ -9,7 +9,6 @@ import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from pyg_graphzero.conversion.dialect import positions_of
+from pyg_graphzero.conversion.dialect import NamedColumns
 from pyg_graphzero.conversion.options import Fill, as_tensor, dtype_of, fill_hint, filled_dtype
 from pyg_graphzero.conversion.spool import BatchSpool
 from pyg_graphzero.errors import InputError
@@ -35,7 +34,7 @@ _BATCH_ROWS = 1 << 17
 _BUFFER_BYTES = 1 << 20  # of a column chunk, instead of all of it
 
 
-class ArrowTable:
+class ArrowTable(NamedColumns):
     """The files of one table: the names of its columns, and how to read each.
 
     Args:
@@ -64,7 +63,8 @@ class ArrowTable:
             found = _fragments(dataset)
             self.keys = [pads.get_partition_keys(each.partition_expression) for each in found]
             self.schema = dataset.schema
-        self.names: tuple[str, ...] = tuple(self.schema.names)
+        self.names = tuple(self.schema.names)
+        self.num_columns = len(self.names)
         # (file, row group; None where a file has none, rows)
         self.parts = [
             (file, group, num_rows)
@@ -76,33 +76,6 @@ class ArrowTable:
         self._first_of_file: dict[int, int] = {}
         for part, (file, *_) in enumerate(self.parts):
             self._first_of_file.setdefault(file, self.starts[part])
-
-    @property
-    def num_columns(self) -> int:
-        """Number of columns."""
-        return len(self.names)
-
-    @cached_property
-    def by_name(self) -> dict[str, list[int]]:
-        """Positions of the columns of each name."""
-        return positions_of(self.names)
-
-    def position(self, column: str | int) -> int:
-        """Position of a column given by name or position.
-
-        Raises:
-            InputError: There is none.
-        """
-        found = self.by_name.get(column, []) if isinstance(column, str) else []
-        if len(found) == 1:
-            return found[0]
-        if str(column).isdecimal() and int(column) < self.num_columns:
-            return int(column)
-        raise InputError(self.path, "columns", ", ".join(self.names), f"a column {column!r}")
-
-    def label(self, position: int) -> str:
-        """How messages call a column."""
-        return repr(self.names[position])
 
     def place(self, row: int) -> tuple[Path, str]:
         """The file that holds a row of the table, and where in it the row is, for messages."""
@@ -438,6 +411,7 @@ class FrameTable(ArrowTable):
             for batch in reader:
                 spool.append(self._taken(batch))
         self.names = tuple(self.schema.names)
+        self.num_columns = len(self.names)
         kept = (self.schema.pandas_metadata or {}).get("index_columns", [])
         self.index = tuple(each for each in kept if each in self.names)
         self._batches = spool.finish()

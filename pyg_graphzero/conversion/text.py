@@ -161,12 +161,6 @@ def guess(dialect: Dialect, position: int, is_filled: bool = False) -> Kind:
     return TEXT if is_text else FLOAT  # "5%" is a number that went wrong
 
 
-def is_text_id(dialect: Dialect, position: int) -> bool:
-    """Whether a column of ids holds text: its first cell decides."""
-    cells = [row[position] for row in dialect.sample[:1] if len(row) > position]
-    return bool(cells) and bool(cells[0]) and not NUMBER.fullmatch(cells[0])
-
-
 class _Refused(Exception):
     """Some cell is missing, or is not what its column says."""
 
