@@ -105,7 +105,7 @@ class _Convert(click.Command):
 @click.option("--edge-layout", type=click.Choice(["2xE", "Ex2"]), help="For a [2, 2] array.")
 @click.option(
     "--format",
-    type=click.Choice(["text", "parquet", "arrow", "mtx", "nt"]),
+    type=click.Choice(["text", "parquet", "arrow", "nt"]),
     help="What SOURCE is, if its name does not tell.",
 )
 @click.option("--undirected", is_flag=True, help="Add the reverse of every edge.")
@@ -176,7 +176,7 @@ def convert(
     """Convert SOURCE to a store.
 
     SOURCE is text with an edge in each row (.csv, .tsv, .txt, also .gz or .zst; - for standard
-    input), Parquet, Arrow or Feather, MatrixMarket (.mtx), N-Triples (.nt), a file of arrays (.npy,
+    input), Parquet, Arrow or Feather, N-Triples (.nt), a file of arrays (.npy,
     .npz, .npz:member, .pt, .safetensors, .bin:int64[2], GraphZero's .gl), a directory or a quoted
     pattern of such files, the directory of a dataset (OGB, MAG240M, IGB, GraphBolt, PyG), or a
     .toml or .json specification of node and edge types.

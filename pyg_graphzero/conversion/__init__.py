@@ -80,7 +80,7 @@ def convert(
 
     * text with an edge in each row (``.csv``, ``.tsv``, ``.txt``, each also ``.gz`` or ``.zst``;
       ``"-"`` for standard input), or a Parquet, Arrow or Feather file,
-    * a matrix in MatrixMarket's format (``.mtx``), or triples of RDF (``.nt``),
+    * triples of RDF (``.nt``),
     * a file of arrays (``edges.npy``, ``graph.npz``, ``graph.npz:row,col``, ``.pt``,
       ``.safetensors``, raw ``edges.bin:int64[2]``), or an array or tensor ``[2, E]`` or ``[E, 2]``,
       or a pair of them,
@@ -124,7 +124,7 @@ def convert(
         comment: Lines starting with this are not data; ``None`` if there are none.
         edge_layout: ``"2xE"`` or ``"Ex2"``; needed for a ``[2, 2]`` array only.
         format: What a file of edges is, whatever it is called: ``"text"``, ``"parquet"``,
-            ``"arrow"``, ``"mtx"`` (MatrixMarket) or ``"nt"`` (N-Triples).
+            ``"arrow"`` or ``"nt"`` (N-Triples).
         undirected: Add the reverse of every edge, with its attributes. Between two node types
             the reverse edges are a type of their own, ``rev_…``.
         coalesce: Merge parallel edges, their attributes by ``"first"``, ``"sum"``, ``"mean"``,

@@ -21,7 +21,7 @@ from pyg_graphzero.conversion.graphzero import FEATURES, GRAPH, open_features, o
 from pyg_graphzero.conversion.ids import IdColumn, as_unsigned
 from pyg_graphzero.conversion.npz import open_npy, open_npz
 from pyg_graphzero.conversion.options import as_tensor
-from pyg_graphzero.conversion.paths import LIST_SUFFIXES, TEXT_SUFFIXES, kind_suffix
+from pyg_graphzero.conversion.paths import TEXT_SUFFIXES, TRIPLES, kind_suffix
 from pyg_graphzero.conversion.plan import Array
 from pyg_graphzero.conversion.sparse import is_sparse, sparse_members, sparse_rows
 from pyg_graphzero.conversion.spool import PrintedRows, word_rows
@@ -42,12 +42,11 @@ Table = Rows | np.ndarray
 _KINDS = {".npy": "npy", ".npz": "npz", ".pt": "pt", ".pth": "pt", ".safetensors": "safetensors"}
 _KINDS |= {".bin": "bin", ".raw": "bin"}
 _KINDS |= dict.fromkeys(TEXT_SUFFIXES, "text") | dict.fromkeys(TABLE_SUFFIXES, "table")
-_KINDS |= {suffix: suffix[1:] for suffix in LIST_SUFFIXES}
+_KINDS |= {TRIPLES: "nt"}
 _KINDS |= dict.fromkeys((GRAPH, FEATURES), "graphzero")
 SUFFIXES = tuple(_KINDS)
 # What files may be said to be, whatever they are called.
-FORMATS = {"text": "text", "parquet": "table", "arrow": "table"}
-FORMATS |= {suffix[1:]: suffix[1:] for suffix in LIST_SUFFIXES}
+FORMATS = {"text": "text", "parquet": "table", "arrow": "table", "nt": "nt"}
 
 
 @dataclass(frozen=True)

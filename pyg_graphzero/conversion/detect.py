@@ -148,7 +148,6 @@ _NAMES = {
     ".npz": "NumPy archive",
     ".safetensors": "safetensors",
     ".feather": "Feather",
-    ".mtx": "MatrixMarket",
     ".nt": "N-Triples",
     ".gl": "GraphZero graph",
     **dict.fromkeys((".pt", ".pth"), "torch file"),

@@ -32,7 +32,6 @@ from pyg_graphzero.conversion.dialect import Dialect
 from pyg_graphzero.conversion.ends import (
     MATRIX,
     Ends,
-    check_square,
     from_file,
     from_memory,
     from_sparse,
@@ -42,7 +41,6 @@ from pyg_graphzero.conversion.ends import (
 )
 from pyg_graphzero.conversion.ends import PATH as CHUNKS
 from pyg_graphzero.conversion.ids import IdColumn
-from pyg_graphzero.conversion.lists import read_matrix, read_triples
 from pyg_graphzero.conversion.names import (
     are_numbered,
     describe_two_kinds,
@@ -57,6 +55,7 @@ from pyg_graphzero.conversion.sources import Inputs, in_files
 from pyg_graphzero.conversion.sparse import is_sparse
 from pyg_graphzero.conversion.spec import EdgeSpec
 from pyg_graphzero.conversion.tables import is_frame
+from pyg_graphzero.conversion.triples import read_triples
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.rows import ChainRows
 
@@ -114,9 +113,7 @@ def read_edges(
             columns = _open_columns(reference, spec, inputs)
             return _read_columns(columns, spec, id_types, wanted, takes, inputs)
         _refuse_options(spec, _TEXT_OPTIONS, reference.path)
-        if reference.kind == "mtx":
-            result = _read_matrix(reference, spec, takes("edge_weight"), inputs)
-        elif reference.kind == "nt":
+        if reference.kind == "nt":
             src, relation, dst, num_literals = read_triples(reference.files, inputs)
             result = EdgeList(src, dst)
             if takes(RELATION):
@@ -153,21 +150,6 @@ def _refuse_options(spec: EdgeSpec, options: Sequence[str], source: object) -> N
     for option in options:
         if getattr(spec, option) is not None:
             raise ValueError(f"{option} is an option for delimited text, which {source} is not")
-
-
-def _read_matrix(
-    reference: Reference, spec: EdgeSpec, takes_weight: bool, inputs: Inputs
-) -> EdgeList:
-    if len(reference.files) > 1:
-        raise InputError(reference.files[1], "files", len(reference.files), "one matrix")
-    path = reference.path
-    (src, dst), loaded, shape, is_symmetric = read_matrix(path, takes_weight, inputs)
-    if spec.type is None:
-        check_square(path, shape)
-    if is_symmetric and spec.undirected is None:
-        spec.undirected = True
-    told = f"{path.name}: entries are symmetric, and stand for both directions: the other is added"
-    return EdgeList(src, dst, loaded, *shape, [told] * bool(is_symmetric and spec.undirected))
 
 
 def _open_columns(reference: Reference, spec: EdgeSpec, inputs: Inputs) -> Columns:

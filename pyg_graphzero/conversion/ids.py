@@ -397,10 +397,8 @@ class IdSpace:
         if self.policy == "dense":
             if num_rows > _DENSE_FREE and num_rows > _DENSE_LIMIT * num_refs:
                 column = next(column for column in filled if column.range[1] == num_rows - 1)
-                position = column.first(lambda slab: slab == num_rows - 1)
-                assert position is not None
                 raise column.fail(
-                    position,
+                    column.first(lambda slab: slab == num_rows - 1) or 0,
                     f"ids that fill 0…max, as ids='dense' says, not {num_refs} ids",
                     "Pass ids='map' (--ids map), or num_nodes if that many rows are meant.",
                 )

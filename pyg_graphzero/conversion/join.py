@@ -231,17 +231,9 @@ def _is_order(read: Callable[[], IdColumn], space: IdSpace) -> bool | None:
         alike = ids.is_unsigned == space.is_unsigned and not (space.ids is None and ids.is_text)
         if len(ids) != space.num_rows or not alike:
             return None
-        seen = torch.zeros(space.num_rows, dtype=torch.bool)
-        is_same = True
-        for begin, slab in ids.slabs():
-            nodes = space.find(slab).long()
-            if bool((nodes < 0).any()):
-                return None
-            is_same = is_same and bool((nodes == torch.arange(begin, begin + len(nodes))).all())
-            seen[nodes] = True
-    except InputError:  # whatever it is, it is no ids; and nobody has asked for it
+        return _order(ids, replace(space, faults=Faults())) is None
+    except InputError:  # the column holds no ids, and the user has not asked for it
         return None
-    return is_same if bool(seen.all()) else None
 
 
 class _OrderedRows(Rows):

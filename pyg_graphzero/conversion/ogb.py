@@ -61,12 +61,7 @@ def ogb_spec(path: Path) -> GraphSpec:
     name = _dataset_name(path)
     is_hetero = not ((raw / "edge.csv.gz").exists() or (raw / "data.npz").exists())
     is_binary = any((raw / each).exists() for each in ("data.npz", "edge_index_dict.npz"))
-    read = {
-        (False, False): _read_csv,
-        (False, True): _read_npz,
-        (True, False): _read_hetero_csv,
-        (True, True): _read_hetero_npz,
-    }[is_hetero, is_binary]
+    read = _read_npz if is_binary else _read_hetero_csv if is_hetero else _read_csv
     nodes, edges = read(raw)
     for node in nodes.values():
         if "y" in node.attrs:
@@ -105,27 +100,6 @@ def _read_csv(raw: Path) -> tuple[dict[NodeType, NodeSpec], list[EdgeSpec]]:
     return {None: _node(num_nodes, _matrices(raw, ("node", "species")))}, [_csv_edges(None, raw)]
 
 
-def _read_npz(raw: Path) -> tuple[dict[NodeType, NodeSpec], list[EdgeSpec]]:
-    path = raw / "data.npz"
-    members = open_npz(path, no_spool)
-    counts = {key: _only(path, members, key) for key in ("num_nodes_list", "num_edges_list")}
-    sources = {name: _member(path, name, name) for name in members}
-    attrs = {name: source for name, source in sources.items() if name.startswith("node_")}
-    if (raw / "node-label.npz").exists():
-        attrs["node_label"] = Reference((raw / "node-label.npz",), "node_label")
-    edge = EdgeSpec(
-        file=sources["edge_index"],
-        edge_layout="2xE",
-        num_edges=counts["num_edges_list"],
-        attrs={
-            _attr(name): source
-            for name, source in sources.items()
-            if name.startswith("edge_") and name != "edge_index"
-        },
-    )
-    return {None: _node(counts["num_nodes_list"], attrs)}, [edge]
-
-
 def _read_hetero_csv(raw: Path) -> tuple[dict[NodeType, NodeSpec], list[EdgeSpec]]:
     lines = _lines(raw / "num-node-dict.csv.gz")
     nodes: dict[NodeType, NodeSpec] = {}
@@ -147,28 +121,33 @@ def _read_hetero_csv(raw: Path) -> tuple[dict[NodeType, NodeSpec], list[EdgeSpec
     return nodes, edges
 
 
-def _read_hetero_npz(raw: Path) -> tuple[dict[NodeType, NodeSpec], list[EdgeSpec]]:
-    counts = {}
-    for key in ("num_nodes_dict", "num_edges_dict"):
-        path = raw / f"{key}.npz"
-        members = open_npz(path, no_spool)
-        counts[key] = {name: _only(path, members, name) for name in members}
+def _read_npz(raw: Path) -> tuple[dict[NodeType, NodeSpec], list[EdgeSpec]]:
+    # Archives have a member for each node type or relation, or, of one type, for each attribute.
+    counts: dict[str, dict[str, int]] = {"num_nodes": {}, "num_edges": {}}
     attrs: dict[str, dict[str, Any]] = {}  # by node type or relation
     for path in sorted(raw.glob("*.npz")):
-        attr = path.stem.replace("-", "_").removesuffix("_dict")
-        if attr.startswith(("node_", "edge_")) and attr != "edge_index":
-            for owner in open_npz(path, no_spool):
-                attrs.setdefault(owner, {})[attr] = _member(path, owner, attr)
-    nodes: dict[NodeType, NodeSpec] = {
-        name: _node(count, attrs.get(name, {})) for name, count in counts["num_nodes_dict"].items()
-    }
+        members = open_npz(path, no_spool)
+        for member in members:
+            is_shared = path.name == "data.npz" or path.stem == member.replace("_", "-")
+            owner, stem = ("", member) if is_shared else (member, path.stem.replace("-", "_"))
+            attr = stem.removesuffix("_dict").removesuffix("_list")
+            if attr in counts:
+                counts[attr][owner] = _only(path, members, member)
+            else:
+                is_flat = attr not in ("node_feat", "edge_feat", "edge_index")
+                attrs.setdefault(owner, {})[attr] = Reference((path,), member, is_flat=is_flat)
+    nodes: dict[NodeType, NodeSpec] = {}
+    for name, count in counts["num_nodes"].items():
+        own = attrs.get(name, {})
+        nodes[name or None] = _node(count, {k: v for k, v in own.items() if k.startswith("node_")})
     edges = []
-    for name, count in counts["num_edges_dict"].items():
-        head, relation, tail = name.split("___")
-        source = Reference((raw / "edge_index_dict.npz",), name)
-        own = {_attr(attr): each for attr, each in attrs.get(name, {}).items()}
-        edges.append(EdgeSpec((head, relation, tail), source, attrs=own, num_edges=count))
-        edges[-1].edge_layout = "2xE"
+    for name, count in counts["num_edges"].items():
+        own = {_attr(k): v for k, v in attrs.get(name, {}).items() if k.startswith("edge_")}
+        edge = EdgeSpec(file=own.pop("edge_index"), attrs=own, num_edges=count, edge_layout="2xE")
+        if name:
+            head, relation, tail = name.split("___")
+            edge.type = head, relation, tail
+        edges.append(edge)
     return nodes, edges
 
 
@@ -201,10 +180,6 @@ def _matrices(folder: Path, prefixes: tuple[str, ...]) -> dict[str, Reference]:
         for name, each in found.items()
         if name.startswith(prefixes)
     }
-
-
-def _member(path: Path, member: str, name: str) -> Reference:
-    return Reference((path,), member, is_flat=name not in ("node_feat", "edge_feat"))
 
 
 def _attr(name: str) -> str:

@@ -70,13 +70,21 @@ class Selection:
         Raises:
             ValueError: Names the entry and what there is.
         """
-        for option, names in (("take", self.take or frozenset()), ("skip", self.skip)):
-            for name in sorted(names - self._seen):
-                there = ", ".join(sorted(n for n in self._seen if not n.startswith(".")))
-                raise ValueError(
-                    f"{option} names {name!r}, which the input does not have. "
-                    f"It has: {there or 'no attributes'}"
-                )
+        check_names("take", self.take or (), self._seen)
+        check_names("skip", self.skip, self._seen)
+
+
+def check_names(option: str, names: Collection[str], known: Collection[str]) -> None:
+    """Refuse names of no attribute: most likely misspelt.
+
+    Raises:
+        ValueError: Names the first one and what there is.
+    """
+    for name in sorted(set(names) - set(known)):
+        there = ", ".join(sorted(each for each in known if not each.startswith(".")))
+        raise ValueError(
+            f"{option} names {name!r}, which is no attribute. There are: {there or 'none'}"
+        )
 
 
 Fill = bool | int | float
@@ -170,9 +178,7 @@ class Dtypes:
         Raises:
             ValueError: Names it and what there is.
         """
-        for name in sorted(self._fills.keys() - self._attrs):
-            there = ", ".join(sorted(self._attrs)) or "none"
-            raise ValueError(f"fill names {name!r}, which is no attribute. There are: {there}")
+        check_names("fill", self._fills, self._attrs)
 
     def get(self, attr: str) -> torch.dtype | None:
         """The dtype asked for ``attr``; ``None`` means the one it comes in."""

@@ -22,9 +22,9 @@ from pyg_graphzero.util.reading import reading
 
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".lz4": "lz4"}
 TEXT_SUFFIXES = (".csv", ".tsv", ".txt")
-LIST_SUFFIXES = (".mtx", ".nt")
+TRIPLES = ".nt"
 
-_COMPRESSIBLE = (*TEXT_SUFFIXES, *LIST_SUFFIXES)
+_COMPRESSIBLE = (*TEXT_SUFFIXES, TRIPLES)
 
 AnyPath = str | os.PathLike[str]
 

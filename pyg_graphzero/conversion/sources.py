@@ -46,7 +46,6 @@ from pyg_graphzero.conversion.join import OfNodes, load_of_nodes
 from pyg_graphzero.conversion.options import Dtypes, Faults, as_tensor, cast
 from pyg_graphzero.conversion.paths import (
     COMPRESSIONS,
-    LIST_SUFFIXES,
     TEXT_SUFFIXES,
     AnyPath,
     expand,
@@ -285,8 +284,8 @@ class Inputs(ColumnReader):
             table = as_table(source, name)
             return table, origin(table, name), ()
         reference = self._reference_of(name, source)
-        if f".{reference.kind}" in LIST_SUFFIXES:
-            raise InputError(reference.path, "file", f"edges ({reference.kind})", "an attribute")
+        if reference.kind == "nt":
+            raise InputError(reference.path, "file", "edges (nt)", "an attribute")
         for path in reference.files if reference.member is not None else ():
             parts = [f"{reference.member}_{part}" for part in SPARSE_PARTS]
             self.take_members(path, [str(reference.member), *parts])

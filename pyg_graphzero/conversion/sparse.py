@@ -41,25 +41,22 @@ def coo(matrix: Any, where: str, name: str) -> tuple[Any, Any, Tensor | None]:
     Raises:
         InputError: It is none, or its pointers are no such.
     """
-    if isinstance(matrix, Tensor) and matrix.layout == torch.sparse_coo:
-        # Entries that are there twice are parallel edges, which coalesce() would add up. PyG takes
-        # them as they are; it marks what it is given as coalesced, so that is not the caller's.
-        indices, values = to_edge_index(matrix.detach())
-        return indices[0], indices[1], values
-    if isinstance(matrix, Tensor) and matrix.layout in _LAYOUTS:
-        by_row = matrix.layout == torch.sparse_csr
-        pointers = matrix.crow_indices() if by_row else matrix.ccol_indices()
-        inner = matrix.col_indices() if by_row else matrix.row_indices()
-        counts = pointers.diff()
-        # torch looks at these only where it is told to.
-        if int(pointers[0]) != 0 or bool((counts < 0).any()) or int(pointers[-1]) != len(inner):
-            found = f"pointers {pointers[:3].tolist()} … {pointers[-1:].tolist()}"
-            raise InputError(where, name, found, f"0 ascending to {len(inner)}")
-        outer = torch.arange(len(counts)).repeat_interleave(counts)
-        return (outer, inner, matrix.values()) if by_row else (inner, outer, matrix.values())
     if isinstance(matrix, SparseTensor):
         rows, columns, values = matrix.coo()
         return rows, columns, values
+    if isinstance(matrix, Tensor) and matrix.layout in _LAYOUTS:
+        if matrix.layout != torch.sparse_coo:
+            by_row = matrix.layout == torch.sparse_csr
+            pointers = matrix.crow_indices() if by_row else matrix.ccol_indices()
+            # torch looks at these only where it is told to.
+            bad = int(pointers[0]) != 0 or bool((pointers.diff() < 0).any())
+            if bad or int(pointers[-1]) != len(matrix.values()):
+                found = f"pointers {pointers[:3].tolist()} … {pointers[-1:].tolist()}"
+                raise InputError(where, name, found, f"0 ascending to {len(matrix.values())}")
+        # Entries that are there twice are parallel edges, which coalesce() would add up. PyG takes
+        # them as they are; it marks its argument as coalesced, which is not to be the caller's.
+        indices, values = to_edge_index(matrix.detach())
+        return indices[0], indices[1], values
     if _is_scipy(matrix):
         found = matrix.tocoo()
         return as_tensor(found.row), as_tensor(found.col), as_tensor(found.data)

@@ -7,7 +7,7 @@ from math import prod
 
 import torch
 
-from pyg_graphzero.conversion.options import cast_rows
+from pyg_graphzero.conversion.options import cast_rows, check_names
 from pyg_graphzero.conversion.plan import GraphPlan
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.encoding import check_encoding
@@ -63,12 +63,7 @@ class Storage:
         attrs = [(label or "", attr) for label, node in plan.nodes.items() for attr in node.attrs]
         known = {name for owner, attr in attrs for name in _names(owner, attr)}
         for option, names in (("features", self._features), ("adopt", self._adopted)):
-            for name in sorted(set(names) - known):
-                there = ", ".join(sorted(n for n in known if not n.startswith(".")))
-                raise ValueError(
-                    f"{option} names {name!r}, which is no node attribute. "
-                    f"There are: {there or 'none'}"
-                )
+            check_names(option, names, known)
         for label, node in plan.nodes.items():
             for attr, rows in node.attrs.items():
                 if self._feature(label or "", attr) == _PLAIN:
