@@ -251,9 +251,9 @@ def _plan(
         flat["edge_attrs"] = flat["edge_attrs"] or weights_of(inputs.file(source))
     spec = flat_spec(source, flat)
     if is_paths(source):
-        files = inputs.reference(source, flat["format"]).files
-        spec.what = file_kind(files[0], len(files), flat["format"])
-        inputs.progress.say(f"{files[0]}: {spec.what}")
+        files = inputs.reference(source, flat["format"])
+        spec.what = file_kind(files)
+        inputs.progress.say(f"{files.path}: {spec.what}")
     else:
         spec.what = _in_memory(source)
     return plan_files(spec, options, selection, inputs)

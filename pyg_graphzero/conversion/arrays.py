@@ -25,7 +25,7 @@ from pyg_graphzero.conversion.paths import TEXT_SUFFIXES, TRIPLES, kind_suffix
 from pyg_graphzero.conversion.plan import Array
 from pyg_graphzero.conversion.sparse import is_sparse, sparse_members, sparse_rows
 from pyg_graphzero.conversion.spool import PrintedRows, word_rows
-from pyg_graphzero.conversion.tables import TABLE_SUFFIXES, is_series
+from pyg_graphzero.conversion.tables import PARQUET_SUFFIXES, is_series
 from pyg_graphzero.conversion.tensors import load_torch, open_raw, open_safetensors, tensor_rows
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.rows import (
@@ -39,14 +39,29 @@ from pyg_graphzero.store.rows import (
 
 Table = Rows | np.ndarray
 
-_KINDS = {".npy": "npy", ".npz": "npz", ".pt": "pt", ".pth": "pt", ".safetensors": "safetensors"}
-_KINDS |= {".bin": "bin", ".raw": "bin"}
-_KINDS |= dict.fromkeys(TEXT_SUFFIXES, "text") | dict.fromkeys(TABLE_SUFFIXES, "table")
-_KINDS |= {TRIPLES: "nt"}
-_KINDS |= dict.fromkeys((GRAPH, FEATURES), "graphzero")
+# Suffixes of files, the reader of their kind, and their name.
+_FILES: tuple[tuple[tuple[str, ...], str, str], ...] = (
+    ((".npy",), "npy", "NumPy array"),
+    ((".npz",), "npz", "NumPy archive"),
+    ((".pt", ".pth"), "pt", "torch file"),
+    ((".safetensors",), "safetensors", "safetensors"),
+    ((".bin", ".raw"), "bin", "raw binary"),
+    (TEXT_SUFFIXES, "text", "delimited text"),
+    (PARQUET_SUFFIXES, "table", "Parquet"),
+    ((".arrow", ".ipc"), "table", "Arrow"),
+    ((".feather",), "table", "Feather"),
+    ((TRIPLES,), "nt", "N-Triples"),
+    ((GRAPH, FEATURES), "graphzero", "GraphZero graph"),
+)
+_KINDS = {suffix: kind for suffixes, kind, _ in _FILES for suffix in suffixes}
+NAMES = {suffix: name for suffixes, _, name in _FILES for suffix in suffixes}
 SUFFIXES = tuple(_KINDS)
-# What files may be said to be, whatever they are called.
-FORMATS = {"text": "text", "parquet": "table", "arrow": "table", "nt": "nt"}
+# Suffixes that files may be said to have, whatever they are called.
+FORMATS = {"text": ".csv", "parquet": ".parquet", "arrow": ".arrow", "nt": TRIPLES}
+_OPENERS: dict[str, Callable[[Path], Any]] = {
+    **{".npy": open_npy, ".safetensors": open_safetensors},
+    **{GRAPH: open_graph, FEATURES: open_features},
+}
 
 
 @dataclass(frozen=True)
@@ -73,9 +88,14 @@ class Reference:
         return self.files[0]
 
     @property
+    def suffix(self) -> str:
+        """The suffix that tells how files are read."""
+        return kind_suffix(self.path) if self.form is None else FORMATS[self.form]
+
+    @property
     def kind(self) -> str | None:
         """How it is read: ``"npy"``, ``"table"``, ``"text"`` …; ``None`` if it cannot be."""
-        return _KINDS.get(kind_suffix(self.path)) if self.form is None else FORMATS[self.form]
+        return _KINDS.get(self.suffix)
 
 
 def id_column(
@@ -256,16 +276,11 @@ def load_all(path: Path, spool: Spool) -> Table | Mapping[str, Callable[[], Tabl
     Raises:
         InputError: The file is damaged or holds pickled objects.
     """
-    if path.suffix == ".npy":
-        return open_npy(path)
+    if path.suffix in _OPENERS:
+        opened: Table | Mapping[str, Callable[[], Table]] = _OPENERS[path.suffix](path)
+        return opened
     if path.suffix == ".npz":
         return open_npz(path, spool)
-    if path.suffix == ".safetensors":
-        return open_safetensors(path)
-    if path.suffix == GRAPH:
-        return open_graph(path)
-    if path.suffix == FEATURES:
-        return open_features(path)
     value = load_torch(path, f"a {path.suffix} file of arrays")
     if isinstance(value, Mapping):
         return in_memory(value, str(path), path)

@@ -11,12 +11,12 @@ from typing import Any
 from torch_geometric.data import Data, HeteroData
 
 from pyg_graphzero.conversion import folders, graphbolt, ogb
-from pyg_graphzero.conversion.arrays import SUFFIXES
+from pyg_graphzero.conversion.arrays import NAMES, SUFFIXES, Reference
 from pyg_graphzero.conversion.datasets import is_dataset, object_spec, processed_spec
 from pyg_graphzero.conversion.files import has_edges
 from pyg_graphzero.conversion.graphs import graph_spec
 from pyg_graphzero.conversion.options import Selection
-from pyg_graphzero.conversion.paths import COMPRESSIONS, TEXT_SUFFIXES, kind_suffix
+from pyg_graphzero.conversion.paths import COMPRESSIONS, kind_suffix
 from pyg_graphzero.conversion.plan import EdgeOptions
 from pyg_graphzero.conversion.pyg import load_pyg, pyg_spec
 from pyg_graphzero.conversion.sources import Inputs
@@ -136,22 +136,7 @@ def _check_files(path: Path) -> None:
     )
 
 
-def file_kind(path: Path, num_files: int, form: str | None = None) -> str:
-    """What to call files of edges."""
-    suffix = kind_suffix(path) if form is None else f".{form}".replace(".text", TEXT_SUFFIXES[0])
-    name = "delimited text" if suffix in TEXT_SUFFIXES else _NAMES.get(suffix, suffix)
-    return name if num_files == 1 else f"{name}, {num_files} files"
-
-
-_NAMES = {
-    ".npy": "NumPy array",
-    ".npz": "NumPy archive",
-    ".safetensors": "safetensors",
-    ".feather": "Feather",
-    ".nt": "N-Triples",
-    ".gl": "GraphZero graph",
-    **dict.fromkeys((".pt", ".pth"), "torch file"),
-    **dict.fromkeys((".bin", ".raw"), "raw binary"),
-    **dict.fromkeys((".parquet", ".pq"), "Parquet"),
-    **dict.fromkeys((".arrow", ".ipc"), "Arrow"),
-}
+def file_kind(files: Reference) -> str:
+    """The name of a kind of files."""
+    name, count = NAMES.get(files.suffix, files.suffix), len(files.files)
+    return name if count == 1 else f"{name}, {count} files"

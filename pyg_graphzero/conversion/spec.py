@@ -23,7 +23,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -218,49 +218,45 @@ def flat_spec(source: Any, flat: Mapping[str, Any]) -> GraphSpec:
     Raises:
         ValueError: With an edge type, an argument does not say which node type it is about.
     """
-    node_options = {key: flat[key] for key in ("ids", "id_type") if flat[key] is not None}
     edge = EdgeSpec(
         file=source,
         attrs=parse_attrs(flat["edge_attrs"], "edge_attrs", "convert"),
         **{key: flat[key] for key in ("src", "dst", "format", "edge_layout", *_LAYOUT)},
     )
-    attrs = parse_attrs(flat["node_attrs"], "node_attrs", "convert")
-    if flat["edge_type"] is None:
-        if flat["num_nodes"] is not None:
-            node_options["num_nodes"] = flat["num_nodes"]
-        body = {} if flat["nodes"] is None else flat["nodes"]
+    ends: tuple[NodeType, ...] = (None,)
+    if flat["edge_type"] is not None:
+        edge.type = _edge_type(flat["edge_type"], "edge_type", "convert")
+        ends = (edge.type[0], edge.type[2])
+    options = {key: flat[key] for key in ("ids", "id_type") if flat[key] is not None}
+    tables, counts = (_by_type(option, flat[option], ends) for option in ("nodes", "num_nodes"))
+    nodes: dict[NodeType, NodeSpec] = {}
+    for end in ends:
+        body = tables.get(end, {})
         body = body if isinstance(body, Mapping) else {"file": body}
-        node = parse_node({**body, **node_options}, "nodes", "convert")
-        node.attrs |= attrs
-        return GraphSpec({None: node}, [edge])
-    edge.type = _edge_type(flat["edge_type"], "edge_type", "convert")
-    nodes = {end: dict(node_options) for end in (edge.type[0], edge.type[2])}
-    for option in ("nodes", "num_nodes"):
-        for end, value in _by_type(option, flat[option], nodes).items():
-            given = value if isinstance(value, Mapping) else {"file": value}
-            nodes[end] |= given if option == "nodes" else {option: value}
-    result: dict[NodeType, NodeSpec] = {}
-    for end, body in nodes.items():
-        result[end] = parse_node(body, f"nodes.{end}", "convert")
-    for name, value in attrs.items():
-        end, _, attr = name.rpartition(".")
-        if end not in result:
-            there = " or ".join(f"{each}.{name}" for each in result)
+        counted = {"num_nodes": counts[end]} if end in counts else {}
+        where = "nodes" if end is None else f"nodes.{end}"
+        nodes[end] = parse_node({**body, **options, **counted}, where, "convert")
+    for name, value in parse_attrs(flat["node_attrs"], "node_attrs", "convert").items():
+        end, _, attr = (None, "", name) if edge.type is None else name.rpartition(".")
+        if end not in nodes:
+            there = " or ".join(f"{each}.{name}" for each in nodes)
             raise ValueError(f"node_attrs names {name!r}, but no node type: expected {there}")
         is_bare = isinstance(value, str) and value == name  # and its column is called so
-        result[end].attrs[attr] = attr if is_bare else value
-    return GraphSpec(result, [edge])
+        nodes[end].attrs[attr] = attr if is_bare else value
+    return GraphSpec(nodes, [edge])
 
 
-def _by_type(option: str, value: Any, types: Mapping[str, Any]) -> Mapping[str, Any]:
-    """An option that has to say which node type it is about."""
+def _by_type(option: str, value: Any, types: Collection[NodeType]) -> Mapping[NodeType, Any]:
+    """An option by node type, which it has to name where there are several."""
     if value is None:
         return {}
-    if not isinstance(value, Mapping) or not value.keys() <= types.keys():
+    if None in types:
+        return {None: value}
+    if not isinstance(value, Mapping) or not value.keys() <= {*types}:
         found = list(value) if isinstance(value, Mapping) else value
         raise ValueError(
             f"{option}: found {found!r}, expected node type = value beside edge_type, for "
-            f"{' or '.join(types)}"
+            f"{' or '.join(map(str, dict.fromkeys(types)))}"
         )
     return value
 

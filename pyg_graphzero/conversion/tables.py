@@ -29,7 +29,6 @@ from pyg_graphzero.util.reading import reading
 from pyg_graphzero.util.workspace import Workspace
 
 PARQUET_SUFFIXES = (".parquet", ".pq")
-TABLE_SUFFIXES = (*PARQUET_SUFFIXES, ".arrow", ".feather", ".ipc")
 _BATCH_ROWS = 1 << 17
 _BUFFER_BYTES = 1 << 20  # of a column chunk, instead of all of it
 
