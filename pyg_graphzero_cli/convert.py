@@ -145,7 +145,7 @@ class _Convert(click.Command):
     multiple=True,
     callback=_encodings,
     metavar="[NAME=]CODE",
-    help="Store x, or NAME, as float32, float16, bfloat16 or int8; loaded as float32.",
+    help="Store x, or NAME, as float16, bfloat16 or int8; loaded as float32.",
 )
 @click.option("--adopt", "adopt_all", is_flag=True, help="Refer to feature files, do not copy.")
 @click.option("--adopt-attr", "adopt", multiple=True, callback=_names, help="Only these.")

@@ -142,8 +142,8 @@ def convert(
         fill: Attribute → what stands for a missing value, such as -1 or NaN: an empty cell, a null,
             NaN, or a node that a table with an id column does not have. Without it they are errors.
         features: ``"float16"``, ``"bfloat16"`` or ``"int8"``: store the node attribute ``x`` in
-            fewer bytes, to be decoded to ``float32`` whenever rows are loaded; ``"float32"``: store
-            it as such; or a mapping from node attributes (``"x"``, ``"paper.x"``) to one of these.
+            fewer bytes, to be decoded to ``float32`` whenever rows are loaded; or a mapping from
+            node attributes (``"x"``, ``"paper.x"``) to one of these.
         adopt: Node attributes whose rows are left in the file they are in, which the store then
             refers to; ``True`` for all that lie in a file as rows.
         take: Attributes to store (``"x"``, ``"paper.x"``); all that are given by default.

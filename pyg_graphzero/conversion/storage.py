@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from math import prod
 
-import torch
-
-from pyg_graphzero.conversion.options import cast_rows, check_names
+from pyg_graphzero.conversion.options import check_names
 from pyg_graphzero.conversion.plan import GraphPlan
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.encoding import check_encoding
@@ -21,7 +19,6 @@ from pyg_graphzero.store.rows import (
     origin,
 )
 
-_PLAIN = "float32"  # no encoding
 _ITEM_BYTES = {"int8": 1, "float16": 2, "bfloat16": 2}
 
 
@@ -42,10 +39,7 @@ class Storage:
         if isinstance(adopt, str):
             raise ValueError(f"adopt={adopt!r}: expected True or a list of names")
         named = {"x": features} if isinstance(features, str) else dict(features or {})
-        self._features = {
-            key: name if name == _PLAIN else check_encoding(name, "features", _PLAIN)
-            for key, name in named.items()
-        }
+        self._features = {key: check_encoding(name, "features") for key, name in named.items()}
         self._adopts_all = adopt is True
         self._adopted = frozenset() if isinstance(adopt, bool) else frozenset(adopt)
         both = sorted(self._adopted & self._features.keys())
@@ -55,7 +49,7 @@ class Storage:
             )
 
     def check(self, plan: GraphPlan) -> None:
-        """Refuse names that no node attribute of ``plan`` has; convert to ``float32`` where asked.
+        """Refuse names that no node attribute of ``plan`` has.
 
         Raises:
             ValueError: Names the entry and what there is.
@@ -64,17 +58,9 @@ class Storage:
         known = {name for owner, attr in attrs for name in _names(owner, attr)}
         for option, names in (("features", self._features), ("adopt", self._adopted)):
             check_names(option, names, known)
-        for label, node in plan.nodes.items():
-            for attr, rows in node.attrs.items():
-                if self._feature(label or "", attr) == _PLAIN:
-                    node.attrs[attr] = _as_plain(attr, rows)
 
     def encoding(self, owner: str, attr: str) -> str | None:
         """The encoding of an attribute; the name with its type counts before the plain one."""
-        found = self._feature(owner, attr)
-        return None if found == _PLAIN else found
-
-    def _feature(self, owner: str, attr: str) -> str | None:
         bare, full = _names(owner, attr)
         return self._features.get(full, self._features.get(bare))
 
@@ -105,18 +91,6 @@ class Storage:
             return 0
         item = _ITEM_BYTES.get(self.encoding(owner, attr) or "", rows.dtype.itemsize)
         return prod(rows.shape) * item
-
-
-def _as_plain(attr: str, rows: Rows) -> Rows:
-    def fail(row: int, found: str, expected: str) -> InputError:
-        return InputError(origin(rows, attr), f"{attr}, row {row}", found, expected)
-
-    if not rows.dtype.is_floating_point:
-        found = str(rows.dtype).removeprefix("torch.")
-        hint = f"Give it the dtype float32 (--dtype {attr}=float32), or leave it as it is."
-        expected = "floating-point numbers, to store them as float32"
-        raise InputError(origin(rows, attr), attr, found, expected, hint)
-    return cast_rows(rows, getattr(torch, _PLAIN), fail)
 
 
 def _names(owner: str, attr: str) -> tuple[str, str]:

@@ -299,30 +299,6 @@ def test_members_that_nobody_takes_are_named(tmp_path: Path) -> None:
     assert gz.convert(path, tmp_path / "t", node_attrs=attrs).notes == []
 
 
-@chunks.both
-def test_features_as_float32(tmp_path: Path) -> None:
-    x = np.random.default_rng(0).random((20, 3))
-    for dtype in ("float64", "float32"):
-        np.save(tmp_path / "x.npy", x.astype(dtype))
-        summary = gz.convert(
-            EDGES,
-            tmp_path / "s",
-            node_attrs={"x": tmp_path / "x.npy", "w": x},
-            features="float32",
-            force=True,
-        )
-        assert summary.nodes[None].attrs == {"x": "float32[3]", "w": "float64[3]"}
-        assert np.array_equal(gz.open(tmp_path / "s").data().x.numpy(), x.astype(np.float32))
-    with pytest.raises(
-        InputError, match="y: found int64, expected floating-point numbers, to store"
-    ):
-        gz.convert(
-            EDGES, tmp_path / "t", node_attrs={"y": np.arange(20)}, features={"y": "float32"}
-        )
-    with pytest.raises(ValueError, match="expected one of float32, float16"):
-        gz.convert(EDGES, tmp_path / "t", node_attrs={"x": x}, features="int4")
-
-
 MEMORY = """
 import resource, sys
 import numpy as np
