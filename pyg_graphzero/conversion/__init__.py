@@ -123,7 +123,7 @@ def convert(
         header: Whether the first row holds column names; detected when ``None``.
         comment: Lines starting with this are not data; ``None`` if there are none.
         edge_layout: ``"2xE"`` or ``"Ex2"``; needed for a ``[2, 2]`` array only.
-        format: What a file of edges is, whatever it is called: ``"text"``, ``"parquet"``,
+        format: The kind of a file of edges, whatever it is called: ``"text"``, ``"parquet"``,
             ``"arrow"`` or ``"nt"`` (N-Triples).
         undirected: Add the reverse of every edge, with its attributes. Between two node types
             the reverse edges are a type of their own, ``rev_…``.
@@ -149,9 +149,9 @@ def convert(
         take: Attributes to store (``"x"``, ``"paper.x"``); all that are given by default.
         skip: Attributes to leave out.
         on_error: ``"raise"`` at the first row of text, or id in any input, that is not as it should
-            be, or ``"skip"`` such rows: they are counted, and the first ten shown. Of a table of
-            nodes no row that has an id is left out: a cell that cannot be read has its ``fill``.
-        memory: What the whole process may take, in bytes or such as ``"4GB"``; half of what is free
+            be, or ``"skip"`` such rows: they are counted, and the first ten shown. A table of
+            nodes keeps each row that has an id: a cell that cannot be read has its ``fill``.
+        memory: Budget of the whole process, in bytes or such as ``"4GB"``; half of what is free
             by default.
         tmp: Directory for temporary files; beside ``out`` by default.
         force: Replace the store at ``out``.
@@ -159,7 +159,7 @@ def convert(
         progress: Show progress bars: ``True``, ``False``, or ``None`` if stderr is a terminal.
 
     Returns:
-        What was written; or, from a dry run, a summary whose ``estimate`` is set.
+        A summary of the store; or, from a dry run, one whose ``estimate`` is set.
 
     Raises:
         InputError: The input is not what it should be: names file, line or row, column, what is
@@ -260,7 +260,7 @@ def _plan(
 
 
 def _in_memory(source: Any) -> str:
-    """What to call edges in memory."""
+    """The name of a kind of edges in memory."""
     if is_frame(source) or is_sparse(source):
         kind = "table" if is_frame(source) else "sparse matrix in memory"
         return f"{kind} ({type(source).__name__})"

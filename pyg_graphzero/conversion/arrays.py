@@ -158,7 +158,7 @@ def as_array(value: Any, name: str, path: Path | None = None) -> Array:
 
     Args:
         value: The source.
-        name: What messages call it.
+        name: The source, for messages.
         path: The file that it was loaded from, if any.
 
     Raises:
@@ -185,7 +185,7 @@ def as_table(value: Any, name: str, path: Path | None = None) -> Table:
 
     Args:
         value: An array, a tensor or rows.
-        name: What messages call it.
+        name: The source, for messages.
         path: The file that it was loaded from and is mapped to, if any.
 
     Raises:
@@ -271,7 +271,7 @@ def _load_one(reference: Reference, path: Path, spool: Spool) -> Table:
 
 
 def load_all(path: Path, spool: Spool) -> Table | Mapping[str, Callable[[], Table]]:
-    """What a file of arrays holds: one table, or several by name, each opened by calling it.
+    """The contents of a file of arrays: one table, or several by name, each opened by calling it.
 
     Raises:
         InputError: The file is damaged or holds pickled objects.

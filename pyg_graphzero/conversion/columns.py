@@ -57,7 +57,7 @@ class ColumnReader:
         dtypes: Dtypes asked for, and what stands for missing values.
         progress: Where to show slow steps.
         space: Memory and temporary files.
-        faults: What to do about rows of text that are not as they should be.
+        faults: Stops at rows of text that are not as they should be, or leaves them out.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class ColumnReader:
         ids: list[tuple[int, bool]],
         leave_out: str,
     ) -> tuple[list[IdColumn], dict[str, Loaded]]:
-        """Those of text, from one pass over the files."""
+        """Columns of text, from one pass over the files."""
         columns: dict[int, text.Column] = {}
         outputs = {name: self._output(name) for name in attrs}
         for name, positions in attrs.items():

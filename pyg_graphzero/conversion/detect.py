@@ -31,8 +31,8 @@ class Layout:
     """A way in which datasets are laid out in a directory.
 
     Attributes:
-        name: What it is called.
-        looked_for: What tells it from others.
+        name: Name of the layout.
+        looked_for: Files that tell it from others.
         matches: Whether a directory has it.
         spec: The graph in such a directory.
     """

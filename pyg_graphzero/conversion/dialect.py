@@ -124,7 +124,7 @@ class Dialect(NamedColumns):
         delimiter: One or several characters; ``" "`` means any run of blanks.
         names: Column names, from the header, from a comment line above the data, or none.
         num_columns: Cells in every row.
-        comment: What a comment line starts with; ``None`` if there are no comments.
+        comment: The mark that starts a comment line; ``None`` if there are no comments.
         sample: The first rows, as cells.
     """
 
@@ -137,7 +137,7 @@ class Dialect(NamedColumns):
 
     @property
     def separator(self) -> str:
-        """What separates cells when rows are parsed."""
+        """The character between cells when rows are parsed."""
         return separator(self.delimiter)
 
     @property
@@ -148,7 +148,7 @@ class Dialect(NamedColumns):
         return Path(os.path.commonpath([part.path.absolute() for part in self.parts]))
 
     def file_label(self, part: int) -> str:
-        """What stands before a place in one of the files; nothing if there is only one."""
+        """The name of a file before a place in it; empty if there is only one."""
         if len(self.parts) == 1:
             return ""
         return f"{self.parts[part].path.absolute().relative_to(self.path)}, "
@@ -178,7 +178,7 @@ def sniff(
         files: One or more, which follow one another.
         delimiter: One or several characters, or a name (``"tab"``); detected when ``None``.
         header: Whether the first row holds names; detected when ``None``.
-        comment: What a comment line starts with.
+        comment: The mark that starts a comment line.
         wanted: Columns the caller is going to ask for: names among them settle the header.
 
     Raises:

@@ -70,7 +70,7 @@ class EdgeList:
 
     Attributes:
         num_src, num_dst: Number of nodes, where the input says so (CSR, SciPy).
-        names: Of the columns they are from; empty where these have none.
+        names: Names of the columns of sources and destinations; empty where these have none.
         two_kinds: The edge type that they seem to be of, although none was given.
     """
 
@@ -233,7 +233,7 @@ def split_own(
 
 
 def untaken(dialect: Columns, taken: set[int]) -> list[str]:
-    """A note on columns that nobody asked for."""
+    """A note on columns that were not asked for."""
     rest = [dialect.label(i) for i in range(dialect.num_columns) if i not in taken]
     return [f"{dialect.path.name}: columns not taken: {', '.join(rest[:8])}"] if rest else []
 
@@ -241,7 +241,7 @@ def untaken(dialect: Columns, taken: set[int]) -> list[str]:
 def _endpoint_columns(columns: Columns, spec: EdgeSpec, taken: set[int]) -> list[int]:
     found = [None if end is None else columns.position(end) for end in (spec.src, spec.dst)]
     ends = [at for at in found if at is not None]
-    # Row numbers that pandas wrote are no ids. Of two columns one may be an index that is.
+    # Row numbers that pandas wrote are no ids. One of two columns may be an index that is.
     first = 1 if is_unnamed(columns) and columns.num_columns > 2 else 0
     if not ends and _are_triples(columns):
         return [0, 2]

@@ -50,7 +50,7 @@ class Ends:
     """Both ends of the edges of one file, as tables of ids.
 
     Attributes:
-        names: What messages call the two.
+        names: The two ends, for messages.
         num_src, num_dst: Number of nodes, where the input says so (CSR, SciPy).
     """
 
@@ -89,7 +89,7 @@ def check_square(path: Path, shape: tuple[int, int]) -> None:
 
 
 def from_memory(spec: EdgeSpec, inputs: Inputs) -> Ends:
-    """Those of an array, of two, or of a mapping as an archive holds them."""
+    """Ends in an array, in two, or in a mapping as an archive holds them."""
     value = spec.file
     if isinstance(value, tuple) and len(value) == 2:
         src, dst = (as_table(part, "edge_index") for part in value)
@@ -100,7 +100,7 @@ def from_memory(spec: EdgeSpec, inputs: Inputs) -> Ends:
 
 
 def from_file(reference: Reference, path: Path, spec: EdgeSpec, inputs: Inputs) -> Ends:
-    """Those in one of the files of ``reference``."""
+    """Ends in one of the files of ``reference``."""
     if reference.kind == "bin":
         return _from_raw(open_raw(path, reference.member), path, spec, inputs)
     content = load_all(path, inputs.space.file)
@@ -243,7 +243,7 @@ class ExpandedRows(Rows):
 
     Args:
         pointers: ``int64 [num_rows + 1]``, from 0 up to the number of edges.
-        num_edges: What the last one must be.
+        num_edges: The value that the last pointer must have.
         path: The input, for messages.
 
     Raises:
@@ -294,7 +294,7 @@ def read_chunks(source: Any, space: Workspace) -> dict[str, Rows]:
     """The columns of all chunks: ``src``, ``dst`` and the attributes, one row per edge.
 
     Args:
-        source: As :func:`is_chunks` says.
+        source: Chunks that :func:`is_chunks` recognises.
         space: Memory and temporary files.
 
     Raises:

@@ -47,7 +47,7 @@ def plan_files(
     """Read everything a spec names.
 
     Args:
-        spec: What there is.
+        spec: The graph.
         options: For edge types that say nothing of their own.
         selection: Which attributes to take.
         inputs: Opens files.

@@ -5,7 +5,7 @@ Ids are integers or text. Rows follow the node table if there is one; else integ
 point) and numbered.
 
 Columns of ids are read slab by slab and never rewritten: their rows are looked up whenever they
-are read. What is in memory is sized by the number of nodes (by the ids' range, a bit each, where
+are read. Memory is sized by the number of nodes (by the ids' range, a bit each, where
 that is less), never by the number of edges.
 """
 
@@ -129,8 +129,8 @@ class IdSpace:
     """The ids of one node type, gathered from every column that mentions them.
 
     Attributes:
-        workspace: What may be kept in memory.
-        faults: What to do about ids that are none of a node.
+        workspace: Memory and temporary files.
+        faults: Stops at ids that are none of a node, or leaves them out.
         label: The node type, for messages; empty when homogeneous.
         policy: ``"auto"``, ``"dense"`` or ``"map"``.
         num_nodes: Number of rows if the user or the input says so.
@@ -408,7 +408,7 @@ class IdSpace:
         if num_rows <= _SPARSE_ENOUGH * num_refs:
             bits = self._bits(0, num_rows)
             distinct = bits.rank()
-            # Ids from 1 on are names: as rows they would bring a node 0 that nobody has.
+            # Ids from 1 on are names: as rows they would bring a node 0 that is none.
             has_zero = distinct > 0 and int(bits.read(0, 1)[0]) == 0
             if has_zero and num_rows <= _SPARSE_ENOUGH * distinct:
                 self.note = "ids are rows"

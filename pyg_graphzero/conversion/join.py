@@ -29,13 +29,13 @@ from pyg_graphzero.errors import InputError
 from pyg_graphzero.store import rows as store_rows
 from pyg_graphzero.store.rows import Rows
 
-# What a column of node ids is called, besides as the columns of the edges and of the node table.
+# Names of a column of node ids, besides those of columns of the edges and of the node table.
 ID_NAMES = frozenset(
     f"{word}{end}" for word in ("node", "vertex") for end in ("", "_id", "id", "s", "_ids")
 ) | {"id", "ids", "nid", "n_id"}
 # Rows of a file that are nearer than that are read together.
 _NEAR_BYTES = 64 << 10
-# Columns that nobody asked for and that are looked into, whether they hold ids.
+# Columns that were not asked for and that are looked into, whether they hold ids.
 _MOST_LOOKED_AT = 3
 
 
@@ -47,7 +47,7 @@ class OfNodes:
         loaded: Its rows.
         ids: The node of each row; None if they are in the order of the nodes.
         others: Columns of its table that may be ids by their values: label, and how to read one.
-        member: What was asked for of the table; None if it is none, or has no other columns.
+        member: Columns asked for; None where there is no table, or it has no others.
     """
 
     loaded: Loaded
@@ -71,7 +71,7 @@ def load_of_nodes(
         columns: The table.
         member: Columns of the attribute; None for all but the id column and an index.
         name: The attribute.
-        id_names: What the nodes' ids are called elsewhere.
+        id_names: Names that the nodes' ids have elsewhere.
         is_text: Whether ids are text; None to go by the table.
 
     Raises:
@@ -123,9 +123,9 @@ def in_node_order(
 
     Args:
         found: The attribute.
-        name: What it is called.
+        name: The name of the attribute.
         space: The nodes.
-        fill: What nodes get that the table does not have.
+        fill: Value of nodes that the table does not have.
         notes: Told how many these are.
 
     Raises:
@@ -240,10 +240,10 @@ class _OrderedRows(Rows):
     """Rows of another table in an order of their own.
 
     Args:
-        base: What is read, anywhere.
+        base: The rows that are read, anywhere.
         order: For each row the one that it is in ``base``; -1 if it is not there.
-        dtype: Of the result.
-        fill: What rows are that are not there.
+        dtype: Dtype of the result.
+        fill: Value of rows that are not there.
     """
 
     def __init__(self, base: Rows, order: Tensor, dtype: torch.dtype, fill: Fill | None) -> None:

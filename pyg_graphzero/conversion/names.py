@@ -216,9 +216,9 @@ def two_kinds(
     range much farther.
 
     Args:
-        names: Of the columns; empty where they have none.
+        names: Names of the columns; empty where they have none.
         ends: Their ids.
-        relation: What to call the edges.
+        relation: The name of the edges.
     """
     if are_of_one_kind(names):
         return None
@@ -237,7 +237,7 @@ def two_kinds(
 def describe_two_kinds(
     labels: tuple[str, str], ends: tuple[IdColumn, IdColumn], edge_type: tuple[str, str, str]
 ) -> str:
-    """What to say about it: columns, ranges, and how to keep the kinds apart."""
+    """A note on two kinds of nodes: columns, ranges, and how to keep the kinds apart."""
     shown = [
         f"{label} ({column.range[0]}…{column.range[1]})" if not column.is_text else label
         for label, column in zip(labels, ends, strict=True)

@@ -28,7 +28,7 @@ from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.rows import no_spool
 from pyg_graphzero.util.reading import reading
 
-# What the directory does not say, but the package: number of classes, whether one direction of
+# The package knows and the directory does not: number of classes, whether one direction of
 # each edge stands for both.
 _CLASSES = {"arxiv": 40, "products": 47, "proteins": 2, "mag": 349, "papers100m": 172}
 _ONE_WAY = ("products", "proteins", "ogbl_ppa", "ogbl_collab", "ogbl_ddi")
@@ -188,7 +188,7 @@ def _attr(name: str) -> str:
 
 @dataclass(frozen=True)
 class Split:
-    """What is in ``split/NAME/``.
+    """The files in ``split/NAME/``.
 
     Attributes:
         folder: That directory.
@@ -245,7 +245,7 @@ def add_split(spec: GraphSpec, parts: Mapping[str, Any], where: str) -> None:
 
     Args:
         spec: The graph.
-        parts: As those of a :class:`Split`.
+        parts: Ids or pairs, by part; see :class:`Split`.
         where: The split, for messages.
 
     Raises:

@@ -91,7 +91,7 @@ Fill = bool | int | float
 
 
 def parse_fill(name: str, value: Any) -> Fill:
-    """What stands for a missing value: a number or a truth value, or the text of one.
+    """The value in place of a missing one: a number or a truth value, or the text of one.
 
     Raises:
         ValueError: It is none.
@@ -168,7 +168,7 @@ class Dtypes:
         self._attrs: set[str] = set()
 
     def fill(self, attr: str) -> Fill | None:
-        """What stands for a missing value of ``attr``; ``None`` means that none may be missing."""
+        """The value in place of a missing one of ``attr``; ``None`` if none may be missing."""
         self._attrs.add(attr)
         return self._fills.get(attr)
 
@@ -239,7 +239,7 @@ def cast(value: Array, dtype: torch.dtype, fail: Fail, begin: int = 0) -> Array:
 
     Args:
         value: Some rows.
-        dtype: What they should become.
+        dtype: Dtype of the result.
         fail: Makes the error for one row.
         begin: Number of the first of them.
 
@@ -288,7 +288,7 @@ class Faults:
 
     Attributes:
         count: Rows left out.
-        first: What was wrong with the first ten of them.
+        first: Messages on the first ten of them.
     """
 
     def __init__(self, on_error: str = "raise") -> None:

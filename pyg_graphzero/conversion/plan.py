@@ -65,7 +65,7 @@ class NodePlan:
         ids: The user's id of each row (``int64`` or strings); ``None`` when it is the row.
         note: How the ids were understood, for the summary.
         categories: Attribute → names of its values 0, 1 …, strings; None if they have none.
-        others: What belongs to the type as a whole: tensors of any shape, or JSON scalars.
+        others: Attributes of the type as a whole: tensors of any shape, or JSON scalars.
     """
 
     num_nodes: int
@@ -86,7 +86,7 @@ class EdgePlan:
         num_edges: Edges in that stream.
         options: How they become a CSC.
         categories: See :class:`NodePlan`.
-        others: As those of a :class:`NodePlan`.
+        others: See :class:`NodePlan`.
     """
 
     chunks: Callable[[], Iterator[EdgeChunk]]
@@ -96,7 +96,7 @@ class EdgePlan:
     others: dict[str, Any] = field(default_factory=dict)
 
     def reversed(self) -> EdgePlan:
-        """The same edges with source and destination swapped and the same columns."""
+        """These edges with source and destination swapped and the same columns."""
 
         def chunks() -> Iterator[EdgeChunk]:
             for chunk in self.chunks():
@@ -113,8 +113,8 @@ class GraphPlan:
         nodes: By node type; ``{None: ...}`` when homogeneous.
         edges: By edge type; ``{None: ...}`` when homogeneous.
         graph_attrs: Tensors of any shape, or JSON scalars.
-        notes: What the user should know and could not see from the result.
-        what: What kind of input it was read from.
+        notes: Sentences on facts that the result does not show.
+        what: Kind of the input.
         time_attr: Sort neighbourhoods by this attribute of the edges, or of their sources.
         both_directions: Write edges sorted by source, too.
         two_kinds: The edge type that edges without types seem to be of.

@@ -35,7 +35,7 @@ _LEVELS = {"x": "node", "pos": "node", "edge_attr": "edge", "edge_weight": "edge
 
 
 def _as_named_by(function: Any, package: str) -> Any:
-    """What pickles of another NumPy call ``function``: 2 moved it from ``numpy.core``."""
+    """``function`` by its name in pickles of another NumPy: 2 moved it from ``numpy.core``."""
 
     def alias(*args: Any) -> Any:
         return function(*args)
@@ -58,7 +58,7 @@ _SAFE = [
     EdgeStorage,
     GlobalStorage,
     NodeStorage,
-    # What pickled NumPy arrays name.
+    # Classes that pickled NumPy arrays name.
     np.ndarray,
     np.dtype,
     *(type(np.dtype(kind)) for kind in "?bBhHiIlLqQefd"),
@@ -69,7 +69,7 @@ _SAFE = [
 
 
 def load_safely(path: Path) -> Any:
-    """What ``torch.save`` wrote: tensors, NumPy arrays, plain values and PyG's containers.
+    """A file that ``torch.save`` wrote: tensors, NumPy arrays, plain values and PyG's containers.
 
     Nothing else is unpickled.
 
@@ -267,10 +267,10 @@ class _Reader:
 
 
 def _level(name: str, array: Array, num_nodes: int, num_edges: int) -> str:
-    """What an attribute is of: ``"node"``, ``"edge"``, an index ``"set"``, or the ``"graph"``."""
+    """The level of an attribute: ``"node"``, ``"edge"``, an index ``"set"``, or the ``"graph"``."""
     if array.ndim == 0:
         return "graph"
-    # As in PyG, rows of `…_index` matrices run along the last dimension: never one per node.
+    # PyG has rows of `…_index` matrices along the last dimension: never one per node.
     whole = array.ndim == 1 or "index" not in name
     is_node = whole and len(array) == num_nodes
     is_edge = whole and len(array) == num_edges
@@ -295,7 +295,7 @@ def _is_paired(store: Any, name: str) -> bool:
 
 
 def _num_nodes(store: Any) -> int | None:
-    """What PyG takes for the number of nodes, unless it only guesses by the edges."""
+    """The number of nodes that PyG finds, unless it only guesses by the edges."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:

@@ -87,7 +87,7 @@ class Scattered:
 
     Attributes:
         parts: Sources of ids, and for each the source of as many values, or one value for all.
-        fill: What the other nodes get.
+        fill: Value of the other nodes.
     """
 
     parts: tuple[tuple[Any, Any], ...]
@@ -108,7 +108,7 @@ class Inputs(ColumnReader):
         dtypes: Dtypes asked for, and what stands for missing values.
         progress: Where to show slow steps.
         space: Memory and temporary files.
-        faults: What to do about rows of text that are not as they should be.
+        faults: Stops at rows of text that are not as they should be, or leaves them out.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Inputs(ColumnReader):
         self._frames: dict[int, tuple[Any, FrameTable]] = {}
 
     def beside(self, base: Path, named_in: str | Path) -> Inputs:
-        """The same for paths that ``named_in`` names, relative to another directory."""
+        """These inputs for paths that ``named_in`` names, relative to another directory."""
         other = copy.copy(self)
         other.base = base
         other._named_in = f"{named_in}: "
@@ -149,7 +149,7 @@ class Inputs(ColumnReader):
             self._members[path] = [*there]
 
     def untaken_members(self) -> list[str]:
-        """A note on every archive with edges that holds what nobody asked for."""
+        """A note on every archive with edges that holds more than was asked for."""
         notes = []
         for path, names in self._members.items():
             rest = [name for name in names if (path, name) not in self._taken]
@@ -170,7 +170,7 @@ class Inputs(ColumnReader):
         return self.files(path)[0]
 
     def stdin(self) -> Path:
-        """What comes in on standard input, in a temporary file."""
+        """Standard input, in a temporary file."""
         path = self.space.folder / "stdin"
         with open(path, "wb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
@@ -217,7 +217,7 @@ class Inputs(ColumnReader):
         """Files with an optional member, by the suffix of the path.
 
         Args:
-            source: What is meant.
+            source: Paths, or a reference.
             form: One of :data:`.arrays.FORMATS`, whatever the suffix.
 
         Raises:
@@ -251,7 +251,7 @@ class Inputs(ColumnReader):
         """The attribute ``name`` from any source, in the dtype asked for.
 
         Args:
-            name: What the attribute is going to be called.
+            name: The attribute.
             source: Array, tensor, or path with an optional member.
         """
         if isinstance(source, Labels):
@@ -296,12 +296,12 @@ class Inputs(ColumnReader):
     def load_of_nodes(
         self, name: str, source: Any, id_names: Collection[str], is_text: bool | None
     ) -> OfNodes:
-        """As :meth:`load`, with the ids that say whose each row is, where a table has some.
+        """An attribute (:meth:`load`), with the node of each row, where a table has ids.
 
         Args:
-            name: What the attribute is going to be called.
+            name: The attribute.
             source: Array, tensor, or path with an optional member.
-            id_names: What the column of ids is called in the tables that are known already.
+            id_names: Names of the column of ids in the tables that are known already.
             is_text: Whether ids are text; ``None`` to go by the file.
         """
         is_bare = isinstance(source, Reference) and source.is_bare
@@ -329,7 +329,7 @@ class Inputs(ColumnReader):
         Args:
             reference: To text, or to Parquet or Arrow files.
             wanted: Columns that must be there.
-            layout: What is known of text; see :func:`.dialect.sniff`.
+            layout: Known layout of text; see :func:`.dialect.sniff`.
         """
         if reference.is_bare:
             layout |= {"delimiter": ",", "header": False}
@@ -364,7 +364,7 @@ class Inputs(ColumnReader):
         Args:
             source: Array, tensor, or path with an optional member.
             is_text: Whether they must be text; ``None`` to go by the file.
-            name: What messages call them.
+            name: The ids, for messages.
         """
         found = self._columns_of(name, source)
         if found is not None:

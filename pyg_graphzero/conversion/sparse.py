@@ -34,9 +34,9 @@ def coo(matrix: Any, where: str, name: str) -> tuple[Any, Any, Tensor | None]:
     """Rows, columns and values; entries that are there twice stay two.
 
     Args:
-        matrix: What :func:`is_sparse` recognises.
-        where: What messages call the input.
-        name: What they call the matrix.
+        matrix: A matrix that :func:`is_sparse` recognises.
+        where: The input, for messages.
+        name: The matrix, for messages.
 
     Raises:
         InputError: It is none, or its pointers are no such.
@@ -76,8 +76,8 @@ class SparseRows(Rows):
         indptr: Where each row starts, and the last one ends: ``int64 [num_rows + 1]``.
         indices: Columns of the values.
         values: The values.
-        num_columns: Of the matrix.
-        name: What messages call it.
+        num_columns: Columns of the matrix.
+        name: The matrix, for messages.
 
     Raises:
         InputError: The pointers are no such.
@@ -126,9 +126,9 @@ def sparse_members(
     """The matrix that an archive holds in compressed rows, as SciPy's ``save_npz`` has it.
 
     Args:
-        members: Of the archive, by name.
-        prefix: What their names start with.
-        name: What messages call the archive.
+        members: Arrays of the archive, by name.
+        prefix: Start of their names.
+        name: The archive, for messages.
     """
     if not all(prefix + part in members for part in PARTS):
         return None

@@ -1,4 +1,4 @@
-"""What the user says a graph in files consists of: a dict in Python, TOML or JSON on disk.
+"""Specification of a graph in files: a dict in Python, TOML or JSON on disk.
 
 ::
 
@@ -84,7 +84,7 @@ class EdgeSpec:
         file: Files with one edge per row, any source of an edge index, or chunks of edges.
         src, dst: Columns of the file; by the usual names, else the first two.
         attrs: Attribute → column(s) of the file, or any source.
-        format: What the file is, where its name does not tell: ``"text"``, ``"mtx"`` …
+        format: Kind of the file, where its name does not tell: ``"text"``, ``"nt"`` …
         edge_layout: ``"2xE"`` or ``"Ex2"`` where the shape does not tell.
         delimiter, header, comment: Layout of the file; detected.
         num_edges: Number of edges in the file, if it is known: another one is an error.
@@ -121,8 +121,8 @@ class GraphSpec:
 
     Attributes:
         name: Where it was read from, for messages.
-        what: What kind of input that is.
-        notes: What the user should know and could not see from the result.
+        what: Kind of the input.
+        notes: Sentences on facts that the result does not show.
         graph_attrs: Tensors that belong to the graph as a whole.
         is_exact: Whether ``float64`` stays so, of ``x`` too.
         base: Directory that relative paths start from.

@@ -1,4 +1,4 @@
-"""What has been read and is needed again: in memory while that is little, else in temporary files.
+"""Data that is needed again once read: in memory while it is little, else in temporary files.
 
 A spool takes batches and becomes a table that is read slab by slab, in any order, any number of
 times.

@@ -23,7 +23,7 @@ _ITEM_BYTES = {"int8": 1, "float16": 2, "bfloat16": 2}
 
 
 class Storage:
-    """What was asked for by attribute name (``"x"``) or type and name (``"paper.x"``).
+    """Encodings and adoption by attribute name (``"x"``) or type and name (``"paper.x"``).
 
     Args:
         features: An encoding for ``x``, or attribute → encoding.
@@ -86,7 +86,7 @@ class Storage:
         )
 
     def num_bytes(self, owner: str, attr: str, rows: Rows) -> int:
-        """What the rows of an attribute take in the store."""
+        """Bytes of the rows of an attribute in the store."""
         if self.adopted(owner, attr, rows) is not None:
             return 0
         item = _ITEM_BYTES.get(self.encoding(owner, attr) or "", rows.dtype.itemsize)

@@ -42,7 +42,7 @@ class ArrowTable(NamedColumns):
 
     Attributes:
         path: The file, or the directory that all of them are in.
-        names: Of the columns.
+        names: Names of the columns.
 
     Raises:
         InputError: A file is damaged or cut short.
@@ -116,7 +116,7 @@ class ArrowTable(NamedColumns):
         Args:
             position: Which one.
             attr: The attribute that it becomes; none if it is of ids.
-            fill: What stands for a null; None if there may be none.
+            fill: Value in place of a null; None if there may be none.
 
         Raises:
             InputError: It holds something else, or files disagree about its type.
@@ -255,7 +255,7 @@ class ColumnRows(Rows):
         table: The table.
         position: Which column.
         attr: The attribute that it becomes; none if it is of ids.
-        fill: What stands for a null; None if there may be none.
+        fill: Value in place of a null; None if there may be none.
     """
 
     def __init__(

@@ -151,7 +151,7 @@ def check_edge_ids(plan: GraphPlan) -> None:
 
 
 def csc_options(plan: GraphPlan, edge_type: EdgeType) -> CscOptions:
-    """What becomes of the edges of one type."""
+    """How the edges of one type become a CSC."""
     edge, time_attr = plan.edges[edge_type], plan.time_attr
     src_type, dst_type = plan.endpoints(edge_type)
     options = CscOptions(
@@ -250,7 +250,7 @@ def _write_edges(
     )
 
 
-# As in csrc/build: what has been sorted at once, and what a thread takes to sort a record of it.
+# See csrc/build: bytes that are sorted at once, and that a thread takes to sort a record of them.
 _SLAB_BYTES = 32 << 20
 _SORTED_RECORDS = _SLAB_BYTES // 12
 _SORTED_RECORD = 4 + 32 + 32
@@ -258,10 +258,10 @@ _PARTS = 32  # files that edges wait in
 
 
 def estimate(plan: GraphPlan, out: Path, storage: Storage, workspace: Workspace) -> ConvertEstimate:
-    """What :func:`.write.write_plan` would do.
+    """A dry run of :func:`.write.write_plan`.
 
     Raises:
-        ValueError: As :func:`.write.write_plan` does.
+        ValueError: :func:`.write.write_plan` would raise it.
     """
     check_time_attr(plan)
     check_edge_ids(plan)
@@ -317,7 +317,7 @@ def _estimate_edges(plan: GraphPlan, edge_type: EdgeType, room: BuildRoom) -> Ed
         edge.num_edges,
         scratch_bytes=scratch + numbers,
         output_bytes=output + again,
-        # What waits goes part by part while the topology is written.
+        # Waiting edges go part by part while the topology is written.
         disk_bytes=most + scratch // _PARTS,
         buffer_bytes=room.memory if spills else waiting + min(room.memory // 2, buffers),
         edge_ids=options.edge_ids,
