@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch_geometric.data import Data, HeteroData
 
@@ -26,8 +26,7 @@ from pyg_graphzero.store.schema import SCHEMA_FILE
 from pyg_graphzero.util.reading import reading
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(NamedTuple):
     """A way in which datasets are laid out in a directory.
 
     Attributes:

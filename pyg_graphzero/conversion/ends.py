@@ -41,8 +41,16 @@ from pyg_graphzero.util.workspace import Workspace
 MATRIX = Path("<matrix>")
 LAYOUTS = ("2xE", "Ex2")
 _WHOLE = ("edge_index", "edges", "edge_list")
-_PAIRS = (("row", "col"), ("src", "dst"), ("source", "target"))
-_COMPRESSED = (("indptr", "indices"), ("rowptr", "col"), ("colptr", "row"), ("crow", "col"))
+# Names of two arrays, and whether the first one has pointers: of rows, or of columns.
+_PAIRS = (
+    (("indptr", "indices"), "csr"),
+    (("rowptr", "col"), "csr"),
+    (("colptr", "row"), "csc"),
+    (("crow", "col"), "csr"),
+    (("row", "col"), None),
+    (("src", "dst"), None),
+    (("source", "target"), None),
+)
 
 
 @dataclass(frozen=True)
@@ -160,7 +168,7 @@ def _choose(members: Mapping[str, Any], member: str | None) -> list[str]:
     for name in _WHOLE:
         if name in members:
             return [name]
-    for pair in (*_COMPRESSED, *_PAIRS):
+    for pair, _ in _PAIRS:
         found = [
             [name.removesuffix(pair[0]) + part for part in pair]
             for name in members
@@ -175,15 +183,12 @@ def _choose(members: Mapping[str, Any], member: str | None) -> list[str]:
 
 
 def _compression(names: list[str], members: Mapping[str, Callable[[], Table]]) -> str | None:
-    if names[0].endswith("colptr"):
-        return "csc"
-    if not any(names[0].endswith(pair[0]) for pair in _COMPRESSED):
-        return None
-    if "format" in members:
+    kind = next((kind for pair, kind in _PAIRS if names[0].endswith(pair[0])), None)
+    if kind == "csr" and "format" in members:
         value = members["format"]()
         word = value.item() if isinstance(value, np.ndarray) else describe(value)
         return word.decode() if isinstance(word, bytes) else str(word)
-    return "csr"
+    return kind
 
 
 def _whole(table: Table, path: Path, layout: str | None, inputs: Inputs) -> Ends:

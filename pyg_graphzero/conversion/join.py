@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -195,33 +194,25 @@ def _check_order(found: OfNodes, name: str, space: IdSpace) -> None:
     """Refuse a table of several columns whose rows are, or may be, in another order."""
     if found.member is None:
         return
-    path = found.loaded.path
+    wrong = ""
     for label, read in found.others:
         is_same = _is_order(read, space)
         if is_same:
             return
-        if is_same is False:
-            raise InputError(
-                path,
-                f"column {label}",
-                "the ids of all nodes, in another order than theirs",
-                f"rows of {name!r} in the order of the nodes, or an id column that is called so",
-                _as_node_table(path, label, name, found.member),
-            )
-    if space.ids is not None and space.table is None:
-        raise InputError(
-            path,
-            name,
-            "rows whose order nothing tells, since ids are not rows",
-            "a column with the ids of the nodes, called 'id'",
-            _as_node_table(path, "ID", name, found.member),
-        )
-
-
-def _as_node_table(path: Any, label: str, name: str, member: str) -> str:
-    column = label.strip("'")
-    given = f"--nodes {path} --node-id {column} --node-attr {name}={member}"
-    return f"Call it 'id' in the header, or pass the table as that of the nodes ({given})."
+        wrong = label if is_same is False else wrong
+    if not wrong and (space.ids is None or space.table is not None):
+        return
+    path, column = found.loaded.path, wrong.strip("'") or "ID"
+    given = f"--nodes {path} --node-id {column} --node-attr {name}={found.member}"
+    raise InputError(
+        path,
+        f"column {wrong}" if wrong else name,
+        "the ids of all nodes, in another order than theirs"
+        if wrong
+        else "rows whose order nothing tells, since ids are not rows",
+        f"rows of {name!r} in the order of the nodes, or a column with their ids, called 'id'",
+        f"Call it 'id' in the header, or pass the table as that of the nodes ({given}).",
+    )
 
 
 def _is_order(read: Callable[[], IdColumn], space: IdSpace) -> bool | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,6 @@ from pyg_graphzero.conversion.plan import Array
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.rows import MappedRows, Rows
 
-_DTYPES = {
-    str(value).removeprefix("torch."): value
-    for value in vars(torch).values()
-    if isinstance(value, torch.dtype) and not value.is_complex
-}
-
 
 def parse_dtype(value: Any) -> torch.dtype:
     """A torch dtype from itself, a NumPy dtype or a name such as ``"float16"``.
@@ -27,16 +22,12 @@ def parse_dtype(value: Any) -> torch.dtype:
     Raises:
         ValueError: There is no such dtype, or it is complex.
     """
-    if isinstance(value, torch.dtype) and not value.is_complex:
-        return value
-    name = value
-    if not isinstance(value, str):
-        try:
-            name = np.dtype(value).name
-        except TypeError:
-            name = str(value)
-    found = _DTYPES.get(name)
-    if found is None:
+    found = value
+    if not isinstance(value, torch.dtype):
+        with suppress(TypeError):
+            name = value if isinstance(value, str) else np.dtype(value).name
+            found = getattr(torch, name, None)
+    if not isinstance(found, torch.dtype) or found.is_complex:
         raise ValueError(f"{value!r} is not a dtype of torch, such as 'float32' or 'int64'")
     return found
 

@@ -20,7 +20,7 @@ from pyg_graphzero.conversion.summary import (
 from pyg_graphzero.store.csc import BuildRoom, CscBuild, CscOptions, EdgeChunk
 from pyg_graphzero.store.edge_order import comparable_times
 from pyg_graphzero.store.encoding import work_bytes
-from pyg_graphzero.store.rows import Rows, describe
+from pyg_graphzero.store.rows import describe
 from pyg_graphzero.store.writer import StoreWriter
 from pyg_graphzero.util.progress import Progress
 from pyg_graphzero.util.system import peak_rss, rss
@@ -79,7 +79,16 @@ def write_plan(
             )
             kept = summary.nodes[node_type]
             for attr, rows in node.attrs.items():
-                _write_attr(writer, node_type, attr, rows, storage, progress, kept)
+                adopted = storage.adopted(node_type or "", attr, rows)
+                if adopted is not None:
+                    writer.adopt_node_attr(node_type, attr, adopted)
+                    kept.adopted[attr] = str(adopted.path)
+                    continue
+                encoding = storage.encoding(node_type or "", attr)
+                with progress.step(f"writing {attr}", work_bytes(rows, encoding)) as bar:
+                    loss = writer.add_node_attr(node_type, attr, rows, bar.update, encoding)
+                if loss is not None:
+                    kept.losses[attr] = loss
             kept.categories = _write_categories(writer, node_type, node, False)
             for attr, value in node.others.items():
                 writer.add_graph_attr(attr, value, node_type)
@@ -168,27 +177,6 @@ def csc_options(plan: GraphPlan, edge_type: EdgeType) -> CscOptions:
         floating = value.dtype.is_floating_point
         options.source_times = comparable_times(value, f"{time_attr!r} of {src_type}", floating)
     return options
-
-
-def _write_attr(
-    writer: StoreWriter,
-    node_type: NodeType,
-    attr: str,
-    rows: Rows,
-    storage: Storage,
-    progress: Progress,
-    summary: NodeSummary,
-) -> None:
-    adopted = storage.adopted(node_type or "", attr, rows)
-    if adopted is not None:
-        writer.adopt_node_attr(node_type, attr, adopted)
-        summary.adopted[attr] = str(adopted.path)
-        return
-    encoding = storage.encoding(node_type or "", attr)
-    with progress.step(f"writing {attr}", work_bytes(rows, encoding)) as bar:
-        loss = writer.add_node_attr(node_type, attr, rows, bar.update, encoding)
-    if loss is not None:
-        summary.losses[attr] = loss
 
 
 def _write_categories(
