@@ -1,9 +1,14 @@
-"""Both ends of all edges from arrays: in memory, in a file, or a sparse matrix.
+"""Both ends of all edges from arrays: in memory, in a file, in chunks, or a sparse matrix.
 
 An array of edges is ``[2, E]`` or ``[E, 2]``. An archive may hold it as ``edge_index``,
 ``row``/``col``, ``src``/``dst``, CSR (``indptr``/``indices``, rows are sources) or CSC
 (``colptr``/``row``, columns are destinations), with any prefix such as ``adj_``; what SciPy's
-``save_npz`` writes is understood too.
+``save_npz`` writes is understood too. Pointers become one row id per edge, a slab at a time.
+
+A program hands over chunks by an iterator, or by a function that returns one. A chunk is a pair
+``(src, dst)``, an array or tensor ``[2, n]``, or a dict with ``src`` and ``dst`` (or
+``edge_index``) and edge attributes ``[n, ...]`` by name. Chunks are kept in memory, or in temporary
+files where they are many.
 """
 
 from __future__ import annotations

@@ -264,7 +264,8 @@ class _NodeBuilder:
         """Settle the rows."""
         space = self.space
         self._read_attrs()
-        if not (space.columns or space.table or space.num_nodes or space.known_rows):
+        known = (space.num_nodes, space.known_rows, space.table)
+        if not space.columns and known == (None, None, None):
             raise InputError(
                 spec_name, f"nodes.{self._label}", "no table, edges, num_nodes or attributes", "one"
             )

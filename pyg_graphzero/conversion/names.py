@@ -3,6 +3,9 @@
 One table and one rule, for text, Parquet and frames alike. Two columns whose names are a pair of
 words are the ends. Without such a pair they are the two columns that remain when those of times,
 weights and row ids are left out. Any other number that remains is refused.
+
+Names, and ranges of ids, also tell whether the ends are two kinds of nodes: read as one kind, user
+7 and movie 7 would be the same node, and nothing in the result would tell.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Choices that hold for every kind of input: which attributes to take, and in which dtype."""
+"""Choices for every kind of input: attributes to take, their dtypes, and faulty rows."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """From what the user calls an input to the files it consists of, and what kind of files they are.
 
 An input is a file, several, a glob pattern or a directory. Its files follow one another in the
-order of their paths, as if they were one.
+order of their paths, as if they were one. Text is decompressed by its suffix.
 """
 
 from __future__ import annotations

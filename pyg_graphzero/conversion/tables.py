@@ -1,6 +1,9 @@
-"""Parquet and Arrow (Feather) files as one table, each column read by itself and in pieces.
+"""Parquet and Arrow files, or a stream of Arrow data, as one table whose columns are read apart.
 
 Several files follow one another; directories named ``key=value`` are columns too, as Hive has it.
+Frames of pandas and polars, Arrow's tables, readers and datasets, relations of DuckDB, cursors of
+ADBC and tables of Ibis have ``__arrow_c_stream__``. Its batches are read once, and kept in memory,
+or in a temporary file where they are many.
 """
 
 from __future__ import annotations

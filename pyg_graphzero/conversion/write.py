@@ -1,4 +1,4 @@
-"""The one way from a plan to a store."""
+"""The one way from a plan to a store, and an estimate of it that writes nothing."""
 
 from __future__ import annotations
 
