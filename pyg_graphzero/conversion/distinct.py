@@ -80,9 +80,11 @@ class _Sorter:
 
 def _sorted(slabs: Sequence[Any]) -> Any:
     """The distinct values of all slabs, ascending."""
-    values = pc.unique(pa.chunked_array(slabs))
+    values = pa.chunked_array(slabs)
     if pa.types.is_integer(values.type):
-        return pa.array(np.sort(values.to_numpy()))
+        numbers = np.sort(values.to_numpy())
+        return pa.array(numbers[np.concatenate([[True], numbers[1:] != numbers[:-1]])])
+    values = pc.unique(values)
     return values.take(pc.sort_indices(values))
 
 
