@@ -58,7 +58,7 @@ def convert_command(args: argparse.Namespace, source: Path | str, store: Path | 
     words = ["graphzero", "convert", str(source), "-o", str(store)]
     words += [] if args.use_directed_graph else ["--undirected", "--coalesce", "first"]
     words += ["--no-edge-ids"]
-    words += ["--features", args.features] if args.features else []
+    words += ["--features", args.features] if args.features not in (None, "float32") else []
     return shlex.join(words)
 
 
@@ -93,7 +93,7 @@ def open_store(args: argparse.Namespace, ranks_here: int) -> gz.Store:
         summary = gz.convert(
             raw,
             path,
-            features=args.features,
+            features=None if args.features == "float32" else args.features,
             memory=args.memory,
             undirected=not directed,
             coalesce=None if directed else "first",

@@ -9,7 +9,7 @@ import click
 
 from pyg_graphzero_cli.options import comma_list
 
-# What pyg_graphzero.bench has of these, which is imported when a benchmark is run.
+# Copies of names in pyg_graphzero.bench, which is imported when a benchmark is run.
 PRESETS = ("standard", "large", "small", "wide", "hetero", "quick")
 WORKLOADS = ("sample", "load", "train", "link")
 MODELS = ("stock", "trimmed", "accelerated")

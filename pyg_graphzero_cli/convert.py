@@ -105,7 +105,7 @@ class _Convert(click.Command):
 @click.option("--edge-layout", type=click.Choice(["2xE", "Ex2"]), help="For a [2, 2] array.")
 @click.option(
     "--format",
-    type=click.Choice(["text", "parquet", "arrow", "mtx", "adjlist", "nt"]),
+    type=click.Choice(["text", "parquet", "arrow", "nt"]),
     help="What SOURCE is, if its name does not tell.",
 )
 @click.option("--undirected", is_flag=True, help="Add the reverse of every edge.")
@@ -145,7 +145,7 @@ class _Convert(click.Command):
     multiple=True,
     callback=_encodings,
     metavar="[NAME=]CODE",
-    help="Store x, or NAME, as float32, float16, bfloat16 or int8; loaded as float32.",
+    help="Store x, or NAME, as float16, bfloat16 or int8; loaded as float32.",
 )
 @click.option("--adopt", "adopt_all", is_flag=True, help="Refer to feature files, do not copy.")
 @click.option("--adopt-attr", "adopt", multiple=True, callback=_names, help="Only these.")
@@ -176,10 +176,10 @@ def convert(
     """Convert SOURCE to a store.
 
     SOURCE is text with an edge in each row (.csv, .tsv, .txt, also .gz or .zst; - for standard
-    input), Parquet, Arrow or Feather, MatrixMarket (.mtx), an adjacency list (.adjlist), N-Triples
-    (.nt), a file of arrays (.npy, .npz, .npz:member, .pt, .safetensors, .bin:int64[2], GraphZero's
-    .gl), a directory or a quoted pattern of such files, the directory of a dataset (OGB, MAG240M,
-    IGB, GraphBolt, PyG), or a .toml or .json specification of node and edge types.
+    input), Parquet, Arrow or Feather, N-Triples (.nt), a file of arrays (.npy,
+    .npz, .npz:member, .pt, .safetensors, .bin:int64[2], GraphZero's .gl), a directory or a quoted
+    pattern of such files, the directory of a dataset (OGB, MAG240M, IGB, GraphBolt, PyG), or a
+    .toml or .json specification of node and edge types.
 
     The SOURCE of an attribute is a column of the edge list or node table ("rating", "f0,f1",
     "f*"), or a file ("feat.npy", "graph.npz:label", "labels.csv:y").

@@ -1,4 +1,4 @@
-"""What options of several commands have in common."""
+"""Options of several commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is compared: each contestant opens the same store and makes PyG's samplers and loaders.
+"""Contestants: each opens the same store and makes PyG's samplers and loaders.
 
 A new one is a subclass of ``Contestant``, named in ``CONTESTANTS``. Nothing else knows how many
 there are or what they are called.
@@ -29,7 +29,7 @@ class Contestant(ABC):
     """One way to sample and load; an object of it lives in a process of its own.
 
     Attributes:
-        name: What the tables call it.
+        name: Its name in the tables.
         data: The graph, once it is open.
     """
 
@@ -39,7 +39,7 @@ class Contestant(ABC):
     @classmethod
     @abstractmethod
     def title(cls) -> str:
-        """What it is, with versions."""
+        """Name of the contestant, with versions."""
 
     @classmethod
     def missing(cls) -> str | None:
@@ -58,7 +58,7 @@ class Contestant(ABC):
 
     @abstractmethod
     def open(self, store: Path) -> None:
-        """What a script does before it makes a loader."""
+        """Opens the graph, as a script does before it makes a loader."""
 
     @abstractmethod
     def sampler(self, fanout: list[int], threads: int) -> Any:
@@ -74,7 +74,7 @@ class Contestant(ABC):
 
 
 class _Loaders(Contestant):
-    """What classes with the signatures of PyG's loaders are called with."""
+    """Calls of classes with the signatures of PyG's loaders."""
 
     node_class: Any
     link_class: Any

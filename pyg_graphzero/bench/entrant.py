@@ -38,7 +38,7 @@ class Entrant:
     """The process of one contestant for one case.
 
     Args:
-        task: What it is to do.
+        task: The work of the process.
 
     Attributes:
         pid: The process.
@@ -127,7 +127,7 @@ def _serve(lines: Any, answers: Any) -> None:
 
 
 if __name__ == "__main__":
-    # What libraries print goes to stderr, past the answers.
+    # Output of libraries goes to stderr, past the answers.
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     _serve(sys.stdin, replies)

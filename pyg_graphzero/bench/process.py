@@ -89,8 +89,8 @@ class Watch:
 
     Attributes:
         peak: ``memory()`` at the moment when its ``rss`` was greatest; ``pss`` is the greatest.
-        read: Bytes the tree read from disks. Of a process that ends, what it read after the last
-            look is missing.
+        read: Bytes the tree read from disks. A process that ends lacks its reads after the last
+            look.
     """
 
     def __init__(self, root: int, interval: float = 0.02) -> None:

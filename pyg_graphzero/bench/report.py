@@ -12,7 +12,7 @@ from pyg_graphzero.util.sizes import format_bytes
 
 
 def facts(report: dict[str, Any]) -> list[str]:
-    """What the figures were measured on and with, a line each."""
+    """Machine, graph and settings of the figures, a line each."""
     machine, graph, settings = report["machine"], report["graph"], report["settings"]
     limit = machine["memory_limit_bytes"]
     disk = report["storage"]
@@ -147,7 +147,7 @@ def write_report(report: dict[str, Any], folder: Path) -> list[str]:
     """Writes ``bench.json`` and ``bench.md``.
 
     Args:
-        report: What ``run`` returns.
+        report: The value that ``run`` returns.
         folder: Where to; made if it is not there.
 
     Returns:

@@ -39,7 +39,7 @@ def run(settings: Settings, path: Path, say: Callable[[str], None]) -> dict[str,
     """Runs a comparison.
 
     Args:
-        settings: What to compare.
+        settings: Choices of the run.
         path: The store.
         say: Told what happens next.
 
@@ -142,7 +142,7 @@ def _play(
 
 
 class _Record:
-    """What is measured of one contestant in one case.
+    """Figures of one contestant in one case.
 
     Round 0 is watched, and not timed: memory and bytes read are from there.
     """

@@ -17,7 +17,7 @@ class Table:
     Attributes:
         title: One line.
         header: Names of the columns.
-        rows: As many strings each.
+        rows: A string for each column.
     """
 
     title: str
@@ -38,7 +38,7 @@ class Table:
         return "\n".join([self.title, *padded])
 
     def markdown(self) -> str:
-        """The same in Markdown."""
+        """The table in Markdown."""
         rule = ["---" if i < 2 else "--:" for i in range(len(self.header))]
         lines = [f"| {' | '.join(line)} |" for line in [self.header, rule, *self.rows]]
         return "\n".join([f"**{self.title}**", "", *lines])

@@ -1,4 +1,4 @@
-"""What is measured: sampling alone, loading, training, links. One round of each, timed."""
+"""Workloads: sampling alone, loading, training, links. One round of each, timed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Task:
         batch_size: Seed nodes per batch.
         workers: ``num_workers``, or None.
         threads: Threads, or None for what torch takes by itself.
-        seed: Of sampling.
+        seed: Seed of sampling.
         model: How the model is computed, where one is trained.
     """
 
@@ -53,7 +53,7 @@ class Workload(ABC):
 
     Args:
         contestant: With its graph open.
-        seeds: What to start from.
+        seeds: Seeds of the batches.
         task: The settings.
     """
 
@@ -72,7 +72,7 @@ class Workload(ABC):
         """The batches of one epoch."""
 
     def use(self, batch: Any) -> None:
-        """What is done with a batch."""
+        """Uses a batch."""
         del batch  # nothing, unless a subclass has a use for it
 
     def round(self, number: int) -> dict[str, Any]:
@@ -82,7 +82,7 @@ class Workload(ABC):
             number: 0 is the round whose times do not count: it counts what batches hold.
 
         Returns:
-            What ``timed`` does; in round 0 ``edges`` and ``nodes`` as well.
+            The figures of ``timed``; in round 0 ``edges`` and ``nodes`` as well.
         """
         torch.manual_seed(self.task.seed + number)
         if number:
@@ -164,7 +164,7 @@ class Load(Workload):
 
 
 class Link(Load):
-    """The same around seed edges, with as many negatives."""
+    """Loading around seed edges, with as many negatives."""
 
     def _make(self) -> Iterable[Any]:
         # Two ends each, of a seed and of a negative.
@@ -201,7 +201,7 @@ class Train(Load):
         """Runs one epoch, and but for round 0 the parts.
 
         Returns:
-            As for other loaders; ``loader_seconds`` and ``loader_cpu_seconds`` of the same epoch
+            Figures of other loaders; ``loader_seconds`` and ``loader_cpu_seconds`` of this epoch
             without training; ``compute_seconds`` for ``compute_batches`` that were there already.
         """
         found = super().round(number)

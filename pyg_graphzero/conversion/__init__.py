@@ -13,34 +13,20 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from torch_geometric.data import Data, HeteroData
-
-from pyg_graphzero.conversion.chunks import is_chunks
-from pyg_graphzero.conversion.datasets import dataset_graph, is_dataset, processed_graph
-from pyg_graphzero.conversion.detect import check_files, dataset_spec, file_kind, processed_file
-from pyg_graphzero.conversion.estimate import estimate
-from pyg_graphzero.conversion.faults import Faults
+from pyg_graphzero.conversion.detect import file_kind, graph_of
+from pyg_graphzero.conversion.ends import is_chunks
 from pyg_graphzero.conversion.files import has_edges, plan_files
-from pyg_graphzero.conversion.frames import is_frame
-from pyg_graphzero.conversion.graphs import graph_spec
 from pyg_graphzero.conversion.graphzero import GRAPH, weights_of
-from pyg_graphzero.conversion.options import Dtypes, Selection, edge_options
+from pyg_graphzero.conversion.options import Dtypes, Faults, Selection
 from pyg_graphzero.conversion.paths import is_paths
 from pyg_graphzero.conversion.plan import EdgeOptions, GraphPlan
-from pyg_graphzero.conversion.pyg import load_pyg, plan_pyg
 from pyg_graphzero.conversion.sources import Inputs
 from pyg_graphzero.conversion.sparse import is_sparse
-from pyg_graphzero.conversion.spec import (
-    FLAT,
-    SPEC_SUFFIXES,
-    GraphSpec,
-    flat_spec,
-    load_spec,
-    parse_spec,
-)
+from pyg_graphzero.conversion.spec import FLAT, flat_spec
 from pyg_graphzero.conversion.storage import Storage
 from pyg_graphzero.conversion.summary import ConvertSummary, EdgeSummary, NodeSummary
-from pyg_graphzero.conversion.write import write_plan
+from pyg_graphzero.conversion.tables import is_frame
+from pyg_graphzero.conversion.write import estimate, write_plan
 from pyg_graphzero.errors import InputError, InputWarning
 from pyg_graphzero.store.writer import check_target
 from pyg_graphzero.util.progress import Progress
@@ -94,8 +80,7 @@ def convert(
 
     * text with an edge in each row (``.csv``, ``.tsv``, ``.txt``, each also ``.gz`` or ``.zst``;
       ``"-"`` for standard input), or a Parquet, Arrow or Feather file,
-    * a matrix in MatrixMarket's format (``.mtx``), an adjacency list (``.adjlist``), or triples of
-      RDF (``.nt``),
+    * triples of RDF (``.nt``),
     * a file of arrays (``edges.npy``, ``graph.npz``, ``graph.npz:row,col``, ``.pt``,
       ``.safetensors``, raw ``edges.bin:int64[2]``), or an array or tensor ``[2, E]`` or ``[E, 2]``,
       or a pair of them,
@@ -138,8 +123,8 @@ def convert(
         header: Whether the first row holds column names; detected when ``None``.
         comment: Lines starting with this are not data; ``None`` if there are none.
         edge_layout: ``"2xE"`` or ``"Ex2"``; needed for a ``[2, 2]`` array only.
-        format: What a file of edges is, whatever it is called: ``"text"``, ``"parquet"``,
-            ``"arrow"``, ``"mtx"`` (MatrixMarket), ``"adjlist"`` or ``"nt"`` (N-Triples).
+        format: The kind of a file of edges, whatever it is called: ``"text"``, ``"parquet"``,
+            ``"arrow"`` or ``"nt"`` (N-Triples).
         undirected: Add the reverse of every edge, with its attributes. Between two node types
             the reverse edges are a type of their own, ``rev_…``.
         coalesce: Merge parallel edges, their attributes by ``"first"``, ``"sum"``, ``"mean"``,
@@ -157,16 +142,16 @@ def convert(
         fill: Attribute → what stands for a missing value, such as -1 or NaN: an empty cell, a null,
             NaN, or a node that a table with an id column does not have. Without it they are errors.
         features: ``"float16"``, ``"bfloat16"`` or ``"int8"``: store the node attribute ``x`` in
-            fewer bytes, to be decoded to ``float32`` whenever rows are loaded; ``"float32"``: store
-            it as such; or a mapping from node attributes (``"x"``, ``"paper.x"``) to one of these.
+            fewer bytes, to be decoded to ``float32`` whenever rows are loaded; or a mapping from
+            node attributes (``"x"``, ``"paper.x"``) to one of these.
         adopt: Node attributes whose rows are left in the file they are in, which the store then
             refers to; ``True`` for all that lie in a file as rows.
         take: Attributes to store (``"x"``, ``"paper.x"``); all that are given by default.
         skip: Attributes to leave out.
         on_error: ``"raise"`` at the first row of text, or id in any input, that is not as it should
-            be, or ``"skip"`` such rows: they are counted, and the first ten shown. Of a table of
-            nodes no row that has an id is left out: a cell that cannot be read has its ``fill``.
-        memory: What the whole process may take, in bytes or such as ``"4GB"``; half of what is free
+            be, or ``"skip"`` such rows: they are counted, and the first ten shown. A table of
+            nodes keeps each row that has an id: a cell that cannot be read has its ``fill``.
+        memory: Budget of the whole process, in bytes or such as ``"4GB"``; half of what is free
             by default.
         tmp: Directory for temporary files; beside ``out`` by default.
         force: Replace the store at ``out``.
@@ -174,7 +159,7 @@ def convert(
         progress: Show progress bars: ``True``, ``False``, or ``None`` if stderr is a terminal.
 
     Returns:
-        What was written; or, from a dry run, a summary whose ``estimate`` is set.
+        A summary of the store; or, from a dry run, one whose ``estimate`` is set.
 
     Raises:
         InputError: The input is not what it should be: names file, line or row, column, what is
@@ -196,7 +181,7 @@ def convert(
     flat = {name: arguments[name] for name in FLAT}
     started = time.perf_counter()
     target = Path(out)
-    options = edge_options(undirected, coalesce, self_loops, edge_ids)
+    options = EdgeOptions(undirected, coalesce, self_loops, edge_ids)
     selection = Selection(take, skip)
     types = Dtypes(feature_dtype, dtypes, fill, adopt)
     faults = Faults(on_error)
@@ -243,28 +228,15 @@ def _plan(
     """Choose the reader by what ``source`` is."""
     if isinstance(source, str) and source == "-":
         source, flat["format"] = inputs.stdin(), flat["format"] or "text"
-    if isinstance(source, str | os.PathLike) and flat["format"] is None:
-        spec, base = _described(source, inputs)
-        if spec is not None:
-            _refuse_flat(flat, f"{spec.name} ({spec.what}) describes the graph itself")
-            inputs.progress.say(f"{spec.name}: {spec.what}")
-            with reading(spec.name, "graph", "options and files that go together"):
-                return plan_files(spec, options, selection, inputs.beside(base, spec.name))
-    graph, origin = _pyg_graph(source, inputs) if flat["format"] is None else (None, None)
-    if graph is not None:
-        kind = type(graph).__name__
-        _refuse_flat(flat, f"a {kind} brings its own nodes and edges")
-        plan = plan_pyg(graph, options, selection, inputs.dtypes, origin)
-        plan.what = f"PyG {kind}"
-        inputs.progress.say(f"{origin or 'source'}: {plan.what}")
-        return plan
-    found = graph_spec(source)
+    found = graph_of(source, options, selection, inputs) if flat["format"] is None else None
     if found is not None:
-        _refuse_flat(flat, f"a {found.what} brings its own nodes and edges")
-        return plan_files(found, options, selection, inputs)
-    if isinstance(source, Mapping) and not has_edges(source):
-        _refuse_flat(flat, "the specification describes the graph itself")
-        return plan_files(parse_spec(source), options, selection, inputs)
+        _refuse_flat(flat, f"{found.name} ({found.what}) describes the graph itself")
+        inputs.progress.say(f"{found.name}: {found.what}")
+        if not isinstance(source, str | os.PathLike):
+            return plan_files(found, options, selection, inputs)
+        with reading(found.name, "graph", "options and files that go together"):
+            named = inputs.beside(found.base, found.name)
+            return plan_files(found, options, selection, named)
     if not is_paths(source) and not has_edges(source):
         is_several = isinstance(source, list | tuple) and bool(source)
         raise InputError(
@@ -279,49 +251,20 @@ def _plan(
         flat["edge_attrs"] = flat["edge_attrs"] or weights_of(inputs.file(source))
     spec = flat_spec(source, flat)
     if is_paths(source):
-        files = inputs.reference(source, flat["format"]).files
-        spec.what = file_kind(files[0], len(files), flat["format"])
-        inputs.progress.say(f"{files[0]}: {spec.what}")
+        files = inputs.reference(source, flat["format"])
+        spec.what = file_kind(files)
+        inputs.progress.say(f"{files.path}: {spec.what}")
     else:
         spec.what = _in_memory(source)
     return plan_files(spec, options, selection, inputs)
 
 
 def _in_memory(source: Any) -> str:
-    """What to call edges in memory."""
+    """The name of a kind of edges in memory."""
     if is_frame(source) or is_sparse(source):
         kind = "table" if is_frame(source) else "sparse matrix in memory"
         return f"{kind} ({type(source).__name__})"
     return "chunks of edges" if is_chunks(source) else "arrays in memory"
-
-
-def _described(source: str | os.PathLike[str], inputs: Inputs) -> tuple[GraphSpec | None, Path]:
-    """The specification in a file or a dataset's directory, and what its paths are relative to."""
-    if Path(source).suffix in SPEC_SUFFIXES:
-        path = inputs.file(source)
-        return parse_spec(load_spec(path), path), path.parent
-    return (dataset_spec(inputs.directory(source)) if Path(source).is_dir() else None), Path()
-
-
-def _pyg_graph(source: Any, inputs: Inputs) -> tuple[Data | HeteroData | None, Path | None]:
-    """The graph of a PyG object, dataset or file, and the file it is mapped to."""
-    if is_dataset(source):
-        return dataset_graph(source), None
-    if not isinstance(source, str | os.PathLike):
-        return (source if isinstance(source, Data | HeteroData) else None), None
-    path = Path(source)
-    if path.is_dir():
-        processed = processed_file(path)
-        if processed is None:
-            check_files(path)
-            return None, None
-        processed = inputs.file(processed)
-        graph = load_pyg(processed)
-        return (None if graph is None else processed_graph(path, graph)), processed
-    if path.suffix not in (".pt", ".pth"):
-        return None, None
-    path = inputs.file(path)
-    return load_pyg(path), path
 
 
 def _refuse_flat(flat: dict[str, Any], reason: str) -> None:

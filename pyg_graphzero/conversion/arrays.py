@@ -17,16 +17,15 @@ import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
-from pyg_graphzero.conversion.frames import is_series
 from pyg_graphzero.conversion.graphzero import FEATURES, GRAPH, open_features, open_graph
 from pyg_graphzero.conversion.ids import IdColumn, as_unsigned
 from pyg_graphzero.conversion.npz import open_npy, open_npz
 from pyg_graphzero.conversion.options import as_tensor
-from pyg_graphzero.conversion.paths import LIST_SUFFIXES, TEXT_SUFFIXES, kind_suffix
+from pyg_graphzero.conversion.paths import TEXT_SUFFIXES, TRIPLES, kind_suffix
 from pyg_graphzero.conversion.plan import Array
 from pyg_graphzero.conversion.sparse import is_sparse, sparse_members, sparse_rows
 from pyg_graphzero.conversion.spool import PrintedRows, word_rows
-from pyg_graphzero.conversion.tables import TABLE_SUFFIXES
+from pyg_graphzero.conversion.tables import PARQUET_SUFFIXES, is_series
 from pyg_graphzero.conversion.tensors import load_torch, open_raw, open_safetensors, tensor_rows
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.rows import (
@@ -40,15 +39,29 @@ from pyg_graphzero.store.rows import (
 
 Table = Rows | np.ndarray
 
-_KINDS = {".npy": "npy", ".npz": "npz", ".pt": "pt", ".pth": "pt", ".safetensors": "safetensors"}
-_KINDS |= {".bin": "bin", ".raw": "bin"}
-_KINDS |= dict.fromkeys(TEXT_SUFFIXES, "text") | dict.fromkeys(TABLE_SUFFIXES, "table")
-_KINDS |= {suffix: suffix[1:] for suffix in LIST_SUFFIXES}
-_KINDS |= dict.fromkeys((GRAPH, FEATURES), "graphzero")
+# Suffixes of files, the reader of their kind, and their name.
+_FILES: tuple[tuple[tuple[str, ...], str, str], ...] = (
+    ((".npy",), "npy", "NumPy array"),
+    ((".npz",), "npz", "NumPy archive"),
+    ((".pt", ".pth"), "pt", "torch file"),
+    ((".safetensors",), "safetensors", "safetensors"),
+    ((".bin", ".raw"), "bin", "raw binary"),
+    (TEXT_SUFFIXES, "text", "delimited text"),
+    (PARQUET_SUFFIXES, "table", "Parquet"),
+    ((".arrow", ".ipc"), "table", "Arrow"),
+    ((".feather",), "table", "Feather"),
+    ((TRIPLES,), "nt", "N-Triples"),
+    ((GRAPH, FEATURES), "graphzero", "GraphZero graph"),
+)
+_KINDS = {suffix: kind for suffixes, kind, _ in _FILES for suffix in suffixes}
+NAMES = {suffix: name for suffixes, _, name in _FILES for suffix in suffixes}
 SUFFIXES = tuple(_KINDS)
-# What files may be said to be, whatever they are called.
-FORMATS = {"text": "text", "parquet": "table", "arrow": "table"}
-FORMATS |= {suffix[1:]: suffix[1:] for suffix in LIST_SUFFIXES}
+# Suffixes that files may be said to have, whatever they are called.
+FORMATS = {"text": ".csv", "parquet": ".parquet", "arrow": ".arrow", "nt": TRIPLES}
+_OPENERS: dict[str, Callable[[Path], Any]] = {
+    **{".npy": open_npy, ".safetensors": open_safetensors},
+    **{GRAPH: open_graph, FEATURES: open_features},
+}
 
 
 @dataclass(frozen=True)
@@ -75,9 +88,14 @@ class Reference:
         return self.files[0]
 
     @property
+    def suffix(self) -> str:
+        """The suffix that tells how files are read."""
+        return kind_suffix(self.path) if self.form is None else FORMATS[self.form]
+
+    @property
     def kind(self) -> str | None:
         """How it is read: ``"npy"``, ``"table"``, ``"text"`` …; ``None`` if it cannot be."""
-        return _KINDS.get(kind_suffix(self.path)) if self.form is None else FORMATS[self.form]
+        return _KINDS.get(self.suffix)
 
 
 def id_column(
@@ -140,7 +158,7 @@ def as_array(value: Any, name: str, path: Path | None = None) -> Array:
 
     Args:
         value: The source.
-        name: What messages call it.
+        name: The source, for messages.
         path: The file that it was loaded from, if any.
 
     Raises:
@@ -167,7 +185,7 @@ def as_table(value: Any, name: str, path: Path | None = None) -> Table:
 
     Args:
         value: An array, a tensor or rows.
-        name: What messages call it.
+        name: The source, for messages.
         path: The file that it was loaded from and is mapped to, if any.
 
     Raises:
@@ -208,7 +226,7 @@ def load_member(reference: Reference, spool: Spool) -> Table:
 
 def place_in(files: Sequence[Path], table: Table, form: str) -> Callable[[int], str]:
     """How messages call a row of a table of one or several files, as ``form`` has it."""
-    if not isinstance(table, ChainRows) or len(files) == 1:
+    if not isinstance(table, ChainRows) or len(files) < 2:
         return form.format
 
     def place(row: int) -> str:
@@ -253,21 +271,16 @@ def _load_one(reference: Reference, path: Path, spool: Spool) -> Table:
 
 
 def load_all(path: Path, spool: Spool) -> Table | Mapping[str, Callable[[], Table]]:
-    """What a file of arrays holds: one table, or several by name, each opened by calling it.
+    """The contents of a file of arrays: one table, or several by name, each opened by calling it.
 
     Raises:
         InputError: The file is damaged or holds pickled objects.
     """
-    if path.suffix == ".npy":
-        return open_npy(path)
+    if path.suffix in _OPENERS:
+        opened: Table | Mapping[str, Callable[[], Table]] = _OPENERS[path.suffix](path)
+        return opened
     if path.suffix == ".npz":
         return open_npz(path, spool)
-    if path.suffix == ".safetensors":
-        return open_safetensors(path)
-    if path.suffix == GRAPH:
-        return open_graph(path)
-    if path.suffix == FEATURES:
-        return open_features(path)
     value = load_torch(path, f"a {path.suffix} file of arrays")
     if isinstance(value, Mapping):
         return in_memory(value, str(path), path)

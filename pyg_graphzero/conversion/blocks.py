@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pyg_graphzero.conversion.decompress import TextFile
 from pyg_graphzero.conversion.dialect import BLANKS, MAX_ROW_BYTES, Dialect, csv_rows
+from pyg_graphzero.conversion.paths import TextFile
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.util.progress import Progress
 
@@ -42,7 +42,7 @@ class Block:
     data: bytes
 
     def split(self, dialect: Dialect, size: int) -> Iterator[Block]:
-        """The same rows in blocks of about ``size`` bytes."""
+        """These rows in blocks of about ``size`` bytes."""
         begin = 0
         while begin < len(self.data):
             end, step = 0, size
@@ -116,7 +116,7 @@ def _row_end(data: bytes, dialect: Dialect) -> int:
 
 
 def _row_end_by_rows(data: bytes, dialect: Dialect) -> int:
-    """The same where quotes stand inside of cells and mean nothing."""
+    """Where the last whole row ends, if quotes stand inside of cells and mean nothing."""
     lines = data.split(b"\n")
     texts = (line.decode("latin-1") for line in lines)
     mark = dialect.comment or "\n"
@@ -216,7 +216,7 @@ class Places:
     Attributes:
         starts: The first row of each block.
         blocks: Part, offset and size of each block.
-        dropped: Of a block from which rows were left out, their numbers in it.
+        dropped: Numbers of the rows that were left out of a block, by block.
     """
 
     dialect: Dialect

@@ -17,11 +17,10 @@ from pyg_graphzero.conversion import text
 from pyg_graphzero.conversion.arrays import id_column
 from pyg_graphzero.conversion.blocks import Places
 from pyg_graphzero.conversion.dialect import Dialect
-from pyg_graphzero.conversion.faults import Faults
 from pyg_graphzero.conversion.ids import IdColumn, IdSpace
 from pyg_graphzero.conversion.names import is_neo4j_id
-from pyg_graphzero.conversion.options import MULTIPLIED, Dtypes, Fill, filled_dtype
-from pyg_graphzero.conversion.spool import RowSpool, TextSpool, word_rows
+from pyg_graphzero.conversion.options import MULTIPLIED, Dtypes, Faults, Fill, filled_dtype
+from pyg_graphzero.conversion.spool import BatchSpool, RowSpool, word_rows
 from pyg_graphzero.conversion.tables import ArrowTable
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.rows import MappedRows, Rows, StackedRows
@@ -58,7 +57,7 @@ class ColumnReader:
         dtypes: Dtypes asked for, and what stands for missing values.
         progress: Where to show slow steps.
         space: Memory and temporary files.
-        faults: What to do about rows of text that are not as they should be.
+        faults: Stops at rows of text that are not as they should be, or leaves them out.
     """
 
     def __init__(
@@ -142,7 +141,7 @@ class ColumnReader:
     def _words(
         self, table: ArrowTable, position: int, attr: str = "", fill: Fill | None = None
     ) -> IdColumn:
-        spool = TextSpool(self.space, "words")
+        spool = BatchSpool(self.space, "words")
         for words in table.words(position, attr, fill):
             spool.append(words)
         return IdColumn(table.path, table.where(position), spool.finish())
@@ -159,7 +158,7 @@ class ColumnReader:
         ids: list[tuple[int, bool]],
         leave_out: str,
     ) -> tuple[list[IdColumn], dict[str, Loaded]]:
-        """Those of text, from one pass over the files."""
+        """Columns of text, from one pass over the files."""
         columns: dict[int, text.Column] = {}
         outputs = {name: self._output(name) for name in attrs}
         for name, positions in attrs.items():
@@ -176,13 +175,12 @@ class ColumnReader:
             columns[position] = text.Column(kind, (text.AS_IT_IS, *others))
         places = Places(dialect)
         readers: list[Any] = [
-            TextSpool(self.space, "ids") if is_text else _IntegerIds(self.space)
+            BatchSpool(self.space, "ids") if is_text else _IntegerIds(self.space)
             for _, is_text in ids
         ]
         words = {n for n, positions in attrs.items() if columns[positions[0]].kind is text.TEXT}
-        spools: dict[str, Any] = {
-            name: (TextSpool if name in words else RowSpool)(self.space, "column") for name in attrs
-        }
+        kinds = {name: BatchSpool if name in words else RowSpool for name in attrs}
+        spools: dict[str, Any] = {name: kinds[name](self.space, "column") for name in attrs}
         may_drop = {"rows": {*columns}, "ids": {position for position, _ in ids}, "none": set()}
         drops = frozenset(may_drop[leave_out])
         for batch in text.read(places, columns, self.faults, self.progress, drops):
@@ -251,15 +249,12 @@ def _kind_with(kind: text.Kind, name: str, fill: Fill | None) -> text.Kind:
     """A kind that ``fill`` is one of, too."""
     if fill is None or kind in (text.FLOAT, text.TEXT):
         return kind
+    own = torch.bool if kind is text.BOOLEAN else torch.int64
+    if not filled_dtype(own, fill, name).is_floating_point:
+        return kind
     if kind in text.TIMES.values():
-        if fill != int(fill if fill == fill else 0):
-            raise ValueError(f"fill of {name!r}: found {fill}, expected an integer, as times are")
-        return kind
-    if kind is text.BOOLEAN:
-        if fill not in (0, 1):
-            raise ValueError(f"fill of {name!r}: found {fill}, expected true or false as it has")
-        return kind
-    return kind if fill == fill and fill == int(fill) else text.FLOAT
+        raise ValueError(f"fill of {name!r}: found {fill}, expected an integer, as times are")
+    return text.FLOAT
 
 
 def _side_by_side(columns: list[Tensor]) -> Tensor:
@@ -268,13 +263,6 @@ def _side_by_side(columns: list[Tensor]) -> Tensor:
         return columns[0]
     dtype = reduce(torch.promote_types, [column.dtype for column in columns])
     return torch.stack([column.to(dtype) for column in columns], dim=1)
-
-
-def is_text_column(columns: Columns, position: int) -> bool:
-    """Whether ids of a column are text."""
-    if isinstance(columns, Dialect):
-        return text.is_text_id(columns, position)
-    return columns.is_text(position)
 
 
 def is_boolean(columns: Columns, position: int) -> bool:

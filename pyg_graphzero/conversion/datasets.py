@@ -1,21 +1,21 @@
-"""Dataset objects of PyG and of the ``ogb`` package: one graph, with its split and labels."""
+"""Dataset objects of PyG and of the ``ogb`` package, and what they have processed, as graphs."""
 
 from __future__ import annotations
 
-import copy
-import gzip
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
 from torch_geometric.data import Data, Dataset, HeteroData
 
-from pyg_graphzero.conversion.ogb import SPLITS, num_classes, read_split, split_pairs
+from pyg_graphzero.conversion.ogb import add_split, num_classes, read_split
+from pyg_graphzero.conversion.options import Selection
+from pyg_graphzero.conversion.plan import EdgeOptions
+from pyg_graphzero.conversion.pyg import load_pyg, pyg_spec
+from pyg_graphzero.conversion.sources import Labels
+from pyg_graphzero.conversion.spec import GraphSpec
 from pyg_graphzero.errors import InputError
-from pyg_graphzero.util.reading import reading
+from pyg_graphzero.store.rows import Rows
 
 
 def is_dataset(value: Any) -> bool:
@@ -24,105 +24,67 @@ def is_dataset(value: Any) -> bool:
     return isinstance(value, Dataset) or (has_split and hasattr(value, "__getitem__"))
 
 
-def dataset_graph(dataset: Any) -> Data | HeteroData:
+def object_spec(dataset: Any, options: EdgeOptions, selection: Selection) -> GraphSpec:
     """The graph of a dataset, transformed as the dataset does.
 
-    Of an ``ogb`` dataset the split becomes masks, and labels become classes ``[num_nodes]`` with
+    The split of an ``ogb`` dataset becomes masks, and labels become classes ``[num_nodes]`` with
     -1 where there is none; pairs of nodes to predict links for become attributes of the graph.
 
     Raises:
-        InputError: It holds more than one graph, or a label is no class of it.
+        InputError: It holds more than one graph, or none of PyG's.
     """
     name = f"<{type(dataset).__name__}>"
     if len(dataset) != 1:
         raise InputError(name, "dataset", f"{len(dataset)} graphs", "one, which a store holds")
-    data = copy.copy(dataset[0])
+    data = dataset[0]
     if not isinstance(data, Data | HeteroData):
         expected = "a Data, as ogb's datasets for PyG have; or pass the dataset's directory"
         raise InputError(name, "graph", type(data).__name__, expected)
-    if hasattr(dataset, "get_edge_split"):
-        _add_split(data, dataset.get_edge_split(), name)
-    if not hasattr(dataset, "get_idx_split"):
-        return data
-    _add_split(data, dataset.get_idx_split(), name)
-    classes = getattr(dataset, "num_classes", None)
-    if "classification" in str(getattr(dataset, "task_type", "")):
-        for store in data.node_stores:
-            if "y" in store:
-                store["y"] = _classes(store["y"], classes, name)
-    return data
+    spec = pyg_spec(data, options, selection)
+    for method in ("get_edge_split", "get_idx_split"):
+        if hasattr(dataset, method):
+            add_split(spec, getattr(dataset, method)(), name)
+    has_classes = "classification" in str(getattr(dataset, "task_type", ""))
+    if hasattr(dataset, "get_idx_split") and has_classes:
+        _label(spec, getattr(dataset, "num_classes", None))
+    return spec
 
 
-def processed_graph(root: Path, data: Data | HeteroData) -> Data | HeteroData:
-    """A graph that ``ogb`` processed, with the split that lies beside it, and labels as classes.
+def processed_spec(
+    root: Path, file: Path, options: EdgeOptions, selection: Selection
+) -> GraphSpec | None:
+    """A graph that PyG or ``ogb`` processed, with the split beside it, and labels as classes.
 
     Args:
         root: The directory of the dataset, which may have no ``split``.
-        data: What its processed file holds.
+        file: The processed file.
+        options: How edges become a CSC.
+        selection: Which attributes to take.
+
+    Returns:
+        The graph; None if the file holds something else.
 
     Raises:
-        InputError: The split is damaged, or of other nodes.
+        InputError: The split is damaged.
     """
+    data = load_pyg(file)
+    if data is None:
+        return None
+    spec = pyg_spec(data, options, selection, file)
     split = read_split(root)
-    if split is None or not split.parts:
-        return data
-    data = copy.copy(data)
-    _add_split(data, split.parts, str(split.folder))
-    for store in data.node_stores:
-        if "y" in store and _is_whole(store["y"]):
-            store["y"] = _classes(store["y"], num_classes(root), f"{root}: processed")
-    return data
+    if split is not None and split.parts:
+        add_split(spec, split.parts, str(split.folder))
+        _label(spec, num_classes(root), only_whole=True)
+    return spec
 
 
-def _add_split(data: Data | HeteroData, split: Mapping[str, Any], name: str) -> None:
-    """Masks of the nodes of a split; pairs of nodes as attributes of the graph."""
-    for part, attr in SPLITS.items():
-        found = split.get(part)
-        if found is None:
-            continue
-        kinds = data.node_types if isinstance(data, HeteroData) else []
-        by_type = found if isinstance(found, Mapping) else {None: found}
-        if isinstance(found, Mapping) and not found.keys() <= set(kinds):
-            for key, value in split_pairs(part, found)[0].items():
-                data[key] = value
-            continue
-        for kind, ids in by_type.items():
-            store = data if kind is None else data[kind]
-            mask = torch.zeros(store.num_nodes, dtype=torch.bool)
-            rows = torch.as_tensor(_numbers(ids) if isinstance(ids, Path) else ids)
-            bad = (rows < 0) | (rows >= len(mask))
-            if bool(bad.any()):
-                expected = f"a node of 0…{len(mask) - 1}"
-                raise InputError(name, part, int(rows[bad][0]), expected)
-            mask[rows] = True
-            store[attr] = mask
+def _label(spec: GraphSpec, count: int | None, only_whole: bool = False) -> None:
+    """Has labels be classes; with ``only_whole`` not where they are values of a regression."""
+    for node in spec.nodes.values():
+        if "y" in node.attrs and not (only_whole and _has_fractions(node.attrs["y"])):
+            node.attrs["y"] = Labels(node.attrs["y"], count)
 
 
-def _numbers(path: Path) -> np.ndarray:
-    """The ids in a gzipped file of a line each."""
-    with reading(path, "file", "a gzipped file of integers"), gzip.open(path, "rt") as lines:
-        return np.loadtxt(lines, dtype=np.int64, ndmin=1)
-
-
-def _is_whole(labels: Tensor) -> bool:
-    """Whether labels are classes in whatever dtype; values of a regression are not."""
-    if not isinstance(labels, Tensor):
-        return False
-    if not labels.is_floating_point():
-        return labels.dtype != torch.bool
-    known = labels[~labels.isnan()]
-    return bool((known == known.round()).all())
-
-
-def _classes(labels: Tensor, count: int | None, name: str) -> Tensor:
-    if labels.is_floating_point():
-        labels = labels.nan_to_num(nan=-1.0)
-    labels = labels.long()
-    if labels.dim() == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
-    bad = (labels < -1) | (labels >= count if count is not None else False)
-    if bool(bad.any()):
-        row = int(bad.nonzero()[0, 0])
-        expected = f"a class of 0…{count - 1}" if count is not None else "a class of 0 or more"
-        raise InputError(name, f"y[{row}]", labels[bad][0].item(), f"{expected}, or NaN for none")
-    return labels
+def _has_fractions(labels: Rows) -> bool:
+    slabs = (slab[~slab.isnan()] for slab in labels.slabs())
+    return labels.dtype == torch.bool or any(bool((each != each.round()).any()) for each in slabs)

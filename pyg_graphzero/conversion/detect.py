@@ -1,27 +1,37 @@
-"""What an input path is: a file of some kind, a dataset directory of some layout, many files."""
+"""Kinds of sources: a graph of some library, a dataset directory of some layout, files of edges."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, NamedTuple
+
+from torch_geometric.data import Data, HeteroData
 
 from pyg_graphzero.conversion import folders, graphbolt, ogb
-from pyg_graphzero.conversion.arrays import SUFFIXES
-from pyg_graphzero.conversion.paths import COMPRESSIONS, TEXT_SUFFIXES, kind_suffix
-from pyg_graphzero.conversion.spec import SPEC_SUFFIXES, GraphSpec
+from pyg_graphzero.conversion.arrays import NAMES, SUFFIXES, Reference
+from pyg_graphzero.conversion.datasets import is_dataset, object_spec, processed_spec
+from pyg_graphzero.conversion.files import has_edges
+from pyg_graphzero.conversion.graphs import graph_spec
+from pyg_graphzero.conversion.options import Selection
+from pyg_graphzero.conversion.paths import COMPRESSIONS, kind_suffix
+from pyg_graphzero.conversion.plan import EdgeOptions
+from pyg_graphzero.conversion.pyg import load_pyg, pyg_spec
+from pyg_graphzero.conversion.sources import Inputs
+from pyg_graphzero.conversion.spec import SPEC_SUFFIXES, GraphSpec, load_spec, parse_spec
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.schema import SCHEMA_FILE
 from pyg_graphzero.util.reading import reading
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(NamedTuple):
     """A way in which datasets are laid out in a directory.
 
     Attributes:
-        name: What it is called.
-        looked_for: What tells it from others.
+        name: Name of the layout.
+        looked_for: Files that tell it from others.
         matches: Whether a directory has it.
         spec: The graph in such a directory.
     """
@@ -42,7 +52,43 @@ _PROCESSED = ("data.pt", "geometric_data_processed.pt")
 _BESIDE = ("pre_filter.pt", "pre_transform.pt")  # what PyG writes beside processed data
 
 
-def dataset_spec(path: Path) -> GraphSpec | None:
+def graph_of(
+    source: Any, options: EdgeOptions, selection: Selection, inputs: Inputs
+) -> GraphSpec | None:
+    """A source that has nodes and edges of its own; ``None`` if it is edges."""
+    if isinstance(source, str | os.PathLike):
+        return _graph_in(Path(source), options, selection, inputs)
+    if is_dataset(source):
+        return object_spec(source, options, selection)
+    if isinstance(source, Data | HeteroData):
+        return pyg_spec(source, options, selection)
+    if isinstance(source, Mapping) and not has_edges(source):
+        return parse_spec(source)
+    return graph_spec(source)
+
+
+def _graph_in(
+    path: Path, options: EdgeOptions, selection: Selection, inputs: Inputs
+) -> GraphSpec | None:
+    if path.suffix in SPEC_SUFFIXES:
+        path = inputs.file(path)
+        return replace(parse_spec(load_spec(path), path), base=path.parent)
+    if path.is_dir():
+        spec = _dataset_spec(inputs.directory(path))
+        processed = _processed_file(path) if spec is None else None
+        if processed is not None:
+            return processed_spec(path, inputs.file(processed), options, selection)
+        if spec is None:
+            _check_files(path)
+        return spec
+    if path.suffix not in (".pt", ".pth"):
+        return None
+    path = inputs.file(path)
+    graph = load_pyg(path)
+    return None if graph is None else pyg_spec(graph, options, selection, path)
+
+
+def _dataset_spec(path: Path) -> GraphSpec | None:
     """The graph in a directory of a known layout; ``None`` if it has none of these."""
     for layout in LAYOUTS:
         if layout.matches(path):
@@ -51,7 +97,7 @@ def dataset_spec(path: Path) -> GraphSpec | None:
     return None
 
 
-def processed_file(path: Path) -> Path | None:
+def _processed_file(path: Path) -> Path | None:
     """The processed file in the root of a PyG dataset; ``None`` if it is no such root.
 
     Raises:
@@ -65,7 +111,7 @@ def processed_file(path: Path) -> Path | None:
     return next(iter(usual or files), None)
 
 
-def check_files(path: Path) -> None:
+def _check_files(path: Path) -> None:
     """Refuse a directory that is neither a dataset nor full of files of one kind.
 
     Raises:
@@ -89,24 +135,7 @@ def check_files(path: Path) -> None:
     )
 
 
-def file_kind(path: Path, num_files: int, form: str | None = None) -> str:
-    """What to call files of edges."""
-    suffix = kind_suffix(path) if form is None else f".{form}".replace(".text", TEXT_SUFFIXES[0])
-    name = "delimited text" if suffix in TEXT_SUFFIXES else _NAMES.get(suffix, suffix)
-    return name if num_files == 1 else f"{name}, {num_files} files"
-
-
-_NAMES = {
-    ".npy": "NumPy array",
-    ".npz": "NumPy archive",
-    ".safetensors": "safetensors",
-    ".feather": "Feather",
-    ".mtx": "MatrixMarket",
-    ".adjlist": "adjacency list",
-    ".nt": "N-Triples",
-    ".gl": "GraphZero graph",
-    **dict.fromkeys((".pt", ".pth"), "torch file"),
-    **dict.fromkeys((".bin", ".raw"), "raw binary"),
-    **dict.fromkeys((".parquet", ".pq"), "Parquet"),
-    **dict.fromkeys((".arrow", ".ipc"), "Arrow"),
-}
+def file_kind(files: Reference) -> str:
+    """The name of a kind of files."""
+    name, count = NAMES.get(files.suffix, files.suffix), len(files.files)
+    return name if count == 1 else f"{name}, {count} files"

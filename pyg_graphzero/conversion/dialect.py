@@ -18,14 +18,15 @@ from __future__ import annotations
 import csv
 import os
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pyg_graphzero.conversion.decompress import TextFile
 from pyg_graphzero.conversion.names import is_header
+from pyg_graphzero.conversion.paths import TextFile
 from pyg_graphzero.errors import InputError
 
 NUMBER = re.compile(
@@ -56,48 +57,32 @@ class Part:
     skip_lines: int
 
 
-@dataclass(frozen=True)
-class Dialect:
-    """Layout of a table in one file, or in several that follow one another.
+class NamedColumns(ABC):
+    """The columns of a table in files or in memory, by name and position.
 
     Attributes:
-        parts: Its files.
-        delimiter: One or several characters; ``" "`` means any run of blanks.
-        names: Column names, from the header, from a comment line above the data, or none.
-        num_columns: Cells in every row.
-        comment: What a comment line starts with; ``None`` if there are no comments.
-        sample: The first rows, as cells.
+        path: The table, for messages.
+        names: Column names, or none.
+        num_columns: Number of columns.
+        index: Names of the columns that were an index.
     """
 
-    parts: tuple[Part, ...]
-    delimiter: str
+    path: Path
     names: tuple[str, ...]
     num_columns: int
-    comment: str | None
-    sample: tuple[tuple[str, ...], ...]
+    index: tuple[str, ...] = ()
+
+    @abstractmethod
+    def is_text(self, position: int) -> bool:
+        """Whether a column holds text."""
 
     @cached_property
     def by_name(self) -> dict[str, list[int]]:
-        """Positions of the columns of each name."""
-        return positions_of(self.names)
-
-    @property
-    def separator(self) -> str:
-        """What separates cells when rows are parsed."""
-        return separator(self.delimiter)
-
-    @property
-    def path(self) -> Path:
-        """How messages call the table: its file, or what its files have in common."""
-        if len(self.parts) == 1:
-            return self.parts[0].path
-        return Path(os.path.commonpath([part.path.absolute() for part in self.parts]))
-
-    def file_label(self, part: int) -> str:
-        """What stands before a place in one of the files; nothing if there is only one."""
-        if len(self.parts) == 1:
-            return ""
-        return f"{self.parts[part].path.absolute().relative_to(self.path)}, "
+        """Positions of the columns of each name: they are looked up by the thousand."""
+        found: dict[str, list[int]] = {}
+        for position, name in enumerate(self.names):
+            found.setdefault(name, []).append(position)
+        return found
 
     def position(self, column: str | int) -> int:
         """Index of a column given by name, or by 0-based position where no name matches.
@@ -109,31 +94,69 @@ class Dialect:
         if len(found) == 1:
             return found[0]
         if found:
-            raise InputError(
-                self.path,
-                "header",
-                f"{len(found)} columns named {column!r}",
-                "one",
-                "Select it by position instead.",
-            )
-        if isinstance(column, int) or column.isdecimal():
-            position = int(column)
-            if 0 <= position < self.num_columns:
-                return position
+            several, hint = f"{len(found)} named {column!r}", "Select it by position instead."
+            raise InputError(self.path, "columns", several, "one", hint)
+        if str(column).isdecimal() and int(column) < self.num_columns:
+            return int(column)
         there = ", ".join(self.names) or f"{self.num_columns} columns without names"
-        raise InputError(self.path, "header", there, f"a column {column!r}")
+        raise InputError(self.path, "columns", there, f"a column {column!r}")
+
+    @property
+    def data(self) -> list[int]:
+        """Positions of the columns that are no index."""
+        return [
+            at
+            for at in range(self.num_columns)
+            if not self.names or self.names[at] not in self.index
+        ]
 
     def label(self, position: int) -> str:
-        """How messages call a column."""
+        """A column's name as messages show it, or its position."""
         return repr(self.names[position]) if self.names else str(position)
 
 
-def positions_of(names: Sequence[str]) -> dict[str, list[int]]:
-    """Positions of each name: columns are looked up by the thousand."""
-    found: dict[str, list[int]] = {}
-    for position, name in enumerate(names):
-        found.setdefault(name, []).append(position)
-    return found
+@dataclass(frozen=True)
+class Dialect(NamedColumns):
+    """Layout of a table in one file, or in several that follow one another.
+
+    Attributes:
+        parts: Its files.
+        delimiter: One or several characters; ``" "`` means any run of blanks.
+        names: Column names, from the header, from a comment line above the data, or none.
+        num_columns: Cells in every row.
+        comment: The mark that starts a comment line; ``None`` if there are no comments.
+        sample: The first rows, as cells.
+    """
+
+    parts: tuple[Part, ...]
+    delimiter: str
+    names: tuple[str, ...]
+    num_columns: int
+    comment: str | None
+    sample: tuple[tuple[str, ...], ...]
+
+    @property
+    def separator(self) -> str:
+        """The character between cells when rows are parsed."""
+        return separator(self.delimiter)
+
+    @property
+    def path(self) -> Path:  # type: ignore[override]
+        """How messages call the table: its file, or what its files have in common."""
+        if len(self.parts) == 1:
+            return self.parts[0].path
+        return Path(os.path.commonpath([part.path.absolute() for part in self.parts]))
+
+    def file_label(self, part: int) -> str:
+        """The name of a file before a place in it; empty if there is only one."""
+        if len(self.parts) == 1:
+            return ""
+        return f"{self.parts[part].path.absolute().relative_to(self.path)}, "
+
+    def is_text(self, position: int) -> bool:
+        """Whether a column of ids holds text: its first cell decides."""
+        cells = [row[position] for row in self.sample[:1] if len(row) > position]
+        return bool(cells) and bool(cells[0]) and not NUMBER.fullmatch(cells[0])
 
 
 def separator(delimiter: str) -> str:
@@ -155,7 +178,7 @@ def sniff(
         files: One or more, which follow one another.
         delimiter: One or several characters, or a name (``"tab"``); detected when ``None``.
         header: Whether the first row holds names; detected when ``None``.
-        comment: What a comment line starts with.
+        comment: The mark that starts a comment line.
         wanted: Columns the caller is going to ask for: names among them settle the header.
 
     Raises:

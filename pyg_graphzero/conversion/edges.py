@@ -20,39 +20,42 @@ from pyg_graphzero.conversion.arrays import (
     only_rows,
     place_in,
 )
-from pyg_graphzero.conversion.bipartite import describe_two_kinds, two_kinds
-from pyg_graphzero.conversion.chunks import PATH as CHUNKS
-from pyg_graphzero.conversion.chunks import is_chunks, read_chunks
 from pyg_graphzero.conversion.columns import (
     Columns,
     Loaded,
     first_column,
     holds_ids,
-    is_text_column,
     is_unnamed,
     select,
 )
 from pyg_graphzero.conversion.dialect import Dialect
 from pyg_graphzero.conversion.ends import (
-    ARRAY,
     MATRIX,
     Ends,
-    check_square,
     from_file,
     from_memory,
     from_sparse,
+    is_chunks,
     places,
+    read_chunks,
 )
-from pyg_graphzero.conversion.frames import is_frame
+from pyg_graphzero.conversion.ends import PATH as CHUNKS
 from pyg_graphzero.conversion.ids import IdColumn
-from pyg_graphzero.conversion.lists import MatrixMarket, read_adjacency, read_triples
-from pyg_graphzero.conversion.names import are_numbered, ends_of, is_relation
+from pyg_graphzero.conversion.names import (
+    are_numbered,
+    describe_two_kinds,
+    ends_of,
+    is_relation,
+    two_kinds,
+)
 from pyg_graphzero.conversion.options import Selection
 from pyg_graphzero.conversion.paths import kind_suffix
 from pyg_graphzero.conversion.plan import EdgeType, edge_label
 from pyg_graphzero.conversion.sources import Inputs, in_files
 from pyg_graphzero.conversion.sparse import is_sparse
 from pyg_graphzero.conversion.spec import EdgeSpec
+from pyg_graphzero.conversion.tables import is_frame
+from pyg_graphzero.conversion.triples import read_triples
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.rows import ChainRows
 
@@ -67,8 +70,7 @@ class EdgeList:
 
     Attributes:
         num_src, num_dst: Number of nodes, where the input says so (CSR, SciPy).
-        names: Of the columns they are from; empty where these have none.
-        nodes: The sources that have a line of their own, with edges or without.
+        names: Names of the columns of sources and destinations; empty where these have none.
         two_kinds: The edge type that they seem to be of, although none was given.
     """
 
@@ -79,7 +81,6 @@ class EdgeList:
     num_dst: int | None = None
     notes: list[str] = field(default_factory=list)
     names: tuple[str, str] = ("", "")
-    nodes: IdColumn | None = None
     two_kinds: EdgeType = None
 
 
@@ -112,13 +113,7 @@ def read_edges(
             columns = _open_columns(reference, spec, inputs)
             return _read_columns(columns, spec, id_types, wanted, takes, inputs)
         _refuse_options(spec, _TEXT_OPTIONS, reference.path)
-        if reference.kind == "mtx":
-            result = _read_matrix(reference, spec, takes("edge_weight"), inputs)
-        elif reference.kind == "adjlist":
-            files = reference.files
-            src, dst, nodes = read_adjacency(files, id_types[0], spec.comment, inputs)
-            result = EdgeList(src, dst, nodes=nodes)
-        elif reference.kind == "nt":
+        if reference.kind == "nt":
             src, relation, dst, num_literals = read_triples(reference.files, inputs)
             result = EdgeList(src, dst)
             if takes(RELATION):
@@ -145,7 +140,7 @@ def read_edges(
             result.attrs[name] = inputs.load(name, values)
     else:
         _refuse_options(spec, _TEXT_OPTIONS, "an array")
-        result = _edge_list([ARRAY], [from_memory(spec, inputs)], id_types)
+        result = _edge_list([spec.name], [from_memory(spec, inputs)], id_types)
     for name, source in wanted.items():
         result.attrs[name] = inputs.load(name, source)
     return result
@@ -155,23 +150,6 @@ def _refuse_options(spec: EdgeSpec, options: Sequence[str], source: object) -> N
     for option in options:
         if getattr(spec, option) is not None:
             raise ValueError(f"{option} is an option for delimited text, which {source} is not")
-
-
-def _read_matrix(
-    reference: Reference, spec: EdgeSpec, takes_weight: bool, inputs: Inputs
-) -> EdgeList:
-    matrix = MatrixMarket(reference.path)
-    if len(reference.files) > 1:
-        raise InputError(reference.files[1], "files", len(reference.files), "one matrix")
-    if spec.type is None:
-        check_square(reference.path, matrix.shape)
-    takes = matrix.has_values and takes_weight
-    (src, dst), loaded = matrix.read(inputs, {"edge_weight": 2} if takes else {})
-    if matrix.is_symmetric and spec.undirected is None:
-        spec.undirected = True
-    told = "entries stand for both directions, and are symmetric: the other one is added"
-    notes = [f"{reference.path.name}: {told}"] if matrix.is_symmetric and spec.undirected else []
-    return EdgeList(src, dst, loaded, *matrix.shape, notes)
 
 
 def _open_columns(reference: Reference, spec: EdgeSpec, inputs: Inputs) -> Columns:
@@ -203,7 +181,7 @@ def _read_columns(
     own, external = split_own(dialect, attrs)
     src, dst = _endpoint_columns(dialect, spec, {at for each in own.values() for at in each})
     ids = [
-        (position, id_type == "str" or (id_type == "auto" and is_text_column(dialect, position)))
+        (position, id_type == "str" or (id_type == "auto" and dialect.is_text(position)))
         for position, id_type in zip((src, dst), id_types, strict=True)
     ]
     third = _relation(dialect, src, dst)
@@ -255,7 +233,7 @@ def split_own(
 
 
 def untaken(dialect: Columns, taken: set[int]) -> list[str]:
-    """A note on columns that nobody asked for."""
+    """A note on columns that were not asked for."""
     rest = [dialect.label(i) for i in range(dialect.num_columns) if i not in taken]
     return [f"{dialect.path.name}: columns not taken: {', '.join(rest[:8])}"] if rest else []
 
@@ -263,7 +241,7 @@ def untaken(dialect: Columns, taken: set[int]) -> list[str]:
 def _endpoint_columns(columns: Columns, spec: EdgeSpec, taken: set[int]) -> list[int]:
     found = [None if end is None else columns.position(end) for end in (spec.src, spec.dst)]
     ends = [at for at in found if at is not None]
-    # Row numbers that pandas wrote are no ids. Of two columns one may be an index that is.
+    # Row numbers that pandas wrote are no ids. One of two columns may be an index that is.
     first = 1 if is_unnamed(columns) and columns.num_columns > 2 else 0
     if not ends and _are_triples(columns):
         return [0, 2]
@@ -298,7 +276,7 @@ def _are_triples(columns: Columns) -> bool:
     """
     if columns.num_columns != 3 or not are_numbered(columns.names):
         return False
-    is_text = [is_text_column(columns, at) for at in range(3)]
+    is_text = [columns.is_text(at) for at in range(3)]
     if isinstance(columns, Dialect) and all(is_text):
         counts = [len({row[at] for row in columns.sample if len(row) == 3}) for at in range(3)]
         if 2 * counts[2] <= counts[1]:
@@ -313,7 +291,7 @@ def _relation(columns: Columns, src: int, dst: int) -> int | None:
     rest = [at for at in range(columns.num_columns) if at not in (src, dst)]
     if len(rest) != 1 or is_unnamed(columns):
         return None
-    is_text = [is_text_column(columns, at) for at in range(3)]
+    is_text = [columns.is_text(at) for at in range(3)]
     is_between = are_numbered(columns.names) and rest == [1]
     is_called_so = bool(columns.names) and is_relation(columns.names[rest[0]])
     return rest[0] if is_text[rest[0]] and (all(is_text) or is_between or is_called_so) else None

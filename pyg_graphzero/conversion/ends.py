@@ -1,43 +1,61 @@
-"""Both ends of all edges from arrays: in memory, in a file, or a sparse matrix.
+"""Both ends of all edges from arrays: in memory, in a file, in chunks, or a sparse matrix.
 
 An array of edges is ``[2, E]`` or ``[E, 2]``. An archive may hold it as ``edge_index``,
 ``row``/``col``, ``src``/``dst``, CSR (``indptr``/``indices``, rows are sources) or CSC
 (``colptr``/``row``, columns are destinations), with any prefix such as ``adj_``; what SciPy's
-``save_npz`` writes is understood too.
+``save_npz`` writes is understood too. Pointers become one row id per edge, a slab at a time.
+
+A program hands over chunks by an iterator, or by a function that returns one. A chunk is a pair
+``(src, dst)``, an array or tensor ``[2, n]``, or a dict with ``src`` and ``dst`` (or
+``edge_index``) and edge attributes ``[n, ...]`` by name. Chunks are kept in memory, or in temporary
+files where they are many.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from pyg_graphzero.conversion.arrays import (
     Reference,
     Table,
+    as_array,
     as_table,
     in_memory,
     integers,
     load_all,
     only_rows,
 )
-from pyg_graphzero.conversion.compressed import ExpandedRows
+from pyg_graphzero.conversion.options import as_tensor
 from pyg_graphzero.conversion.sources import Inputs
 from pyg_graphzero.conversion.sparse import coo, shape_of
 from pyg_graphzero.conversion.spec import EdgeSpec
+from pyg_graphzero.conversion.spool import RowSpool
 from pyg_graphzero.conversion.tensors import open_raw
 from pyg_graphzero.errors import InputError
+from pyg_graphzero.store.csc import EdgeChunk
 from pyg_graphzero.store.rows import FileRows, Rows, describe
+from pyg_graphzero.util.workspace import Workspace
 
 MATRIX = Path("<matrix>")
-ARRAY = Path("<edge_index>")
 LAYOUTS = ("2xE", "Ex2")
 _WHOLE = ("edge_index", "edges", "edge_list")
-_PAIRS = (("row", "col"), ("src", "dst"), ("source", "target"))
-_COMPRESSED = (("indptr", "indices"), ("rowptr", "col"), ("colptr", "row"), ("crow", "col"))
+# Names of two arrays, and whether the first one has pointers: of rows, or of columns.
+_PAIRS = (
+    (("indptr", "indices"), "csr"),
+    (("rowptr", "col"), "csr"),
+    (("colptr", "row"), "csc"),
+    (("crow", "col"), "csr"),
+    (("row", "col"), None),
+    (("src", "dst"), None),
+    (("source", "target"), None),
+)
 
 
 @dataclass(frozen=True)
@@ -45,7 +63,7 @@ class Ends:
     """Both ends of the edges of one file, as tables of ids.
 
     Attributes:
-        names: What messages call the two.
+        names: The two ends, for messages.
         num_src, num_dst: Number of nodes, where the input says so (CSR, SciPy).
     """
 
@@ -84,18 +102,18 @@ def check_square(path: Path, shape: tuple[int, int]) -> None:
 
 
 def from_memory(spec: EdgeSpec, inputs: Inputs) -> Ends:
-    """Those of an array, of two, or of a mapping as an archive holds them."""
+    """Ends in an array, in two, or in a mapping as an archive holds them."""
     value = spec.file
     if isinstance(value, tuple) and len(value) == 2:
         src, dst = (as_table(part, "edge_index") for part in value)
-        return _pair(src, dst, ARRAY)
+        return _pair(src, dst, spec.name)
     if isinstance(value, Mapping):
-        return _from_members(in_memory(value, str(ARRAY)), None, ARRAY, spec, inputs)
-    return _whole(as_table(value, "edge_index"), ARRAY, spec.edge_layout, inputs)
+        return _from_members(in_memory(value, str(spec.name)), None, spec.name, spec, inputs)
+    return _whole(as_table(value, "edge_index"), spec.name, spec.edge_layout, inputs)
 
 
 def from_file(reference: Reference, path: Path, spec: EdgeSpec, inputs: Inputs) -> Ends:
-    """Those in one of the files of ``reference``."""
+    """Ends in one of the files of ``reference``."""
     if reference.kind == "bin":
         return _from_raw(open_raw(path, reference.member), path, spec, inputs)
     content = load_all(path, inputs.space.file)
@@ -155,7 +173,7 @@ def _choose(members: Mapping[str, Any], member: str | None) -> list[str]:
     for name in _WHOLE:
         if name in members:
             return [name]
-    for pair in (*_COMPRESSED, *_PAIRS):
+    for pair, _ in _PAIRS:
         found = [
             [name.removesuffix(pair[0]) + part for part in pair]
             for name in members
@@ -170,15 +188,12 @@ def _choose(members: Mapping[str, Any], member: str | None) -> list[str]:
 
 
 def _compression(names: list[str], members: Mapping[str, Callable[[], Table]]) -> str | None:
-    if names[0].endswith("colptr"):
-        return "csc"
-    if not any(names[0].endswith(pair[0]) for pair in _COMPRESSED):
-        return None
-    if "format" in members:
+    kind = next((kind for pair, kind in _PAIRS if names[0].endswith(pair[0])), None)
+    if kind == "csr" and "format" in members:
         value = members["format"]()
         word = value.item() if isinstance(value, np.ndarray) else describe(value)
         return word.decode() if isinstance(word, bytes) else str(word)
-    return "csr"
+    return kind
 
 
 def _whole(table: Table, path: Path, layout: str | None, inputs: Inputs) -> Ends:
@@ -228,3 +243,127 @@ def _compressed(indptr: Table, indices: Table, path: Path, kind: str) -> Ends:
     if kind == "csr":
         return replace(_pair(rows, indices, path), num_src=len(pointers) - 1)
     return replace(_pair(indices, rows, path), num_dst=len(pointers) - 1)
+
+
+_STEP = 1 << 20  # pointers read at once, and kept one of
+
+
+class ExpandedRows(Rows):
+    """For every edge, the row whose range of pointers it lies in: ``int64 [num_edges]``.
+
+    Args:
+        pointers: ``int64 [num_rows + 1]``, from 0 up to the number of edges.
+        num_edges: The value that the last pointer must have.
+        path: The input, for messages.
+
+    Raises:
+        InputError: They are not such pointers.
+    """
+
+    def __init__(self, pointers: Rows, num_edges: int, path: Path) -> None:
+        super().__init__((num_edges,), torch.int64)
+        self._pointers = pointers
+        self._marks: list[int] = []  # every _STEP-th pointer
+        last, found = 0, ""
+        for slab in pointers.slabs(_STEP):
+            if not self._marks and int(slab[0]) != 0:
+                found = "values that do not ascend from 0"
+            if int(slab[0]) < last or bool((slab[1:] < slab[:-1]).any()):
+                found = "values that do not ascend from 0"
+            self._marks.append(int(slab[0]))
+            last = int(slab[-1])
+        if not found and last != num_edges:
+            found = f"a last value of {last}"
+        if found:
+            raise InputError(path, "indptr", found, f"0 ascending to {num_edges}")
+
+    def read(self, begin: int, end: int) -> Tensor:
+        """See :meth:`Rows.read`."""
+        pieces = [torch.empty(0, dtype=torch.int64)]
+        # The last block that starts at or before `begin`, and on until one starts beyond.
+        block = int(np.searchsorted(self._marks, begin, side="right")) - 1
+        while block < len(self._marks) and self._marks[block] < end:
+            first = block * _STEP
+            slab = self._pointers.read(first, min(first + _STEP + 1, len(self._pointers)))
+            counts = slab.clamp(begin, end).diff()
+            pieces.append((torch.arange(len(counts)) + first).repeat_interleave(counts))
+            block += 1
+        return torch.cat(pieces)
+
+
+PATH = Path("<chunks>")
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
+
+def is_chunks(value: Any) -> bool:
+    """Whether this is an iterator, or a function that may return one."""
+    return isinstance(value, Iterator) or (callable(value) and not isinstance(value, type))
+
+
+def read_chunks(source: Any, space: Workspace) -> dict[str, Rows]:
+    """The columns of all chunks: ``src``, ``dst`` and the attributes, one row per edge.
+
+    Args:
+        source: Chunks that :func:`is_chunks` recognises.
+        space: Memory and temporary files.
+
+    Raises:
+        InputError: A chunk is none, or has other columns than the first; names its number.
+    """
+    spools: dict[str, RowSpool] = {}
+    empty: dict[str, Tensor] = {}
+    for chunk in _checked(source if isinstance(source, Iterator) else iter(source())):
+        for name, column in chunk.items():
+            spools.setdefault(name, RowSpool(space, "chunks")).append(column)
+            empty.setdefault(name, column[:0])
+    return {name: spool.finish(empty[name]) for name, spool in spools.items()}
+
+
+def _checked(source: Iterator[Any]) -> Iterator[dict[str, Tensor]]:
+    """The columns of every chunk, which have to be those of the first."""
+    first: dict[str, str] = {}
+    for number, value in enumerate(source):
+        where = f"chunk {number}"
+        columns = _columns(value, where)
+        chunk = {name: _tensor(column, name, where) for name, column in columns.items()}
+        kinds = {name: describe(column) for name, column in chunk.items()}
+        first = first or kinds
+        if kinds != first:
+            raise InputError(PATH, where, kinds, f"{first} as in chunk 0")
+        for end in ("src", "dst"):
+            if chunk[end].dtype not in _INTEGERS or chunk[end].dim() != 1:
+                shape = f"{kinds[end]}, shape {list(chunk[end].shape)}"
+                raise InputError(PATH, f"{where}, {end}", shape, "integers [n]")
+        for name, column in chunk.items():
+            if len(column) != len(chunk["src"]):
+                expected = f"{len(chunk['src'])}, as many as src has"
+                raise InputError(PATH, f"{where}, {name}", f"{len(column)} rows", expected)
+        yield chunk
+    if not first:
+        raise InputError(PATH, "chunks", "none", "at least one")
+
+
+def _tensor(column: Any, name: str, where: str) -> Tensor:
+    found = np.asarray(column) if isinstance(column, list) else as_array(column, name)
+    if isinstance(found, np.ndarray) and found.dtype.kind not in "biuf":
+        hint = "Text goes in a stream of Arrow: pa.RecordBatchReader.from_batches(schema, batches)."
+        raise InputError(PATH, f"{where}, {name}", str(found.dtype), "numbers", hint)
+    return as_tensor(found)
+
+
+def _columns(value: Any, where: str) -> dict[str, Any]:
+    if isinstance(value, EdgeChunk):
+        return {"src": value.src, "dst": value.dst, **value.columns}
+    if isinstance(value, Mapping):
+        columns = dict(value)
+        if "edge_index" in columns:
+            ends = columns.pop("edge_index")
+            columns = {"src": ends[0], "dst": ends[1], **columns}
+        if "src" in columns and "dst" in columns:
+            return columns
+        found = ", ".join(columns) or "nothing"
+        raise InputError(PATH, where, found, "src and dst, or edge_index")
+    if isinstance(value, tuple | list | np.ndarray | Tensor) and len(value) == 2:
+        return {"src": value[0], "dst": value[1]}
+    found = type(value).__name__
+    raise InputError(PATH, where, found, "(src, dst), an array [2, n], or a dict of columns")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -11,14 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from pyg_graphzero.conversion.chunks import is_chunks
-from pyg_graphzero.conversion.columns import Columns, Loaded, first_column, is_text_column
+from pyg_graphzero.conversion.columns import Columns, Loaded, first_column
 from pyg_graphzero.conversion.edges import RELATION, EdgeList, read_edges, split_own, untaken
-from pyg_graphzero.conversion.faults import SHOWN
-from pyg_graphzero.conversion.frames import is_frame, is_series
+from pyg_graphzero.conversion.ends import is_chunks
 from pyg_graphzero.conversion.ids import IdColumn, IdSpace
 from pyg_graphzero.conversion.join import OfNodes, in_node_order
-from pyg_graphzero.conversion.options import Selection, edge_options
+from pyg_graphzero.conversion.names import is_index_name
+from pyg_graphzero.conversion.options import SHOWN, Selection
 from pyg_graphzero.conversion.plan import (
     EdgeOptions,
     EdgePlan,
@@ -33,19 +31,14 @@ from pyg_graphzero.conversion.sources import Inputs, Scattered
 from pyg_graphzero.conversion.sparse import is_sparse
 from pyg_graphzero.conversion.spec import EdgeSpec, GraphSpec, NodeSpec
 from pyg_graphzero.conversion.spool import RowSpool
+from pyg_graphzero.conversion.tables import is_frame, is_series
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.csc import EdgeChunk
 from pyg_graphzero.store.rows import Rows, ScatterRows
 
-_INDEX_NAME = re.compile(r"(^|_)(idx|index|indices)(_|$)")
 _SLAB_EDGES = 1 << 20
 EACH = "*"  # instead of a relation: each is an edge type
 ID_TYPES = ("auto", "int", "str")
-
-
-def is_index_name(name: str) -> bool:
-    """Whether an attribute is called like a set of nodes (``train_idx``)."""
-    return _INDEX_NAME.search(name) is not None
 
 
 def plan_files(
@@ -54,7 +47,7 @@ def plan_files(
     """Read everything a spec names.
 
     Args:
-        spec: What there is.
+        spec: The graph.
         options: For edge types that say nothing of their own.
         selection: Which attributes to take.
         inputs: Opens files.
@@ -62,6 +55,7 @@ def plan_files(
     Raises:
         InputError: A file is not what it should be; names the place.
     """
+    inputs.dtypes.is_exact = spec.is_exact
     plan = GraphPlan(is_hetero=spec.is_hetero, notes=list(spec.notes), what=spec.what)
     plan.graph_attrs = {k: v for k, v in spec.graph_attrs.items() if selection.wants("", k)}
     nodes: dict[NodeType, NodeSpec] = dict(spec.nodes)
@@ -86,11 +80,10 @@ def plan_files(
             src_type, dst_type = plan.endpoints(edge_type)
             if src_type == node_type:
                 builder.refer(edges.src, edges.num_src, edges.names[0])
-                if edges.nodes is not None:
-                    builder.refer(edges.nodes, None, "")
             if dst_type == node_type:
                 builder.refer(edges.dst, edges.num_dst, edges.names[1])
         plan.nodes[node_type] = builder.build(str(spec.name))
+        plan.nodes[node_type].others = node_spec.others
         plan.notes += builder.notes
         spaces[node_type] = builder.space
     for edge in spec.edges:
@@ -140,9 +133,8 @@ def _plan_edges(
         stream(src, dst, columns, leave_out),
         num_edges,
         categories=named,
-        options=edge_options(
-            checked.undirected, checked.coalesce, checked.self_loops, checked.edge_ids
-        ),
+        others=spec.others,
+        options=checked,
     )
 
 
@@ -230,9 +222,8 @@ class _NodeBuilder:
             if not isinstance(ids, IdColumn):
                 raise InputError(ids.path, "ids", "booleans", "integers or strings")
             self.space.table = ids
-        self._sets = {
-            k: v for k, v in wanted.items() if is_index_name(k) or isinstance(v, Scattered)
-        }
+        sets = {*filter(is_index_name, wanted)} if spec.sets is None else spec.sets
+        self._sets = {k: v for k, v in wanted.items() if k in sets or isinstance(v, Scattered)}
         self._others = {k: v for k, v in wanted.items() if k not in self._sets}
 
     def _read_table(self, wanted: dict[str, Any]) -> dict[str, Any]:
@@ -253,9 +244,7 @@ class _NodeBuilder:
         position = (
             first_column(dialect, "id, --node-id") if spec.id is None else dialect.position(spec.id)
         )
-        is_text = spec.id_type == "str" or (
-            spec.id_type == "auto" and is_text_column(dialect, position)
-        )
+        is_text = spec.id_type == "str" or (spec.id_type == "auto" and dialect.is_text(position))
         own, external = split_own(dialect, wanted)
         ids, loaded = self._inputs.columns(dialect, own, [(position, is_text)], "ids")
         self._attrs = {name: OfNodes(each) for name, each in loaded.items()}
@@ -275,7 +264,8 @@ class _NodeBuilder:
         """Settle the rows."""
         space = self.space
         self._read_attrs()
-        if not (space.columns or space.table or space.num_nodes or space.known_rows):
+        known = (space.num_nodes, space.known_rows, space.table)
+        if not space.columns and known == (None, None, None):
             raise InputError(
                 spec_name, f"nodes.{self._label}", "no table, edges, num_nodes or attributes", "one"
             )

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pyg_graphzero.conversion.frames import ROWS_ARE
 from pyg_graphzero.conversion.plan import EdgeType, NodeType
 from pyg_graphzero.conversion.spec import EdgeSpec, GraphSpec, NodeSpec
+from pyg_graphzero.conversion.tables import ROWS_ARE
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.util.reading import reading
 
-# As PyG calls what DGL's datasets call so.
+# Names of attributes in DGL's datasets, and in PyG.
 _DGL_NODES = {"feat": "x", "label": "y"}
 _DGL_EDGES = {"feat": "edge_attr", "weight": "edge_weight", "w": "edge_weight"}
 _NUMBERS = (int, float, np.integer, np.floating, np.bool_)

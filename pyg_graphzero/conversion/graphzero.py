@@ -19,7 +19,7 @@ from pyg_graphzero.store.rows import ArrayRows, FileRows, Rows
 from pyg_graphzero.util.reading import reading
 
 GRAPH, FEATURES = ".gl", ".gd"
-#: What weights are called in a store.
+#: The name of weights in a store.
 WEIGHTS = "edge_weight"
 # Magic; bytes and offsets of pointers and ids; nodes, edges, whether there are weights.
 _GRAPH = struct.Struct("<8s7Q")

@@ -5,7 +5,7 @@ Ids are integers or text. Rows follow the node table if there is one; else integ
 point) and numbered.
 
 Columns of ids are read slab by slab and never rewritten: their rows are looked up whenever they
-are read. What is in memory is sized by the number of nodes (by the ids' range, a bit each, where
+are read. Memory is sized by the number of nodes (by the ids' range, a bit each, where
 that is less), never by the number of edges.
 """
 
@@ -25,7 +25,7 @@ from torch.utils.dlpack import from_dlpack
 
 from pyg_graphzero import _core
 from pyg_graphzero.conversion.distinct import distinct_integers, distinct_text
-from pyg_graphzero.conversion.faults import SHOWN, Faults
+from pyg_graphzero.conversion.options import SHOWN, Faults
 from pyg_graphzero.conversion.spool import TextRows
 from pyg_graphzero.errors import InputError, MemoryBudgetError
 from pyg_graphzero.store.rows import ArrayRows, MappedRows, Rows
@@ -129,8 +129,8 @@ class IdSpace:
     """The ids of one node type, gathered from every column that mentions them.
 
     Attributes:
-        workspace: What may be kept in memory.
-        faults: What to do about ids that are none of a node.
+        workspace: Memory and temporary files.
+        faults: Stops at ids that are none of a node, or leaves them out.
         label: The node type, for messages; empty when homogeneous.
         policy: ``"auto"``, ``"dense"`` or ``"map"``.
         num_nodes: Number of rows if the user or the input says so.
@@ -255,11 +255,13 @@ class IdSpace:
         if column not in self.columns:
             return f"an id of 0…{self._num_rows - 1}", ""
         if int(column.rows.read(position, position + 1)[0]) < 0:
-            return "an id of 0 or more", _ASK_FOR_MAP
+            return "an id of 0 or more", "" if self.policy == "dense" else _ASK_FOR_MAP
         source = "num_nodes"
         if self.num_nodes is None:
             source = "the edges" if self.known_rows is None else self.known_rows[1]
         expected = f"an id below {self._num_rows}, the number of nodes by {source}"
+        if self.policy == "dense":
+            return expected, "Set num_nodes if there are more nodes than that."
         if self.num_nodes is not None or source in {str(each.path) for each in self.columns}:
             return expected, "If ids are not rows, pass ids='map' (--ids map)."
         alone = f"With ids='map' (--ids map) alone, rows of {source} go by ascending id."
@@ -378,28 +380,25 @@ class IdSpace:
         if self.policy == "map":
             return self._resolve_map()
         filled = [column for column in self.columns if len(column)]
-        if not self.faults.skip:
-            self._refuse(filled, lambda slab: slab < 0, lambda column: column.range[0] < 0)
         num_rows = max([0, *(column.range[1] + 1 for column in filled)])  # all may be negative
         num_refs = sum(map(len, filled))
         given = self.num_nodes
         if given is None and self.known_rows is not None:
             given = self.known_rows[0]
+        limit = num_rows if given is None else given
+        self._num_rows = limit
+        for column in [] if self.faults.skip else filled:
+            if column.range[0] < 0 or column.range[1] >= limit:
+                position = column.first(lambda slab: (slab < 0) | (slab >= limit)) or 0
+                raise column.fail(position, *self._in_range(column, position))
         if given is not None:
-            limit = self._num_rows = given
-            if not self.faults.skip:
-                self._refuse(
-                    filled, lambda slab: slab >= limit, lambda column: column.range[1] >= limit
-                )
             self.note = "ids are rows"
             return given
         if self.policy == "dense":
             if num_rows > _DENSE_FREE and num_rows > _DENSE_LIMIT * num_refs:
                 column = next(column for column in filled if column.range[1] == num_rows - 1)
-                position = column.first(lambda slab: slab == num_rows - 1)
-                assert position is not None
                 raise column.fail(
-                    position,
+                    column.first(lambda slab: slab == num_rows - 1) or 0,
                     f"ids that fill 0…max, as ids='dense' says, not {num_refs} ids",
                     "Pass ids='map' (--ids map), or num_nodes if that many rows are meant.",
                 )
@@ -409,7 +408,7 @@ class IdSpace:
         if num_rows <= _SPARSE_ENOUGH * num_refs:
             bits = self._bits(0, num_rows)
             distinct = bits.rank()
-            # Ids from 1 on are names: as rows they would bring a node 0 that nobody has.
+            # Ids from 1 on are names: as rows they would bring a node 0 that is none.
             has_zero = distinct > 0 and int(bits.read(0, 1)[0]) == 0
             if has_zero and num_rows <= _SPARSE_ENOUGH * distinct:
                 self.note = "ids are rows"
@@ -421,18 +420,6 @@ class IdSpace:
             self._rank(bits, distinct)
             return distinct
         return self._resolve_map()
-
-    def _refuse(
-        self,
-        columns: list[IdColumn],
-        test: Callable[[Tensor], Tensor],
-        occurs: Callable[[IdColumn], bool],
-    ) -> None:
-        """Raise for the first id that fails ``test``, looking only where one ``occurs``."""
-        for column in filter(occurs, columns):
-            position = column.first(test)
-            assert position is not None
-            raise column.fail(position, *self._in_range(column, position))
 
     def _check_rows(self, rows: int) -> None:
         """A number of rows said elsewhere must be the one found."""

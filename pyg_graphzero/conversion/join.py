@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,24 +19,22 @@ from pyg_graphzero.conversion.columns import (
     Columns,
     Loaded,
     holds_ids,
-    is_text_column,
     select,
 )
-from pyg_graphzero.conversion.faults import SHOWN, Faults
 from pyg_graphzero.conversion.ids import IdColumn, IdSpace
-from pyg_graphzero.conversion.options import Fill, fill_hint, filled_dtype
+from pyg_graphzero.conversion.options import SHOWN, Faults, Fill, fill_hint, filled_dtype
 from pyg_graphzero.conversion.spool import RowSpool
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store import rows as store_rows
 from pyg_graphzero.store.rows import Rows
 
-# What a column of node ids is called, besides as the columns of the edges and of the node table.
+# Names of a column of node ids, besides those of columns of the edges and of the node table.
 ID_NAMES = frozenset(
     f"{word}{end}" for word in ("node", "vertex") for end in ("", "_id", "id", "s", "_ids")
 ) | {"id", "ids", "nid", "n_id"}
 # Rows of a file that are nearer than that are read together.
 _NEAR_BYTES = 64 << 10
-# Columns that nobody asked for and that are looked into, whether they hold ids.
+# Columns that were not asked for and that are looked into, whether they hold ids.
 _MOST_LOOKED_AT = 3
 
 
@@ -49,7 +46,7 @@ class OfNodes:
         loaded: Its rows.
         ids: The node of each row; None if they are in the order of the nodes.
         others: Columns of its table that may be ids by their values: label, and how to read one.
-        member: What was asked for of the table; None if it is none, or has no other columns.
+        member: Columns asked for; None where there is no table, or it has no others.
     """
 
     loaded: Loaded
@@ -61,34 +58,31 @@ class OfNodes:
 def load_of_nodes(
     reader: ColumnReader,
     columns: Columns,
-    name: str,
     member: str | None,
+    name: str,
     id_names: Collection[str],
     is_text: bool | None,
-    index: Collection[str] = (),
 ) -> OfNodes:
     """An attribute from the columns of a table, with the table's id column if it has one.
 
     Args:
         reader: Reads columns.
         columns: The table.
+        member: Columns of the attribute; None for all but the id column and an index.
         name: The attribute.
-        member: Its columns; None for all but the id column.
-        id_names: What the nodes' ids are called elsewhere.
+        id_names: Names that the nodes' ids have elsewhere.
         is_text: Whether ids are text; None to go by the table.
-        index: Columns that are the ids where none is called so, and no part of the attribute.
 
     Raises:
         InputError: The table has several columns that are called so, or no other.
     """
     asked = [] if member is None else select(columns, member)
-    position = _id_position(columns, (id_names, ID_NAMES, index), asked)
-    no_data = {each for each, own in enumerate(columns.names) if own in index} | {position}
-    taken = asked or [each for each in range(columns.num_columns) if each not in no_data]
+    position = _id_position(columns, (id_names, ID_NAMES, columns.index), asked)
+    taken = asked or [each for each in columns.data if each != position]
     if not taken:
         raise InputError(columns.path, "columns", "ids and nothing else", f"a column for {name!r}")
     if position is not None:
-        is_text = is_text_column(columns, position) if is_text is None else is_text
+        is_text = columns.is_text(position) if is_text is None else is_text
         ids, loaded = reader.columns(columns, {name: taken}, [(position, is_text)], "ids")
         return OfNodes(loaded[name], ids[0])
     loaded = reader.columns(columns, {name: taken}, [], "none")[1]
@@ -100,7 +94,7 @@ def load_of_nodes(
 
     looked_at = [each for each in rest if holds_ids(columns, each)]
     if not is_text:
-        looked_at = [each for each in looked_at if not is_text_column(columns, each)]
+        looked_at = [each for each in looked_at if not columns.is_text(each)]
     others = tuple((columns.label(each), partial(read, each)) for each in looked_at)
     return OfNodes(loaded[name], None, others[:_MOST_LOOKED_AT], member if rest else None)
 
@@ -128,9 +122,9 @@ def in_node_order(
 
     Args:
         found: The attribute.
-        name: What it is called.
+        name: The name of the attribute.
         space: The nodes.
-        fill: What nodes get that the table does not have.
+        fill: Value of nodes that the table does not have.
         notes: Told how many these are.
 
     Raises:
@@ -140,6 +134,7 @@ def in_node_order(
     if found.ids is None:
         _check_order(found, name, space)
         return found.loaded
+    space.take(8 * space.num_rows, space.num_rows)
     order = _order(found.ids, space)
     if order is None:
         return found.loaded
@@ -172,7 +167,6 @@ def _order(ids: IdColumn, space: IdSpace) -> Tensor | None:
 
     None if the column is the nodes in their order.
     """
-    space.take(8 * space.num_rows, space.num_rows)
     order = torch.full((space.num_rows,), -1, dtype=torch.int64)
     is_same, begin = len(ids) == space.num_rows, 0
     for slab in space.rows_of(ids).slabs(_slab_rows()):
@@ -200,33 +194,25 @@ def _check_order(found: OfNodes, name: str, space: IdSpace) -> None:
     """Refuse a table of several columns whose rows are, or may be, in another order."""
     if found.member is None:
         return
-    path = found.loaded.path
+    wrong = ""
     for label, read in found.others:
         is_same = _is_order(read, space)
         if is_same:
             return
-        if is_same is False:
-            raise InputError(
-                path,
-                f"column {label}",
-                "the ids of all nodes, in another order than theirs",
-                f"rows of {name!r} in the order of the nodes, or an id column that is called so",
-                _as_node_table(path, label, name, found.member),
-            )
-    if space.ids is not None and space.table is None:
-        raise InputError(
-            path,
-            name,
-            "rows whose order nothing tells, since ids are not rows",
-            "a column with the ids of the nodes, called 'id'",
-            _as_node_table(path, "ID", name, found.member),
-        )
-
-
-def _as_node_table(path: Any, label: str, name: str, member: str) -> str:
-    column = label.strip("'")
-    given = f"--nodes {path} --node-id {column} --node-attr {name}={member}"
-    return f"Call it 'id' in the header, or pass the table as that of the nodes ({given})."
+        wrong = label if is_same is False else wrong
+    if not wrong and (space.ids is None or space.table is not None):
+        return
+    path, column = found.loaded.path, wrong.strip("'") or "ID"
+    given = f"--nodes {path} --node-id {column} --node-attr {name}={found.member}"
+    raise InputError(
+        path,
+        f"column {wrong}" if wrong else name,
+        "the ids of all nodes, in another order than theirs"
+        if wrong
+        else "rows whose order nothing tells, since ids are not rows",
+        f"rows of {name!r} in the order of the nodes, or a column with their ids, called 'id'",
+        f"Call it 'id' in the header, or pass the table as that of the nodes ({given}).",
+    )
 
 
 def _is_order(read: Callable[[], IdColumn], space: IdSpace) -> bool | None:
@@ -236,27 +222,19 @@ def _is_order(read: Callable[[], IdColumn], space: IdSpace) -> bool | None:
         alike = ids.is_unsigned == space.is_unsigned and not (space.ids is None and ids.is_text)
         if len(ids) != space.num_rows or not alike:
             return None
-        seen = torch.zeros(space.num_rows, dtype=torch.bool)
-        is_same = True
-        for begin, slab in ids.slabs():
-            nodes = space.find(slab).long()
-            if bool((nodes < 0).any()):
-                return None
-            is_same = is_same and bool((nodes == torch.arange(begin, begin + len(nodes))).all())
-            seen[nodes] = True
-    except InputError:  # whatever it is, it is no ids; and nobody has asked for it
+        return _order(ids, replace(space, faults=Faults())) is None
+    except InputError:  # the column holds no ids, and the user has not asked for it
         return None
-    return is_same if bool(seen.all()) else None
 
 
 class _OrderedRows(Rows):
     """Rows of another table in an order of their own.
 
     Args:
-        base: What is read, anywhere.
+        base: The rows that are read, anywhere.
         order: For each row the one that it is in ``base``; -1 if it is not there.
-        dtype: Of the result.
-        fill: What rows are that are not there.
+        dtype: Dtype of the result.
+        fill: Value of rows that are not there.
     """
 
     def __init__(self, base: Rows, order: Tensor, dtype: torch.dtype, fill: Fill | None) -> None:

@@ -3,6 +3,9 @@
 One table and one rule, for text, Parquet and frames alike. Two columns whose names are a pair of
 words are the ends. Without such a pair they are the two columns that remain when those of times,
 weights and row ids are left out. Any other number that remains is refused.
+
+Names, and ranges of ids, also tell whether the ends are two kinds of nodes: read as one kind, user
+7 and movie 7 would be the same node, and nothing in the result would tell.
 """
 
 from __future__ import annotations
@@ -10,6 +13,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Sequence
 from functools import cache
+
+from pyg_graphzero.conversion.ids import IdColumn
 
 
 def _set(words: str) -> frozenset[str]:
@@ -64,6 +69,7 @@ _HEADER = frozenset(
     for end in ("", "_id", "id", "nodeid")
 ) | _set("id label weight time timestamp relation predicate u v")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_]+|\d+")
+_INDEX_NAME = re.compile(r"(^|_)(idx|index|indices)(_|$)")
 _NEO4J = re.compile(r".*:(ID|START_ID|END_ID|TYPE|LABEL)(\(.*\))?")
 
 
@@ -88,6 +94,11 @@ def is_header(cells: Sequence[str]) -> bool:
 def is_relation(name: str) -> bool:
     """Whether a column is called as what stands between head and tail."""
     return not {"relation", "rel", "predicate"}.isdisjoint(words_of(name))
+
+
+def is_index_name(name: str) -> bool:
+    """Whether an attribute is called like a set of nodes (``train_idx``)."""
+    return _INDEX_NAME.search(name) is not None
 
 
 def is_neo4j_id(name: str) -> bool:
@@ -192,3 +203,51 @@ def _rest(name: str, side: str, level: int) -> set[str] | None:
         return None
     is_clear = not rest & (_VALUES | _KINDS) if level == 2 else rest <= _ID_WORDS | _NODE_WORDS
     return rest if is_clear else None
+
+
+# Ends of one kind have ids of one range, or nearly so.
+_RANGES_DIFFER = 1.5
+_FEW = 1000  # ids whose range tells nothing
+
+
+def two_kinds(
+    names: tuple[str, str], ends: tuple[IdColumn, IdColumn], relation: str
+) -> tuple[str, str, str] | None:
+    """The edge type that the columns seem to be of; None if both hold the same kind of nodes.
+
+    They do not if their names say different things, or if they say nothing and one column's ids
+    range much farther.
+
+    Args:
+        names: Names of the columns; empty where they have none.
+        ends: Their ids.
+        relation: The name of the edges.
+    """
+    if are_of_one_kind(names):
+        return None
+    kinds = [kind_of(name) for name in names]
+    relation = "_".join(re.findall(r"\w+", relation)) or "to"
+    if all(kinds):
+        return None if kinds[0] == kinds[1] else (kinds[0], relation, kinds[1])
+    if any(column.is_text or len(column) < _FEW for column in ends):
+        return None
+    spans = sorted(high - min(low, 1) for low, high in (column.range for column in ends))
+    if spans[1] <= _RANGES_DIFFER * max(spans[0], 1):
+        return None
+    return kinds[0] or "source", relation, kinds[1] or "target"
+
+
+def describe_two_kinds(
+    labels: tuple[str, str], ends: tuple[IdColumn, IdColumn], edge_type: tuple[str, str, str]
+) -> str:
+    """A note on two kinds of nodes: columns, ranges, and how to keep the kinds apart."""
+    shown = [
+        f"{label} ({column.range[0]}…{column.range[1]})" if not column.is_text else label
+        for label, column in zip(labels, ends, strict=True)
+    ]
+    option = ",".join(edge_type)
+    return (
+        f"columns {shown[0]} and {shown[1]} look like two kinds of nodes, and an id that is in "
+        f"both is one node here; to keep them apart, pass edge_type={edge_type} "
+        f"(--edge-type {option})"
+    )

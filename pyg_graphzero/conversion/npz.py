@@ -37,7 +37,7 @@ _READERS = {
 
 @dataclass(frozen=True)
 class _Header:
-    """What a `.npy` header says, and its length in bytes."""
+    """A `.npy` header, and its length in bytes."""
 
     shape: tuple[int, ...]
     fortran: bool

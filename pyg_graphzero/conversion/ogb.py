@@ -28,7 +28,7 @@ from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.rows import no_spool
 from pyg_graphzero.util.reading import reading
 
-# What the directory does not say, but the package: number of classes, whether one direction of
+# The package knows and the directory does not: number of classes, whether one direction of
 # each edge stands for both.
 _CLASSES = {"arxiv": 40, "products": 47, "proteins": 2, "mag": 349, "papers100m": 172}
 _ONE_WAY = ("products", "proteins", "ogbl_ppa", "ogbl_collab", "ogbl_ddi")
@@ -61,12 +61,7 @@ def ogb_spec(path: Path) -> GraphSpec:
     name = _dataset_name(path)
     is_hetero = not ((raw / "edge.csv.gz").exists() or (raw / "data.npz").exists())
     is_binary = any((raw / each).exists() for each in ("data.npz", "edge_index_dict.npz"))
-    read = {
-        (False, False): _read_csv,
-        (False, True): _read_npz,
-        (True, False): _read_hetero_csv,
-        (True, True): _read_hetero_npz,
-    }[is_hetero, is_binary]
+    read = _read_npz if is_binary else _read_hetero_csv if is_hetero else _read_csv
     nodes, edges = read(raw)
     for node in nodes.values():
         if "y" in node.attrs:
@@ -74,8 +69,7 @@ def ogb_spec(path: Path) -> GraphSpec:
     spec = GraphSpec(nodes, edges, path)
     split = read_split(path)
     if split is not None:
-        for part, found in split.parts.items():
-            _add_part(spec, part, found, split)
+        add_split(spec, split.parts, str(split.folder))
     told = "no split" if split is None or not split.parts else f"split {split.folder.name!r}"
     spec.what = f"OGB directory, {'binary' if is_binary else 'CSV'} files, {told}"
     if split is not None and not split.parts:
@@ -106,27 +100,6 @@ def _read_csv(raw: Path) -> tuple[dict[NodeType, NodeSpec], list[EdgeSpec]]:
     return {None: _node(num_nodes, _matrices(raw, ("node", "species")))}, [_csv_edges(None, raw)]
 
 
-def _read_npz(raw: Path) -> tuple[dict[NodeType, NodeSpec], list[EdgeSpec]]:
-    path = raw / "data.npz"
-    members = open_npz(path, no_spool)
-    counts = {key: _only(path, members, key) for key in ("num_nodes_list", "num_edges_list")}
-    sources = {name: _member(path, name, name) for name in members}
-    attrs = {name: source for name, source in sources.items() if name.startswith("node_")}
-    if (raw / "node-label.npz").exists():
-        attrs["node_label"] = Reference((raw / "node-label.npz",), "node_label")
-    edge = EdgeSpec(
-        file=sources["edge_index"],
-        edge_layout="2xE",
-        num_edges=counts["num_edges_list"],
-        attrs={
-            _attr(name): source
-            for name, source in sources.items()
-            if name.startswith("edge_") and name != "edge_index"
-        },
-    )
-    return {None: _node(counts["num_nodes_list"], attrs)}, [edge]
-
-
 def _read_hetero_csv(raw: Path) -> tuple[dict[NodeType, NodeSpec], list[EdgeSpec]]:
     lines = _lines(raw / "num-node-dict.csv.gz")
     nodes: dict[NodeType, NodeSpec] = {}
@@ -148,28 +121,33 @@ def _read_hetero_csv(raw: Path) -> tuple[dict[NodeType, NodeSpec], list[EdgeSpec
     return nodes, edges
 
 
-def _read_hetero_npz(raw: Path) -> tuple[dict[NodeType, NodeSpec], list[EdgeSpec]]:
-    counts = {}
-    for key in ("num_nodes_dict", "num_edges_dict"):
-        path = raw / f"{key}.npz"
-        members = open_npz(path, no_spool)
-        counts[key] = {name: _only(path, members, name) for name in members}
+def _read_npz(raw: Path) -> tuple[dict[NodeType, NodeSpec], list[EdgeSpec]]:
+    # Archives have a member for each node type or relation, or, of one type, for each attribute.
+    counts: dict[str, dict[str, int]] = {"num_nodes": {}, "num_edges": {}}
     attrs: dict[str, dict[str, Any]] = {}  # by node type or relation
     for path in sorted(raw.glob("*.npz")):
-        attr = path.stem.replace("-", "_").removesuffix("_dict")
-        if attr.startswith(("node_", "edge_")) and attr != "edge_index":
-            for owner in open_npz(path, no_spool):
-                attrs.setdefault(owner, {})[attr] = _member(path, owner, attr)
-    nodes: dict[NodeType, NodeSpec] = {
-        name: _node(count, attrs.get(name, {})) for name, count in counts["num_nodes_dict"].items()
-    }
+        members = open_npz(path, no_spool)
+        for member in members:
+            is_shared = path.name == "data.npz" or path.stem == member.replace("_", "-")
+            owner, stem = ("", member) if is_shared else (member, path.stem.replace("-", "_"))
+            attr = stem.removesuffix("_dict").removesuffix("_list")
+            if attr in counts:
+                counts[attr][owner] = _only(path, members, member)
+            else:
+                is_flat = attr not in ("node_feat", "edge_feat", "edge_index")
+                attrs.setdefault(owner, {})[attr] = Reference((path,), member, is_flat=is_flat)
+    nodes: dict[NodeType, NodeSpec] = {}
+    for name, count in counts["num_nodes"].items():
+        own = attrs.get(name, {})
+        nodes[name or None] = _node(count, {k: v for k, v in own.items() if k.startswith("node_")})
     edges = []
-    for name, count in counts["num_edges_dict"].items():
-        head, relation, tail = name.split("___")
-        source = Reference((raw / "edge_index_dict.npz",), name)
-        own = {_attr(attr): each for attr, each in attrs.get(name, {}).items()}
-        edges.append(EdgeSpec((head, relation, tail), source, attrs=own, num_edges=count))
-        edges[-1].edge_layout = "2xE"
+    for name, count in counts["num_edges"].items():
+        own = {_attr(k): v for k, v in attrs.get(name, {}).items() if k.startswith("edge_")}
+        edge = EdgeSpec(file=own.pop("edge_index"), attrs=own, num_edges=count, edge_layout="2xE")
+        if name:
+            head, relation, tail = name.split("___")
+            edge.type = head, relation, tail
+        edges.append(edge)
     return nodes, edges
 
 
@@ -204,17 +182,13 @@ def _matrices(folder: Path, prefixes: tuple[str, ...]) -> dict[str, Reference]:
     }
 
 
-def _member(path: Path, member: str, name: str) -> Reference:
-    return Reference((path,), member, is_flat=name not in ("node_feat", "edge_feat"))
-
-
 def _attr(name: str) -> str:
     return _NAMES.get(name, name)
 
 
 @dataclass(frozen=True)
 class Split:
-    """What is in ``split/NAME/``.
+    """The files in ``split/NAME/``.
 
     Attributes:
         folder: That directory.
@@ -263,39 +237,42 @@ def read_split(path: Path) -> Split | None:
     return Split(folder, parts)
 
 
-def split_pairs(part: str, found: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """What a part of a split for link prediction becomes, as attributes of the graph.
+def add_split(spec: GraphSpec, parts: Mapping[str, Any], where: str) -> None:
+    """Training, validation and test nodes as masks, or such pairs of nodes as they are.
 
-    Pairs ``[n, 2]`` become ``train_edge_index`` and ``train_edge_neg_index``, ``[2, n]``; other
-    arrays, such as ``train_weight`` or ``train_source_node``, stay as they are. Also returns the
-    names of what no array can be made of.
+    Pairs ``[n, 2]`` become ``train_edge_index`` and ``train_edge_neg_index`` ``[2, n]`` of the
+    graph; other arrays, such as ``train_weight`` or ``train_source_node``, stay as they are.
+
+    Args:
+        spec: The graph.
+        parts: Ids or pairs, by part; see :class:`Split`.
+        where: The split, for messages.
+
+    Raises:
+        InputError: Ids without node types are those of a graph that has some.
     """
-    attrs, left = {}, []
-    for key, value in found.items():
-        name = f"{SPLITS[part].removesuffix('_mask')}_{_PAIRS.get(key, key)}"
-        if not isinstance(value, np.ndarray | torch.Tensor) or value.dtype == np.dtype(object):
-            left.append(name)
+    left = []
+    for part, name in SPLITS.items():
+        found = parts.get(part, {})
+        by_type = found if isinstance(found, Mapping) else {None: found}
+        if by_type.keys() <= spec.nodes.keys():
+            for node_type, ids in by_type.items():
+                source = Reference((ids,), is_bare=True) if isinstance(ids, Path) else ids
+                spec.nodes[node_type].attrs[name] = mask(source)
             continue
-        tensor = torch.as_tensor(value)
-        attrs[name] = tensor.t().contiguous() if key in _PAIRS and tensor.dim() == 2 else tensor
-    return attrs, left
-
-
-def _add_part(spec: GraphSpec, part: str, found: Any, split: Split) -> None:
-    """Training, validation or test nodes as masks, or such pairs of nodes as they are."""
-    by_type = found if isinstance(found, Mapping) else {None: found}
-    if by_type.keys() <= spec.nodes.keys():
-        for node_type, ids in by_type.items():
-            source = Reference((ids,), is_bare=True) if isinstance(ids, Path) else ids
-            spec.nodes[node_type].attrs[SPLITS[part]] = mask(source)
-        return
-    if not isinstance(found, Mapping):
-        there = ", ".join(map(str, spec.nodes))
-        raise InputError(split.folder, part, "ids", f"ids by node type: {there}")
-    attrs, left = split_pairs(part, found)
-    spec.graph_attrs |= attrs
+        if not isinstance(found, Mapping):
+            there = ", ".join(map(str, spec.nodes))
+            raise InputError(where, part, "ids", f"ids by node type: {there}")
+        for key, value in found.items():
+            attr = f"{name.removesuffix('_mask')}_{_PAIRS.get(key, key)}"
+            if not isinstance(value, np.ndarray | torch.Tensor) or value.dtype == np.dtype(object):
+                left.append(attr)
+                continue
+            tensor = torch.as_tensor(value)
+            is_pairs = key in _PAIRS and tensor.dim() == 2
+            spec.graph_attrs[attr] = tensor.t().contiguous() if is_pairs else tensor
     if left:
-        spec.notes.append(f"{split.folder}: not taken, being no arrays: {', '.join(left)}")
+        spec.notes.append(f"{where}: not taken, being no arrays: {', '.join(left)}")
 
 
 def _lines(path: Path) -> list[list[str]]:

@@ -1,27 +1,19 @@
-"""Choices that hold for every kind of input: which attributes to take, and in which dtype."""
+"""Choices for every kind of input: attributes to take, their dtypes, and faulty rows."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import torch
 
-from pyg_graphzero.conversion.plan import Array, EdgeOptions
+from pyg_graphzero.conversion.plan import Array
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.rows import MappedRows, Rows
-
-COALESCE = ("first", "sum", "mean", "min", "max")
-SELF_LOOPS = ("keep", "remove", "add")
-
-_DTYPES = {
-    str(value).removeprefix("torch."): value
-    for value in vars(torch).values()
-    if isinstance(value, torch.dtype) and not value.is_complex
-}
 
 
 def parse_dtype(value: Any) -> torch.dtype:
@@ -30,37 +22,14 @@ def parse_dtype(value: Any) -> torch.dtype:
     Raises:
         ValueError: There is no such dtype, or it is complex.
     """
-    if isinstance(value, torch.dtype) and not value.is_complex:
-        return value
-    name = value
-    if not isinstance(value, str):
-        try:
-            name = np.dtype(value).name
-        except TypeError:
-            name = str(value)
-    found = _DTYPES.get(name)
-    if found is None:
+    found = value
+    if not isinstance(value, torch.dtype):
+        with suppress(TypeError):
+            name = value if isinstance(value, str) else np.dtype(value).name
+            found = getattr(torch, name, None)
+    if not isinstance(found, torch.dtype) or found.is_complex:
         raise ValueError(f"{value!r} is not a dtype of torch, such as 'float32' or 'int64'")
     return found
-
-
-def edge_options(
-    undirected: bool, coalesce: str | None, self_loops: str, edge_ids: bool = True
-) -> EdgeOptions:
-    """Checked :class:`EdgeOptions`.
-
-    Raises:
-        ValueError: An option is not one of its choices.
-    """
-    if not isinstance(undirected, bool):
-        raise ValueError(f"undirected={undirected!r}: expected True or False")
-    if coalesce is not None and coalesce not in COALESCE:
-        raise ValueError(f"coalesce={coalesce!r}: expected one of {', '.join(COALESCE)} or None")
-    if self_loops not in SELF_LOOPS:
-        raise ValueError(f"self_loops={self_loops!r}: expected one of {', '.join(SELF_LOOPS)}")
-    if not isinstance(edge_ids, bool):
-        raise ValueError(f"edge_ids={edge_ids!r}: expected True or False")
-    return EdgeOptions(undirected, coalesce, self_loops, edge_ids)
 
 
 class Selection:
@@ -92,20 +61,28 @@ class Selection:
         Raises:
             ValueError: Names the entry and what there is.
         """
-        for option, names in (("take", self.take or frozenset()), ("skip", self.skip)):
-            for name in sorted(names - self._seen):
-                there = ", ".join(sorted(n for n in self._seen if not n.startswith(".")))
-                raise ValueError(
-                    f"{option} names {name!r}, which the input does not have. "
-                    f"It has: {there or 'no attributes'}"
-                )
+        check_names("take", self.take or (), self._seen)
+        check_names("skip", self.skip, self._seen)
+
+
+def check_names(option: str, names: Collection[str], known: Collection[str]) -> None:
+    """Refuse names of no attribute: most likely misspelt.
+
+    Raises:
+        ValueError: Names the first one and what there is.
+    """
+    for name in sorted(set(names) - set(known)):
+        there = ", ".join(sorted(each for each in known if not each.startswith(".")))
+        raise ValueError(
+            f"{option} names {name!r}, which is no attribute. There are: {there or 'none'}"
+        )
 
 
 Fill = bool | int | float
 
 
 def parse_fill(name: str, value: Any) -> Fill:
-    """What stands for a missing value: a number or a truth value, or the text of one.
+    """The value in place of a missing one: a number or a truth value, or the text of one.
 
     Raises:
         ValueError: It is none.
@@ -162,6 +139,7 @@ class Dtypes:
 
     Attributes:
         notes: On attributes that have become shorter unasked.
+        is_exact: Whether nothing becomes shorter unasked.
     """
 
     def __init__(
@@ -172,6 +150,7 @@ class Dtypes:
         adopt: bool | Collection[str] = False,
     ) -> None:
         self.notes: list[str] = []
+        self.is_exact = False
         self._whole = _SINGLE_PRECISION if adopt is True else frozenset(adopt or ())
         self._by_attr = {name: parse_dtype(value) for name, value in (dtypes or {}).items()}
         if feature_dtype is not None:
@@ -180,7 +159,7 @@ class Dtypes:
         self._attrs: set[str] = set()
 
     def fill(self, attr: str) -> Fill | None:
-        """What stands for a missing value of ``attr``; ``None`` means that none may be missing."""
+        """The value in place of a missing one of ``attr``; ``None`` if none may be missing."""
         self._attrs.add(attr)
         return self._fills.get(attr)
 
@@ -190,22 +169,17 @@ class Dtypes:
         Raises:
             ValueError: Names it and what there is.
         """
-        for name in sorted(self._fills.keys() - self._attrs):
-            there = ", ".join(sorted(self._attrs)) or "none"
-            raise ValueError(f"fill names {name!r}, which is no attribute. There are: {there}")
+        check_names("fill", self._fills, self._attrs)
 
     def get(self, attr: str) -> torch.dtype | None:
         """The dtype asked for ``attr``; ``None`` means the one it comes in."""
         return self._by_attr.get(attr)
 
-    def cast(self, attr: str, rows: Rows, fail: Fail, is_exact: bool = False) -> Rows:
-        """``rows`` in the dtype asked for ``attr``, NaN filled if there is a fill for it.
-
-        Itself when nothing is to do. ``is_exact`` shortens nothing unasked.
-        """
+    def cast(self, attr: str, rows: Rows, fail: Fail) -> Rows:
+        """``rows`` in the dtype asked for ``attr``, NaN filled if there is a fill for it."""
         dtype, fill = self.get(attr), self.fill(attr)
         is_long = rows.dtype == torch.float64 and attr in _SINGLE_PRECISION - self._whole
-        if dtype is None and is_long and not is_exact:
+        if dtype is None and is_long and not self.is_exact:
             dtype, asked = torch.float32, f"dtypes={{{attr!r}: 'float64'}} (--dtype {attr}=float64)"
             told = f"{attr}: float64 is stored as float32; {asked} keeps it"
             self.notes += [told] * (told not in self.notes)
@@ -256,7 +230,7 @@ def cast(value: Array, dtype: torch.dtype, fail: Fail, begin: int = 0) -> Array:
 
     Args:
         value: Some rows.
-        dtype: What they should become.
+        dtype: Dtype of the result.
         fail: Makes the error for one row.
         begin: Number of the first of them.
 
@@ -288,3 +262,44 @@ def cast(value: Array, dtype: torch.dtype, fail: Fail, begin: int = 0) -> Array:
         name = str(dtype).removeprefix("torch.")
         raise fail(begin + row, f"{cell!r}", f"a value that {name} can hold")
     return result
+
+
+ON_ERROR = ("raise", "skip")
+SHOWN = 10
+
+# Naming the line of a fault means counting those before it, so an error is made when it is shown.
+MakeError = Callable[[], InputError]
+
+
+class Faults:
+    """The faulty rows of one conversion.
+
+    Args:
+        on_error: ``"raise"`` the first one, or ``"skip"`` and count them.
+
+    Attributes:
+        count: Rows left out.
+        first: Messages on the first ten of them.
+    """
+
+    def __init__(self, on_error: str = "raise") -> None:
+        if on_error not in ON_ERROR:
+            raise ValueError(f"on_error={on_error!r}: expected one of {', '.join(ON_ERROR)}")
+        self.skip = on_error == "skip"
+        self.count = 0
+        self.first: list[str] = []
+
+    def add(self, *errors: MakeError, count: int = 1) -> None:
+        """Rows that are left out.
+
+        Args:
+            errors: Make the errors of the first :data:`SHOWN` of them, or of all.
+            count: How many rows there are.
+
+        Raises:
+            InputError: The first one, unless rows are to be left out.
+        """
+        if count and not self.skip:
+            raise errors[0]()
+        self.count += count
+        self.first += [str(make()) for make in errors[: SHOWN - len(self.first)]]

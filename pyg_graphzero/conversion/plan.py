@@ -28,12 +28,30 @@ CHUNK_BYTES = 16 << 20
 
 @dataclass(frozen=True)
 class EdgeOptions:
-    """How the edges of one type become a CSC; see :func:`pyg_graphzero.conversion.convert`."""
+    """How the edges of one type become a CSC; see :func:`pyg_graphzero.conversion.convert`.
+
+    Raises:
+        ValueError: An option is not one of its choices.
+    """
 
     undirected: bool = False
     coalesce: str | None = None
     self_loops: str = "keep"
     edge_ids: bool = True
+
+    def __post_init__(self) -> None:
+        for name, choices in _CHOICES.items():
+            value = getattr(self, name)
+            if not any(type(value) is type(each) and value == each for each in choices):
+                expected = ", ".join(map(str, choices))
+                raise ValueError(f"{name}={value!r}: expected one of {expected}")
+
+
+_CHOICES: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(("undirected", "edge_ids"), (True, False)),
+    "coalesce": ("first", "sum", "mean", "min", "max", None),
+    "self_loops": ("keep", "remove", "add"),
+}
 
 
 @dataclass
@@ -47,7 +65,7 @@ class NodePlan:
         ids: The user's id of each row (``int64`` or strings); ``None`` when it is the row.
         note: How the ids were understood, for the summary.
         categories: Attribute → names of its values 0, 1 …, strings; None if they have none.
-        others: What belongs to the type as a whole: tensors of any shape, or JSON scalars.
+        others: Attributes of the type as a whole: tensors of any shape, or JSON scalars.
     """
 
     num_nodes: int
@@ -68,7 +86,7 @@ class EdgePlan:
         num_edges: Edges in that stream.
         options: How they become a CSC.
         categories: See :class:`NodePlan`.
-        others: As those of a :class:`NodePlan`.
+        others: See :class:`NodePlan`.
     """
 
     chunks: Callable[[], Iterator[EdgeChunk]]
@@ -78,7 +96,7 @@ class EdgePlan:
     others: dict[str, Any] = field(default_factory=dict)
 
     def reversed(self) -> EdgePlan:
-        """The same edges with source and destination swapped and the same columns."""
+        """These edges with source and destination swapped and the same columns."""
 
         def chunks() -> Iterator[EdgeChunk]:
             for chunk in self.chunks():
@@ -95,8 +113,8 @@ class GraphPlan:
         nodes: By node type; ``{None: ...}`` when homogeneous.
         edges: By edge type; ``{None: ...}`` when homogeneous.
         graph_attrs: Tensors of any shape, or JSON scalars.
-        notes: What the user should know and could not see from the result.
-        what: What kind of input it was read from.
+        notes: Sentences on facts that the result does not show.
+        what: Kind of the input.
         time_attr: Sort neighbourhoods by this attribute of the edges, or of their sources.
         both_directions: Write edges sorted by source, too.
         two_kinds: The edge type that edges without types seem to be of.

@@ -1,16 +1,16 @@
-"""PyG ``Data`` and ``HeteroData`` to a plan: every attribute finds its level, none is dropped."""
+"""PyG ``Data`` and ``HeteroData`` to a specification: every attribute finds its level."""
 
 from __future__ import annotations
 
 import codecs
 import warnings
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
 from torch_geometric.data.feature_store import TensorAttr
@@ -18,23 +18,14 @@ from torch_geometric.data.graph_store import EdgeAttr, EdgeLayout
 from torch_geometric.data.storage import BaseStorage, EdgeStorage, GlobalStorage, NodeStorage
 
 from pyg_graphzero.conversion.arrays import as_array, as_table, integers, only_rows
-from pyg_graphzero.conversion.files import is_index_name
-from pyg_graphzero.conversion.options import Dtypes, Selection
-from pyg_graphzero.conversion.plan import (
-    Array,
-    EdgeOptions,
-    EdgePlan,
-    EdgeType,
-    GraphPlan,
-    NodePlan,
-    NodeType,
-    edge_label,
-    stream,
-)
+from pyg_graphzero.conversion.names import is_index_name
+from pyg_graphzero.conversion.options import Selection
+from pyg_graphzero.conversion.plan import Array, EdgeOptions, EdgeType, NodeType, edge_label
 from pyg_graphzero.conversion.sparse import coo
+from pyg_graphzero.conversion.spec import EdgeSpec, GraphSpec, NodeSpec
 from pyg_graphzero.conversion.tensors import load_torch
 from pyg_graphzero.errors import InputError
-from pyg_graphzero.store.rows import ArrayRows, MappedRows, Rows
+from pyg_graphzero.store.rows import Rows, describe
 from pyg_graphzero.util.reading import reading
 
 _STRUCTURE = frozenset({"edge_index", "adj_t", "num_nodes", "num_edges"})
@@ -44,7 +35,7 @@ _LEVELS = {"x": "node", "pos": "node", "edge_attr": "edge", "edge_weight": "edge
 
 
 def _as_named_by(function: Any, package: str) -> Any:
-    """What pickles of another NumPy call ``function``: 2 moved it from ``numpy.core``."""
+    """``function`` by its name in pickles of another NumPy: 2 moved it from ``numpy.core``."""
 
     def alias(*args: Any) -> Any:
         return function(*args)
@@ -67,7 +58,7 @@ _SAFE = [
     EdgeStorage,
     GlobalStorage,
     NodeStorage,
-    # What pickled NumPy arrays name.
+    # Classes that pickled NumPy arrays name.
     np.ndarray,
     np.dtype,
     *(type(np.dtype(kind)) for kind in "?bBhHiIlLqQefd"),
@@ -78,7 +69,7 @@ _SAFE = [
 
 
 def load_safely(path: Path) -> Any:
-    """What ``torch.save`` wrote: tensors, NumPy arrays, plain values and PyG's containers.
+    """A file that ``torch.save`` wrote: tensors, NumPy arrays, plain values and PyG's containers.
 
     Nothing else is unpickled.
 
@@ -125,20 +116,15 @@ def safe_globals() -> AbstractContextManager[Any]:
     return nullcontext()
 
 
-def plan_pyg(
-    data: Data | HeteroData,
-    options: EdgeOptions,
-    selection: Selection,
-    dtypes: Dtypes,
-    path: Path | None = None,
-) -> GraphPlan:
+def pyg_spec(
+    data: Data | HeteroData, options: EdgeOptions, selection: Selection, path: Path | None = None
+) -> GraphSpec:
     """Everything ``data`` holds.
 
     Args:
         data: The graph.
         options: How its edges become a CSC.
         selection: Which attributes to take.
-        dtypes: Dtypes asked for.
         path: The file that it was loaded from and is mapped to, if any.
 
     A tensor with a row per node or per edge is an attribute of theirs; a 1-D integer tensor of
@@ -146,72 +132,61 @@ def plan_pyg(
     string of a ``Data`` belongs to the graph.
 
     Raises:
-        InputError: Something cannot be stored, or the edges point beyond the nodes.
+        InputError: Something cannot be stored.
     """
     kind = "HeteroData" if isinstance(data, HeteroData) else "Data"
     name = kind if path is None else f"{path}: {kind}"
-    reader = _Reader(options, selection, dtypes, path, name)
+    spec = GraphSpec({}, [], name, f"PyG {kind}", is_exact=True)
+    reader = _Reader(spec, options, selection, path)
     with nullcontext() if path is None else reading(path, "file", f"a whole {kind}"):
-        return reader.hetero(data) if isinstance(data, HeteroData) else reader.homogeneous(data)
+        if isinstance(data, HeteroData):
+            reader.hetero(data)
+        else:
+            reader.homogeneous(data)
+    return spec
 
 
 class _Reader:
     def __init__(
-        self,
-        options: EdgeOptions,
-        selection: Selection,
-        dtypes: Dtypes,
-        path: Path | None,
-        name: str,
+        self, spec: GraphSpec, options: EdgeOptions, selection: Selection, path: Path | None
     ) -> None:
-        self._path = path
-        self._name = name
-        self._options = options
+        self._spec = spec
         # Labels of pairs of nodes have a row per edge only while edges stay as they are.
         self._breaks_pairs = options != EdgeOptions()
         self._selection = selection
-        self._dtypes = dtypes
+        self._path = path
 
-    def homogeneous(self, data: Data) -> GraphPlan:
-        plan = GraphPlan(is_hetero=False)
-        store, where = data._store, self._name
-        src, dst, columns = self._edges(store, where)
-        num_nodes = _num_nodes(store)
-        if num_nodes is None:
-            num_nodes = _beyond(src, dst)
-            plan.notes.append(f"num_nodes is not set: {num_nodes} by the edges")
-        node = plan.nodes[None] = NodePlan(num_nodes)
-        self._attrs(store, "", where, plan.graph_attrs, node, len(src), columns)
-        self._add_edges(plan, None, src, dst, columns, where)
-        return plan
+    def homogeneous(self, data: Data) -> None:
+        store, spec = data._store, self._spec
+        edge = self._edges(store, None, str(spec.name))
+        node = self._node(store, None, edge.file)
+        self._attrs(store, "", str(spec.name), spec.graph_attrs, node, edge)
 
-    def hetero(self, data: HeteroData) -> GraphPlan:
-        plan = GraphPlan(is_hetero=True)
-        found: dict[EdgeType, tuple[Rows, Rows, dict[str, Rows], dict[str, Any]]] = {}
+    def hetero(self, data: HeteroData) -> None:
+        name = self._spec.name
         ends: dict[NodeType, list[Rows]] = {}
         for edge_type in data.edge_types:
-            where = f"{self._name}[{edge_type}]"
-            others: dict[str, Any] = {}
-            src, dst, columns = self._edges(data[edge_type], where)
-            owner = edge_label(edge_type)
-            self._attrs(data[edge_type], owner, where, others, None, len(src), columns)
-            found[edge_type] = (src, dst, columns, others)
-            for node_type, rows in ((edge_type[0], src), (edge_type[2], dst)):
-                ends.setdefault(node_type, []).append(rows)
-        for node_type in dict.fromkeys([*data.node_types, *ends]):
-            known = _num_nodes(data[node_type]) if node_type in data.node_types else None
-            if known is None:
-                known = _beyond(*ends.get(node_type, []))
-                plan.notes.append(f"num_nodes of {node_type!r} is not set: {known} by the edges")
-            node = plan.nodes[node_type] = NodePlan(known)
-            if node_type in data.node_types:
-                where = f"{self._name}[{node_type!r}]"
-                self._attrs(data[node_type], node_type, where, node.others, node)
-        for edge_type, (src, dst, columns, others) in found.items():
-            self._add_edges(plan, edge_type, src, dst, columns, f"{self._name}[{edge_type}]")
-            plan.edges[edge_type].others = others
-        self._attrs(data._global_store, "", self._name, plan.graph_attrs)
-        return plan
+            where = f"{name}[{edge_type}]"
+            edge = self._edges(data[edge_type], edge_type, where)
+            self._attrs(data[edge_type], edge_label(edge_type), where, edge.others, None, edge)
+            for kind, rows in zip((edge_type[0], edge_type[2]), edge.file, strict=True):
+                ends.setdefault(kind, []).append(rows)
+        for kind in dict.fromkeys([*data.node_types, *ends]):
+            store = data[kind] if kind in data.node_types else None
+            node = self._node(store, kind, ends.get(kind, ()))
+            if store is not None:
+                self._attrs(store, str(kind), f"{name}[{kind!r}]", node.others, node)
+        self._attrs(data._global_store, "", str(name), self._spec.graph_attrs)
+
+    def _node(self, store: BaseStorage | None, kind: NodeType, ends: Iterable[Rows]) -> NodeSpec:
+        count = None if store is None else _num_nodes(store)
+        if count is None:
+            count = max((int(slab.max()) + 1 for rows in ends for slab in rows.slabs()), default=0)
+            named = "num_nodes" if kind is None else f"num_nodes of {kind!r}"
+            self._spec.notes.append(f"{named} is not set: {count} by the edges")
+        node = NodeSpec(num_nodes=count, ids="dense", sets=set())
+        self._spec.nodes[kind] = node
+        return node
 
     def _attrs(
         self,
@@ -219,14 +194,14 @@ class _Reader:
         owner: str,
         where: str,
         others: dict[str, Any],
-        node: NodePlan | None = None,
-        num_edges: int | None = None,
-        columns: dict[str, Rows] | None = None,
+        node: NodeSpec | None = None,
+        edge: EdgeSpec | None = None,
     ) -> None:
         """Has every attribute find its level: nodes, edges, or the type (or graph) as a whole."""
-        num_nodes = -1 if node is None else node.num_nodes
+        num_nodes = -1 if node is None or node.num_nodes is None else node.num_nodes
+        num_edges = -1 if edge is None else len(edge.file[0])
         # A graph without types has anything; a type has what is of its nodes or edges.
-        is_graph = (node is None) == (num_edges is None)
+        is_graph = (node is None) == (edge is None)
         for name, value in store.items():
             if name in _STRUCTURE or value is None or not self._selection.wants(owner, name):
                 continue
@@ -234,14 +209,13 @@ class _Reader:
                 others[name] = value
                 continue
             array = self._array(value, where, name)
-            level = _level(name, array, num_nodes, -1 if num_edges is None else num_edges)
+            level = _level(name, array, num_nodes, num_edges)
             paired = _is_paired(store, name)
-            if node is not None and level == "node":
-                node.attrs[name] = self._cast(where, name, array)
-            elif node is not None and level == "set":
-                node.index_sets[name] = array
-            elif columns is not None and level == "edge" and not (paired and self._breaks_pairs):
-                columns[name] = self._cast(where, name, array)
+            if node is not None and level in ("node", "set"):
+                node.attrs[name] = self._rows(array, where, name)
+                node.sets = {*(node.sets or ()), name} if level == "set" else node.sets
+            elif edge is not None and level == "edge" and not (paired and self._breaks_pairs):
+                edge.attrs[name] = self._rows(array, where, name)
             elif paired or (is_graph and (node is None or name not in _LEVELS)):
                 others[name] = array
             else:
@@ -262,81 +236,41 @@ class _Reader:
             raise _unstorable(where, name, str(array.dtype), "numbers or booleans")
         return array
 
-    def _cast(self, where: str, name: str, array: Array) -> Rows:
-        def fail(row: int, found: str, expected: str) -> InputError:
-            return InputError(where, f"{name}[{row}]", found, expected)
+    def _rows(self, array: Array, where: str, name: str) -> Rows:
+        return only_rows(as_table(array, name, self._path), Path(where))
 
-        rows = only_rows(as_table(array, name, self._path), Path(where))
-        return self._dtypes.cast(name, rows, fail, is_exact=True)
-
-    def _edges(self, store: BaseStorage, where: str) -> tuple[Rows, Rows, dict[str, Rows]]:
+    def _edges(self, store: BaseStorage, edge_type: EdgeType, where: str) -> EdgeSpec:
         """Endpoints, and the values of a sparse matrix as the attribute they stand for."""
-        value: Any = store.get("edge_index") if "edge_index" in store else None
-        if value is not None:
-            if not isinstance(value, torch.Tensor | np.ndarray):
-                raise InputError(where, "edge_index", type(value).__name__, "a tensor [2, E]")
-            index = as_array(value, "edge_index")
-            if index.ndim != 2 or index.shape[0] != 2:
-                raise InputError(
-                    where, "edge_index", f"shape {list(index.shape)}", "shape [2, num_edges]"
-                )
-            return self._ids(index[0], where), self._ids(index[1], where), {}
-        if store.get("adj_t") is not None:
+        ends: Any = torch.empty((2, 0), dtype=torch.int64)
+        edge = EdgeSpec(edge_type, name=Path(where))
+        self._spec.edges.append(edge)
+        if store.get("edge_index") is not None:
+            ends = store["edge_index"]
+            if not isinstance(ends, torch.Tensor | np.ndarray):
+                raise InputError(where, "edge_index", type(ends).__name__, "a tensor [2, E]")
+            ends = as_array(ends, "edge_index")
+            if ends.ndim != 2 or ends.shape[0] != 2:
+                found = f"shape {list(ends.shape)}"
+                raise InputError(where, "edge_index", found, "shape [2, num_edges]")
+        elif store.get("adj_t") is not None:
             dst, src, weight = coo(store["adj_t"], where, "adj_t")
+            ends = src, dst
             name = "edge_weight" if weight is None or weight.ndim == 1 else "edge_attr"
-            owner = edge_label(getattr(store, "_key", None))
-            if weight is None or name in store or not self._selection.wants(owner, name):
-                return self._ids(src, where), self._ids(dst, where), {}
-            column = self._cast(where, name, weight)
-            return self._ids(src, where), self._ids(dst, where), {name: column}
-        empty = ArrayRows(torch.empty(0, dtype=torch.int64))
-        return empty, empty, {}
-
-    def _ids(self, ends: Array, where: str) -> Rows:
-        rows = only_rows(as_table(ends, "edge_index", self._path), Path(where))
-        if rows.dtype.is_floating_point or rows.dtype == torch.bool:
-            raise InputError(where, "edge_index", str(rows.dtype).removeprefix("torch."), "int64")
-        return integers(rows, where, "edge_index[{}]".format)
-
-    def _add_edges(
-        self,
-        plan: GraphPlan,
-        edge_type: EdgeType,
-        src: Rows,
-        dst: Rows,
-        columns: dict[str, Rows],
-        where: str,
-    ) -> None:
-        src_type, dst_type = plan.endpoints(edge_type)
-        src = _inside(src, plan.nodes[src_type].num_nodes, 0, where)
-        dst = _inside(dst, plan.nodes[dst_type].num_nodes, 1, where)
-        plan.edges[edge_type] = EdgePlan(stream(src, dst, columns), len(src), self._options)
-
-
-def _inside(rows: Rows, num_nodes: int, end: int, where: str) -> Rows:
-    """``rows``; reading one that is no node raises."""
-
-    def check(slab: Tensor, begin: int) -> Tensor:
-        bad = (slab < 0) | (slab >= num_nodes)
-        if bool(bad.any()):
-            at = int(bad.nonzero()[0])
-            raise InputError(
-                where,
-                f"edge_index[{end}, {begin + at}]",
-                int(slab[at]),
-                f"a node of 0…{num_nodes - 1}",
-                "Set num_nodes if there are more nodes than that.",
-            )
-        return slab
-
-    return MappedRows(rows, rows.shape, rows.dtype, check)
+            wants = name not in store and self._selection.wants(edge_label(edge_type), name)
+            if weight is not None and wants:
+                edge.attrs[name] = self._rows(weight, where, name)
+        sides = [self._rows(ends[side], where, "edge_index") for side in (0, 1)]
+        if sides[0].dtype.is_floating_point or sides[0].dtype == torch.bool:
+            raise InputError(where, "edge_index", describe(sides[0]), "int64")
+        edge.file = tuple(integers(rows, where, "edge_index[{}]".format) for rows in sides)
+        return edge
 
 
 def _level(name: str, array: Array, num_nodes: int, num_edges: int) -> str:
-    """What an attribute is of: ``"node"``, ``"edge"``, an index ``"set"``, or the ``"graph"``."""
+    """The level of an attribute: ``"node"``, ``"edge"``, an index ``"set"``, or the ``"graph"``."""
     if array.ndim == 0:
         return "graph"
-    # As in PyG, rows of `…_index` matrices run along the last dimension: never one per node.
+    # PyG has rows of `…_index` matrices along the last dimension: never one per node.
     whole = array.ndim == 1 or "index" not in name
     is_node = whole and len(array) == num_nodes
     is_edge = whole and len(array) == num_edges
@@ -361,7 +295,7 @@ def _is_paired(store: Any, name: str) -> bool:
 
 
 def _num_nodes(store: Any) -> int | None:
-    """What PyG takes for the number of nodes, unless it only guesses by the edges."""
+    """The number of nodes that PyG finds, unless it only guesses by the edges."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:
@@ -369,10 +303,6 @@ def _num_nodes(store: Any) -> int | None:
         except UserWarning:
             return None
     return None if found is None else int(found)
-
-
-def _beyond(*rows: Rows) -> int:
-    return max((int(slab.max()) + 1 for each in rows for slab in each.slabs()), default=0)
 
 
 def _unstorable(where: str, name: str, found: str, expected: str) -> InputError:

@@ -37,19 +37,15 @@ from pyg_graphzero.conversion.columns import (
     Loaded,
     first_column,
     is_boolean,
-    is_text_column,
     select,
     wanted,
 )
 from pyg_graphzero.conversion.dialect import sniff
-from pyg_graphzero.conversion.faults import Faults
-from pyg_graphzero.conversion.frames import FrameTable, is_frame, is_series
 from pyg_graphzero.conversion.ids import IdColumn
 from pyg_graphzero.conversion.join import OfNodes, load_of_nodes
-from pyg_graphzero.conversion.options import Dtypes, as_tensor, cast
+from pyg_graphzero.conversion.options import Dtypes, Faults, as_tensor, cast
 from pyg_graphzero.conversion.paths import (
     COMPRESSIONS,
-    LIST_SUFFIXES,
     TEXT_SUFFIXES,
     AnyPath,
     expand,
@@ -57,7 +53,7 @@ from pyg_graphzero.conversion.paths import (
     kind_suffix,
 )
 from pyg_graphzero.conversion.sparse import PARTS as SPARSE_PARTS
-from pyg_graphzero.conversion.tables import ArrowTable
+from pyg_graphzero.conversion.tables import ArrowTable, FrameTable, is_frame, is_series
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.rows import MappedRows, Rows, origin
 from pyg_graphzero.util.progress import Progress
@@ -91,7 +87,7 @@ class Scattered:
 
     Attributes:
         parts: Sources of ids, and for each the source of as many values, or one value for all.
-        fill: What the other nodes get.
+        fill: Value of the other nodes.
     """
 
     parts: tuple[tuple[Any, Any], ...]
@@ -112,7 +108,7 @@ class Inputs(ColumnReader):
         dtypes: Dtypes asked for, and what stands for missing values.
         progress: Where to show slow steps.
         space: Memory and temporary files.
-        faults: What to do about rows of text that are not as they should be.
+        faults: Stops at rows of text that are not as they should be, or leaves them out.
     """
 
     def __init__(
@@ -133,7 +129,7 @@ class Inputs(ColumnReader):
         self._frames: dict[int, tuple[Any, FrameTable]] = {}
 
     def beside(self, base: Path, named_in: str | Path) -> Inputs:
-        """The same for paths that ``named_in`` names, relative to another directory."""
+        """These inputs for paths that ``named_in`` names, relative to another directory."""
         other = copy.copy(self)
         other.base = base
         other._named_in = f"{named_in}: "
@@ -153,7 +149,7 @@ class Inputs(ColumnReader):
             self._members[path] = [*there]
 
     def untaken_members(self) -> list[str]:
-        """A note on every archive with edges that holds what nobody asked for."""
+        """A note on every archive with edges that holds more than was asked for."""
         notes = []
         for path, names in self._members.items():
             rest = [name for name in names if (path, name) not in self._taken]
@@ -174,7 +170,7 @@ class Inputs(ColumnReader):
         return self.files(path)[0]
 
     def stdin(self) -> Path:
-        """What comes in on standard input, in a temporary file."""
+        """Standard input, in a temporary file."""
         path = self.space.folder / "stdin"
         with open(path, "wb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
@@ -221,7 +217,7 @@ class Inputs(ColumnReader):
         """Files with an optional member, by the suffix of the path.
 
         Args:
-            source: What is meant.
+            source: Paths, or a reference.
             form: One of :data:`.arrays.FORMATS`, whatever the suffix.
 
         Raises:
@@ -255,62 +251,64 @@ class Inputs(ColumnReader):
         """The attribute ``name`` from any source, in the dtype asked for.
 
         Args:
-            name: What the attribute is going to be called.
+            name: The attribute.
             source: Array, tensor, or path with an optional member.
         """
         if isinstance(source, Labels):
             return self.cast(name, self._classes(name, source))
+        found = self._columns_of(name, source)
+        if found is not None:
+            columns, member = found
+            positions = columns.data if member is None else select(columns, member)
+            return self.columns(columns, {name: positions}, [], "none")[1][name]
+        table, path, files = self._array(name, source)
+        where = place_in(files, table, "row {}")
+        if isinstance(table, np.ndarray) and table.dtype.kind in "OSU" and table.ndim == 1:
+            return self.coded(name, id_column(table, path, where, True))
+        return self.cast(name, Loaded(_numbers(table, path, name), path, where))
+
+    def _columns_of(self, name: str, source: Any) -> tuple[Columns, str | None] | None:
+        """The table that a source is, or is part of, and its member; None if it is an array."""
         if is_frame(source) or is_series(source):
-            frame = self.frame(source)
-            taken = [at for at, each in enumerate(frame.names) if each not in frame.index]
-            return self.columns(frame, {name: taken}, [], "none")[1][name]
+            return self.frame(source), None
+        if not in_files(source):
+            return None
+        reference = self._reference_of(name, source)
+        if reference.kind not in ("text", "table"):
+            return None
+        return self.open_columns(reference, wanted(reference.member)), reference.member
+
+    def _array(self, name: str, source: Any) -> tuple[Table, Path, Sequence[Path]]:
+        """A source that is an array, where it is from, and its files."""
         if not in_files(source):
             table = as_table(source, name)
-            path = origin(table, name)
-            if isinstance(table, np.ndarray) and table.dtype.kind in "OSU" and table.ndim == 1:
-                return self.coded(name, id_column(table, path, "row {}".format, True))
-            loaded = Loaded(_numbers(table, path, name), path, "row {}".format)
-            return self.cast(name, loaded)
+            return table, origin(table, name), ()
         reference = self._reference_of(name, source)
-        if reference.kind in ("text", "table"):
-            columns = self.open_columns(reference, wanted(reference.member))
-            positions = select(columns, reference.member or "*")
-            return self.columns(columns, {name: positions}, [], "none")[1][name]
-        table = self._member(reference)
+        if reference.kind == "nt":
+            raise InputError(reference.path, "file", "edges (nt)", "an attribute")
+        for path in reference.files if reference.member is not None else ():
+            parts = [f"{reference.member}_{part}" for part in SPARSE_PARTS]
+            self.take_members(path, [str(reference.member), *parts])
         files = reference.files
         path = files[0] if len(files) == 1 else files[0].parent
-        where = place_in(files, table, "row {}")
-        return self.cast(name, Loaded(_numbers(table, path, name), path, where))
+        return load_member(reference, self.space.file), path, files
 
     def load_of_nodes(
         self, name: str, source: Any, id_names: Collection[str], is_text: bool | None
     ) -> OfNodes:
-        """As :meth:`load`, with the ids that say whose each row is, where a table has some.
+        """An attribute (:meth:`load`), with the node of each row, where a table has ids.
 
         Args:
-            name: What the attribute is going to be called.
+            name: The attribute.
             source: Array, tensor, or path with an optional member.
-            id_names: What the column of ids is called in the tables that are known already.
+            id_names: Names of the column of ids in the tables that are known already.
             is_text: Whether ids are text; ``None`` to go by the file.
         """
-        if is_frame(source) or is_series(source):
-            frame = self.frame(source)
-            return load_of_nodes(self, frame, name, None, id_names, is_text, frame.index)
-        if in_files(source):
-            reference = self._reference_of(name, source)
-            if reference.kind in ("text", "table") and not reference.is_bare:
-                columns = self.open_columns(reference, wanted(reference.member))
-                return load_of_nodes(self, columns, name, reference.member, id_names, is_text)
-        return OfNodes(self.load(name, source))
-
-    def _member(self, reference: Reference) -> Table:
-        if f".{reference.kind}" in LIST_SUFFIXES:
-            raise InputError(reference.path, "file", f"edges ({reference.kind})", "an attribute")
-        if reference.member is not None:
-            for path in reference.files:
-                parts = [f"{reference.member}_{part}" for part in SPARSE_PARTS]
-                self.take_members(path, [reference.member, *parts])
-        return load_member(reference, self.space.file)
+        is_bare = isinstance(source, Reference) and source.is_bare
+        found = None if is_bare else self._columns_of(name, source)
+        if found is None:
+            return OfNodes(self.load(name, source))
+        return load_of_nodes(self, *found, name, id_names, is_text)
 
     def _reference_of(
         self, name: str, source: AnyPath | Sequence[AnyPath] | Reference
@@ -331,7 +329,7 @@ class Inputs(ColumnReader):
         Args:
             reference: To text, or to Parquet or Arrow files.
             wanted: Columns that must be there.
-            layout: What is known of text; see :func:`.dialect.sniff`.
+            layout: Known layout of text; see :func:`.dialect.sniff`.
         """
         if reference.is_bare:
             layout |= {"delimiter": ",", "header": False}
@@ -366,26 +364,20 @@ class Inputs(ColumnReader):
         Args:
             source: Array, tensor, or path with an optional member.
             is_text: Whether they must be text; ``None`` to go by the file.
-            name: What messages call them.
+            name: The ids, for messages.
         """
-        if in_files(source):
-            reference = self.reference(source)
-            if reference.kind in ("text", "table"):
-                columns = self.open_columns(reference, wanted(reference.member))
-                named = reference.member
-                position = first_column(columns) if named is None else columns.position(named)
-                if is_boolean(columns, position):
-                    return self.load(name, source)
-                if is_text is None:
-                    is_text = is_text_column(columns, position)
-                return self.columns(columns, {}, [(position, is_text)])[0][0]
-            table, path = self._member(reference), reference.path
-        else:
-            table = as_table(source, name)
-            path = origin(table, name)
+        found = self._columns_of(name, source)
+        if found is not None:
+            columns, member = found
+            position = first_column(columns) if member is None else columns.position(member)
+            if is_boolean(columns, position):
+                return self.load(name, source)
+            is_text = columns.is_text(position) if is_text is None else is_text
+            return self.columns(columns, {}, [(position, is_text)])[0][0]
+        table, path, files = self._array(name, source)
         if isinstance(table, Rows) and table.dtype == torch.bool:
             return Loaded(table, path, "row {}".format)
-        return id_column(table, path, f"{name}[{{}}]".format, bool(is_text))
+        return id_column(table, path, place_in(files, table, f"{name}[{{}}]"), bool(is_text))
 
 
 def in_files(value: Any) -> TypeGuard[AnyPath | Sequence[AnyPath] | Reference]:

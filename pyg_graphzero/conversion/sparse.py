@@ -34,32 +34,29 @@ def coo(matrix: Any, where: str, name: str) -> tuple[Any, Any, Tensor | None]:
     """Rows, columns and values; entries that are there twice stay two.
 
     Args:
-        matrix: What :func:`is_sparse` recognises.
-        where: What messages call the input.
-        name: What they call the matrix.
+        matrix: A matrix that :func:`is_sparse` recognises.
+        where: The input, for messages.
+        name: The matrix, for messages.
 
     Raises:
         InputError: It is none, or its pointers are no such.
     """
-    if isinstance(matrix, Tensor) and matrix.layout == torch.sparse_coo:
-        # Entries that are there twice are parallel edges, which coalesce() would add up. PyG takes
-        # them as they are; it marks what it is given as coalesced, so that is not the caller's.
-        indices, values = to_edge_index(matrix.detach())
-        return indices[0], indices[1], values
-    if isinstance(matrix, Tensor) and matrix.layout in _LAYOUTS:
-        by_row = matrix.layout == torch.sparse_csr
-        pointers = matrix.crow_indices() if by_row else matrix.ccol_indices()
-        inner = matrix.col_indices() if by_row else matrix.row_indices()
-        counts = pointers.diff()
-        # torch looks at these only where it is told to.
-        if int(pointers[0]) != 0 or bool((counts < 0).any()) or int(pointers[-1]) != len(inner):
-            found = f"pointers {pointers[:3].tolist()} … {pointers[-1:].tolist()}"
-            raise InputError(where, name, found, f"0 ascending to {len(inner)}")
-        outer = torch.arange(len(counts)).repeat_interleave(counts)
-        return (outer, inner, matrix.values()) if by_row else (inner, outer, matrix.values())
     if isinstance(matrix, SparseTensor):
         rows, columns, values = matrix.coo()
         return rows, columns, values
+    if isinstance(matrix, Tensor) and matrix.layout in _LAYOUTS:
+        if matrix.layout != torch.sparse_coo:
+            by_row = matrix.layout == torch.sparse_csr
+            pointers = matrix.crow_indices() if by_row else matrix.ccol_indices()
+            # torch looks at these only where it is told to.
+            bad = int(pointers[0]) != 0 or bool((pointers.diff() < 0).any())
+            if bad or int(pointers[-1]) != len(matrix.values()):
+                found = f"pointers {pointers[:3].tolist()} … {pointers[-1:].tolist()}"
+                raise InputError(where, name, found, f"0 ascending to {len(matrix.values())}")
+        # Entries that are there twice are parallel edges, which coalesce() would add up. PyG takes
+        # them as they are; it marks its argument as coalesced, which is not to be the caller's.
+        indices, values = to_edge_index(matrix.detach())
+        return indices[0], indices[1], values
     if _is_scipy(matrix):
         found = matrix.tocoo()
         return as_tensor(found.row), as_tensor(found.col), as_tensor(found.data)
@@ -79,8 +76,8 @@ class SparseRows(Rows):
         indptr: Where each row starts, and the last one ends: ``int64 [num_rows + 1]``.
         indices: Columns of the values.
         values: The values.
-        num_columns: Of the matrix.
-        name: What messages call it.
+        num_columns: Columns of the matrix.
+        name: The matrix, for messages.
 
     Raises:
         InputError: The pointers are no such.
@@ -129,9 +126,9 @@ def sparse_members(
     """The matrix that an archive holds in compressed rows, as SciPy's ``save_npz`` has it.
 
     Args:
-        members: Of the archive, by name.
-        prefix: What their names start with.
-        name: What messages call the archive.
+        members: Arrays of the archive, by name.
+        prefix: Start of their names.
+        name: The archive, for messages.
     """
     if not all(prefix + part in members for part in PARTS):
         return None

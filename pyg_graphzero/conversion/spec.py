@@ -1,4 +1,4 @@
-"""What the user says a graph in files consists of: a dict in Python, TOML or JSON on disk.
+"""Specification of a graph in files: a dict in Python, TOML or JSON on disk.
 
 ::
 
@@ -23,13 +23,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pyg_graphzero.conversion.frames import is_frame
 from pyg_graphzero.conversion.plan import EdgeType, NodeType
+from pyg_graphzero.conversion.tables import is_frame
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.util.reading import reading
 
@@ -41,20 +41,8 @@ else:
 SPEC_SUFFIXES = (".toml", ".json")
 # Arguments of ``convert`` that describe a graph without a specification.
 _LAYOUT = ("delimiter", "header", "comment")
-FLAT = (
-    *(
-        "src",
-        "dst",
-        "edge_attrs",
-        "nodes",
-        "node_attrs",
-        "num_nodes",
-        "edge_type",
-        "ids",
-        "id_type",
-    ),
-    *(*_LAYOUT, "edge_layout", "format"),
-)
+_ABOUT = "src dst edge_attrs nodes node_attrs num_nodes edge_type ids id_type edge_layout format"
+FLAT = (*_ABOUT.split(), *_LAYOUT)
 
 
 @dataclass
@@ -70,6 +58,8 @@ class NodeSpec:
         ids: ``"auto"``, ``"dense"`` or ``"map"``.
         id_type: ``"auto"``, ``"int"`` or ``"str"``.
         delimiter, header, comment: Layout of the table; detected.
+        sets: Names of attributes that are sets of nodes; None for those that are called so.
+        others: Tensors of any shape, or JSON scalars, that belong to the type as a whole.
     """
 
     file: Any = None
@@ -81,6 +71,8 @@ class NodeSpec:
     delimiter: str | None = None
     header: bool | None = None
     comment: str | None = "#"
+    sets: set[str] | None = None
+    others: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -92,11 +84,13 @@ class EdgeSpec:
         file: Files with one edge per row, any source of an edge index, or chunks of edges.
         src, dst: Columns of the file; by the usual names, else the first two.
         attrs: Attribute → column(s) of the file, or any source.
-        format: What the file is, where its name does not tell: ``"text"``, ``"mtx"`` …
+        format: Kind of the file, where its name does not tell: ``"text"``, ``"nt"`` …
         edge_layout: ``"2xE"`` or ``"Ex2"`` where the shape does not tell.
         delimiter, header, comment: Layout of the file; detected.
         num_edges: Number of edges in the file, if it is known: another one is an error.
-        undirected, coalesce, self_loops: As in ``convert``, for this type alone.
+        undirected, coalesce, self_loops: Options of ``convert`` for this type alone.
+        name: Arrays in memory, for messages.
+        others: Tensors of any shape, or JSON scalars, that belong to the type as a whole.
     """
 
     type: EdgeType = None
@@ -113,6 +107,12 @@ class EdgeSpec:
     undirected: bool | None = None
     coalesce: str | None = None
     self_loops: str | None = None
+    name: Path = Path("<edge_index>")
+    others: dict[str, Any] = field(default_factory=dict)
+
+
+#: Fields that readers set and users do not.
+_INTERNAL = ("sets", "others", "name")
 
 
 @dataclass
@@ -121,9 +121,11 @@ class GraphSpec:
 
     Attributes:
         name: Where it was read from, for messages.
-        what: What kind of input that is.
-        notes: What the user should know and could not see from the result.
+        what: Kind of the input.
+        notes: Sentences on facts that the result does not show.
         graph_attrs: Tensors that belong to the graph as a whole.
+        is_exact: Whether ``float64`` stays so, of ``x`` too.
+        base: Directory that relative paths start from.
     """
 
     nodes: dict[NodeType, NodeSpec]
@@ -132,6 +134,8 @@ class GraphSpec:
     what: str = "specification"
     notes: list[str] = field(default_factory=list)
     graph_attrs: dict[str, Any] = field(default_factory=dict)
+    is_exact: bool = False
+    base: Path = Path()
 
     @property
     def is_hetero(self) -> bool:
@@ -214,49 +218,45 @@ def flat_spec(source: Any, flat: Mapping[str, Any]) -> GraphSpec:
     Raises:
         ValueError: With an edge type, an argument does not say which node type it is about.
     """
-    node_options = {key: flat[key] for key in ("ids", "id_type") if flat[key] is not None}
     edge = EdgeSpec(
         file=source,
         attrs=parse_attrs(flat["edge_attrs"], "edge_attrs", "convert"),
         **{key: flat[key] for key in ("src", "dst", "format", "edge_layout", *_LAYOUT)},
     )
-    attrs = parse_attrs(flat["node_attrs"], "node_attrs", "convert")
-    if flat["edge_type"] is None:
-        if flat["num_nodes"] is not None:
-            node_options["num_nodes"] = flat["num_nodes"]
-        body = {} if flat["nodes"] is None else flat["nodes"]
+    ends: tuple[NodeType, ...] = (None,)
+    if flat["edge_type"] is not None:
+        edge.type = _edge_type(flat["edge_type"], "edge_type", "convert")
+        ends = (edge.type[0], edge.type[2])
+    options = {key: flat[key] for key in ("ids", "id_type") if flat[key] is not None}
+    tables, counts = (_by_type(option, flat[option], ends) for option in ("nodes", "num_nodes"))
+    nodes: dict[NodeType, NodeSpec] = {}
+    for end in ends:
+        body = tables.get(end, {})
         body = body if isinstance(body, Mapping) else {"file": body}
-        node = parse_node({**body, **node_options}, "nodes", "convert")
-        node.attrs |= attrs
-        return GraphSpec({None: node}, [edge])
-    edge.type = _edge_type(flat["edge_type"], "edge_type", "convert")
-    nodes = {end: dict(node_options) for end in (edge.type[0], edge.type[2])}
-    for option in ("nodes", "num_nodes"):
-        for end, value in _by_type(option, flat[option], nodes).items():
-            given = value if isinstance(value, Mapping) else {"file": value}
-            nodes[end] |= given if option == "nodes" else {option: value}
-    result: dict[NodeType, NodeSpec] = {}
-    for end, body in nodes.items():
-        result[end] = parse_node(body, f"nodes.{end}", "convert")
-    for name, value in attrs.items():
-        end, _, attr = name.rpartition(".")
-        if end not in result:
-            there = " or ".join(f"{each}.{name}" for each in result)
+        counted = {"num_nodes": counts[end]} if end in counts else {}
+        where = "nodes" if end is None else f"nodes.{end}"
+        nodes[end] = parse_node({**body, **options, **counted}, where, "convert")
+    for name, value in parse_attrs(flat["node_attrs"], "node_attrs", "convert").items():
+        end, _, attr = (None, "", name) if edge.type is None else name.rpartition(".")
+        if end not in nodes:
+            there = " or ".join(f"{each}.{name}" for each in nodes)
             raise ValueError(f"node_attrs names {name!r}, but no node type: expected {there}")
         is_bare = isinstance(value, str) and value == name  # and its column is called so
-        result[end].attrs[attr] = attr if is_bare else value
-    return GraphSpec(result, [edge])
+        nodes[end].attrs[attr] = attr if is_bare else value
+    return GraphSpec(nodes, [edge])
 
 
-def _by_type(option: str, value: Any, types: Mapping[str, Any]) -> Mapping[str, Any]:
-    """An option that has to say which node type it is about."""
+def _by_type(option: str, value: Any, types: Collection[NodeType]) -> Mapping[NodeType, Any]:
+    """An option by node type, which it has to name where there are several."""
     if value is None:
         return {}
-    if not isinstance(value, Mapping) or not value.keys() <= types.keys():
+    if None in types:
+        return {None: value}
+    if not isinstance(value, Mapping) or not value.keys() <= {*types}:
         found = list(value) if isinstance(value, Mapping) else value
         raise ValueError(
             f"{option}: found {found!r}, expected node type = value beside edge_type, for "
-            f"{' or '.join(types)}"
+            f"{' or '.join(map(str, dict.fromkeys(types)))}"
         )
     return value
 
@@ -280,7 +280,7 @@ Spec = TypeVar("Spec", NodeSpec, EdgeSpec)
 def _fill(kind: type[Spec], body: Any, where: str, name: str | Path) -> Spec:
     if not isinstance(body, Mapping):
         raise InputError(name, where, type(body).__name__, "a table of keys")
-    known = [each.name for each in fields(kind)]
+    known = [each.name for each in fields(kind) if each.name not in _INTERNAL]
     for key in body:
         if key not in known:
             raise InputError(name, f"{where}.{key}", "an unknown key", ", ".join(known))

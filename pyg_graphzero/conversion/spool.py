@@ -1,4 +1,4 @@
-"""What has been read and is needed again: in memory while that is little, else in temporary files.
+"""Data that is needed again once read: in memory while it is little, else in temporary files.
 
 A spool takes batches and becomes a table that is read slab by slab, in any order, any number of
 times.
@@ -131,8 +131,8 @@ class PrintedRows(TextRows):
         return pc.cast(pa.array(self._rows.read(begin, end).numpy()), pa.string())
 
 
-class Batches:
-    """Record batches in memory, or in an Arrow file.
+class Batches(TextRows):
+    """Record batches in memory, or in an Arrow file; their first column as :class:`TextRows`.
 
     Args:
         parts: Batches, or the numbers of those in ``file``.
@@ -149,6 +149,30 @@ class Batches:
         self.starts: list[int] = np.cumsum([0, *lengths]).tolist()
         self._parts = parts
         self._file = file
+        self._last: tuple[int, Any] = (-1, None)
+
+    def __len__(self) -> int:
+        return self.starts[-1]
+
+    def read(self, begin: int, end: int) -> Any:
+        """See :meth:`TextRows.read`."""
+        pieces = []
+        number = bisect_right(self.starts, begin) - 1
+        while begin < end:
+            start = self.starts[number]
+            pieces.append(self._first(number)[begin - start : end - start])
+            number += 1
+            begin = self.starts[number]
+        return pieces[0] if len(pieces) == 1 else pa.concat_arrays([_NO_WORDS, *pieces])
+
+    def slabs(self) -> Iterator[Any]:
+        """See :meth:`TextRows.slabs`."""
+        yield from map(self._first, range(len(self._parts)))
+
+    def _first(self, number: int) -> Any:
+        if self._last[0] != number:
+            self._last = (number, self.column(number, 0))
+        return self._last[1]
 
     def column(self, number: int, position: int) -> Any:
         """A column of one batch."""
@@ -186,9 +210,11 @@ class BatchSpool:
         self._num_written = 0
 
     def append(self, batch: Any) -> None:
-        """More rows, with the columns of those before."""
+        """More rows, with the columns of those before: a batch, or an array for a single column."""
         if not len(batch):
             return
+        if not isinstance(batch, pa.RecordBatch):
+            batch = pa.record_batch([batch], ["text"])
         if self._workspace.hold(batch.nbytes):
             self._parts.append(batch)
             self._lengths.append(len(batch))
@@ -210,59 +236,6 @@ class BatchSpool:
         return Batches(self._parts, self._lengths, self._path)
 
 
-class WordRows(TextRows):
-    """Strings in the first column of batches."""
-
-    def __init__(self, batches: Batches) -> None:
-        self.starts = batches.starts
-        self._batches = batches
-        self._last: tuple[int, Any] = (-1, None)
-
-    def __len__(self) -> int:
-        return self.starts[-1]
-
-    def read(self, begin: int, end: int) -> Any:
-        """See :meth:`TextRows.read`."""
-        pieces = []
-        number = bisect_right(self.starts, begin) - 1
-        while begin < end:
-            start = self.starts[number]
-            pieces.append(self._part(number)[begin - start : end - start])
-            number += 1
-            begin = self.starts[number]
-        return pieces[0] if len(pieces) == 1 else pa.concat_arrays([_NO_WORDS, *pieces])
-
-    def slabs(self) -> Iterator[Any]:
-        """See :meth:`TextRows.slabs`."""
-        for number in range(len(self.starts) - 1):
-            yield self._part(number)
-
-    def _part(self, number: int) -> Any:
-        if self._last[0] != number:
-            self._last = (number, self._batches.column(number, 0))
-        return self._last[1]
-
-
-class TextSpool:
-    """Collects batches of strings; arguments as those of :class:`BatchSpool`."""
-
-    def __init__(self, workspace: Workspace, name: str) -> None:
-        self._spool = BatchSpool(workspace, name)
-
-    def append(self, batch: Any) -> None:
-        """More strings: an Arrow array of them."""
-        self._spool.append(as_batch(batch))
-
-    def finish(self) -> WordRows:
-        """All strings."""
-        return WordRows(self._spool.finish())
-
-
-def word_rows(words: Any) -> WordRows:
+def word_rows(words: Any) -> Batches:
     """An Arrow array of strings as rows."""
-    return WordRows(Batches([as_batch(words)], [len(words)]))
-
-
-def as_batch(words: Any) -> Any:
-    """An Arrow array of strings as a batch of one column."""
-    return pa.record_batch([words], ["text"])
+    return Batches([pa.record_batch([words], ["text"])], [len(words)])

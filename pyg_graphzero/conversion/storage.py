@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from math import prod
 
-import torch
-
-from pyg_graphzero.conversion.options import cast_rows
+from pyg_graphzero.conversion.options import check_names
 from pyg_graphzero.conversion.plan import GraphPlan
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.encoding import check_encoding
@@ -21,12 +19,11 @@ from pyg_graphzero.store.rows import (
     origin,
 )
 
-_PLAIN = "float32"  # no encoding
 _ITEM_BYTES = {"int8": 1, "float16": 2, "bfloat16": 2}
 
 
 class Storage:
-    """What was asked for by attribute name (``"x"``) or type and name (``"paper.x"``).
+    """Encodings and adoption by attribute name (``"x"``) or type and name (``"paper.x"``).
 
     Args:
         features: An encoding for ``x``, or attribute → encoding.
@@ -42,10 +39,7 @@ class Storage:
         if isinstance(adopt, str):
             raise ValueError(f"adopt={adopt!r}: expected True or a list of names")
         named = {"x": features} if isinstance(features, str) else dict(features or {})
-        self._features = {
-            key: name if name == _PLAIN else check_encoding(name, "features", _PLAIN)
-            for key, name in named.items()
-        }
+        self._features = {key: check_encoding(name, "features") for key, name in named.items()}
         self._adopts_all = adopt is True
         self._adopted = frozenset() if isinstance(adopt, bool) else frozenset(adopt)
         both = sorted(self._adopted & self._features.keys())
@@ -55,7 +49,7 @@ class Storage:
             )
 
     def check(self, plan: GraphPlan) -> None:
-        """Refuse names that no node attribute of ``plan`` has; convert to ``float32`` where asked.
+        """Refuse names that no node attribute of ``plan`` has.
 
         Raises:
             ValueError: Names the entry and what there is.
@@ -63,23 +57,10 @@ class Storage:
         attrs = [(label or "", attr) for label, node in plan.nodes.items() for attr in node.attrs]
         known = {name for owner, attr in attrs for name in _names(owner, attr)}
         for option, names in (("features", self._features), ("adopt", self._adopted)):
-            for name in sorted(set(names) - known):
-                there = ", ".join(sorted(n for n in known if not n.startswith(".")))
-                raise ValueError(
-                    f"{option} names {name!r}, which is no node attribute. "
-                    f"There are: {there or 'none'}"
-                )
-        for label, node in plan.nodes.items():
-            for attr, rows in node.attrs.items():
-                if self._feature(label or "", attr) == _PLAIN:
-                    node.attrs[attr] = _as_plain(attr, rows)
+            check_names(option, names, known)
 
     def encoding(self, owner: str, attr: str) -> str | None:
         """The encoding of an attribute; the name with its type counts before the plain one."""
-        found = self._feature(owner, attr)
-        return None if found == _PLAIN else found
-
-    def _feature(self, owner: str, attr: str) -> str | None:
         bare, full = _names(owner, attr)
         return self._features.get(full, self._features.get(bare))
 
@@ -105,23 +86,11 @@ class Storage:
         )
 
     def num_bytes(self, owner: str, attr: str, rows: Rows) -> int:
-        """What the rows of an attribute take in the store."""
+        """Bytes of the rows of an attribute in the store."""
         if self.adopted(owner, attr, rows) is not None:
             return 0
         item = _ITEM_BYTES.get(self.encoding(owner, attr) or "", rows.dtype.itemsize)
         return prod(rows.shape) * item
-
-
-def _as_plain(attr: str, rows: Rows) -> Rows:
-    def fail(row: int, found: str, expected: str) -> InputError:
-        return InputError(origin(rows, attr), f"{attr}, row {row}", found, expected)
-
-    if not rows.dtype.is_floating_point:
-        found = str(rows.dtype).removeprefix("torch.")
-        hint = f"Give it the dtype float32 (--dtype {attr}=float32), or leave it as it is."
-        expected = "floating-point numbers, to store them as float32"
-        raise InputError(origin(rows, attr), attr, found, expected, hint)
-    return cast_rows(rows, getattr(torch, _PLAIN), fail)
 
 
 def _names(owner: str, attr: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""What a conversion did, or is going to do, for people and for programs."""
+"""Summaries of a conversion, or of one that is planned, for people and for programs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class EdgeSummary:
         degrees: In-degrees: the least, quartiles, the 99th percentile and the largest.
         time_order: The attribute that neighbourhoods are sorted by.
         edge_ids: Whether it is kept which edge of the input is which.
-        stats: What the options did: edges ``reversed``, ``merged``, ``input_self_loops`` found,
+        stats: Effects of the options: edges ``reversed``, ``merged``, ``input_self_loops`` found,
             ``self_loops_added``; ``scratch_bytes`` of edges written to temporary files, of which
             ``scratch_peak`` lay there at a time.
         categories: See :class:`NodeSummary`.
@@ -76,7 +76,7 @@ class EdgeEstimate:
 
     Attributes:
         num_edges: Edges in the input.
-        scratch_bytes: What waits in temporary files until it is sorted; 0 where memory is enough.
+        scratch_bytes: Edges that wait in temporary files to be sorted; 0 where memory is enough.
             A node that has nearly all edges to itself can take four times that.
         output_bytes: Size of its files, at most.
         disk_bytes: Its files and the temporary ones, at most at any time.
@@ -94,7 +94,7 @@ class EdgeEstimate:
 
 @dataclass
 class ConvertEstimate(Shown):
-    """What a conversion would do; ``str()`` of it is what ``--dry-run`` prints.
+    """Summary of a dry run; ``--dry-run`` prints ``str()`` of it.
 
     Attributes:
         path: Where the store would go.
@@ -104,7 +104,7 @@ class ConvertEstimate(Shown):
         scratch_bytes: Temporary files, at most at any time.
         disk_bytes: Both together, at most at any time.
         peak_memory: Bytes of the whole process, at most.
-        notes: What the user should know and could not see from the result.
+        notes: Sentences on facts that the result does not show.
     """
 
     path: Path
@@ -148,14 +148,14 @@ class ConvertSummary(Shown):
 
     Attributes:
         path: The store.
-        what: What kind of input it was made from.
+        what: Kind of the input.
         num_bytes: Its size on disk.
         seconds: Wall time.
         peak_memory: The most that the process has had in memory, in bytes.
-        estimate: Of a dry run, which leaves ``nodes`` and ``edges`` empty.
-        notes: What the user should know and could not see from the result.
+        estimate: Summary of a dry run, which leaves ``nodes`` and ``edges`` empty.
+        notes: Sentences on facts that the result does not show.
         num_skipped: Rows left out, or filled, because they were not as they should be.
-        skipped: What was wrong with the first ten of them.
+        skipped: Messages on the first ten of them.
         two_kinds: The edge type that edges without types seem to be of: the ends are two kinds of
             nodes, by the names or the ranges of their columns.
     """
@@ -185,7 +185,7 @@ class ConvertSummary(Shown):
         return sum(edge.num_edges for edge in self.edges.values())
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can hold it; types by their label, ``""`` when homogeneous."""
+        """For JSON; types by their label, ``""`` when homogeneous."""
         apart = ("nodes", "edges", "path", "estimate")
         result = {k: v for k, v in vars(self).items() if k not in apart}
         if self.estimate is not None:

@@ -41,11 +41,11 @@ _RAW = re.compile(r"(?P<order>[<>]?)(?P<dtype>\w+)(?:\[(?P<shape>\d+(?:,\d+)*)\]
 
 
 def load_torch(path: Path, expected: str = "tensors") -> Any:
-    """What ``torch.save`` wrote, memory-mapped unless the file is a very old one.
+    """A file that ``torch.save`` wrote, memory-mapped unless it is a very old one.
 
     Args:
         path: The file.
-        expected: What messages say should be in it.
+        expected: Contents that messages ask for.
 
     Raises:
         InputError: The file is damaged, or holds what torch does not load unless it is trusted.

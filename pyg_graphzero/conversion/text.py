@@ -1,6 +1,6 @@
 """Delimited text as a stream of typed columns.
 
-pyarrow parses blocks of whole rows, several at once. What it refuses is looked at again here, in
+pyarrow parses blocks of whole rows, several at once. A refused block is looked at again here, in
 order and in ever smaller pieces, until the faulty rows are known: they end the conversion with
 line and column, or are left out.
 """
@@ -34,19 +34,26 @@ from pyg_graphzero.conversion.blocks import (
     rows_of,
 )
 from pyg_graphzero.conversion.dialect import BLANKS, NUMBER, Dialect
-from pyg_graphzero.conversion.faults import Faults, MakeError
-from pyg_graphzero.conversion.options import Fill, as_tensor, cast, dtype_of, fill_hint
+from pyg_graphzero.conversion.options import (
+    Faults,
+    Fill,
+    MakeError,
+    as_tensor,
+    cast,
+    dtype_of,
+    fill_hint,
+)
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.util.progress import Progress
 from pyg_graphzero.util.system import usable_cores
 
 # Each has a block in memory, as bytes and as columns.
 _MAX_THREADS = 4
-# Of a block with a fault, pieces of this size are parsed again; only those that fail, row by row.
+# A block with a fault is parsed again in pieces of this size; those that fail, row by row.
 _PIECE_BYTES = 32 << 10
 _INTEGER = re.compile(r"-?[0-9]+")
 _LETTER = re.compile(r"[^\W\d_]")
-# What a cell may say instead of nothing; NaN is a number, unless integers are wanted.
+# Cells that say they are empty; NaN is a number, unless integers are wanted.
 _NULLS = ("", "NA", "N/A", "NULL", "null", "None", "\\N")
 _NANS = frozenset(("nan", "NaN", "NAN"))
 _MISSING = frozenset(_NULLS) | _NANS
@@ -60,7 +67,7 @@ _BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 
 @dataclass(frozen=True)
 class Kind:
-    """What the cells of a column must be.
+    """A kind of cells, which all of a column are.
 
     Attributes:
         arrow: The type pyarrow parses into.
@@ -76,7 +83,7 @@ INTEGER = Kind(pa.int64(), "an integer")
 FLOAT = Kind(pa.float64(), "a number")
 BOOLEAN = Kind(pa.bool_(), "true or false")
 TEXT = Kind(pa.string(), "UTF-8 text")
-# Of whole seconds, or with fractions of them; without and with an offset from UTC.
+# Times of whole seconds, or with fractions; without and with an offset from UTC.
 TIMES = {
     (is_fine, is_zoned): Kind(
         pa.timestamp("us" if is_fine else "s", "UTC" if is_zoned else None),
@@ -86,17 +93,17 @@ TIMES = {
     for is_fine in (False, True)
     for is_zoned in (False, True)
 }
-# An integer column that nobody asked for as such: becomes FLOAT at the first fraction.
+# An integer column that is one by a guess: becomes FLOAT at the first fraction.
 GUESSED_INTEGER = Kind(pa.int64(), "a number that int64 can hold")
 
 
 @dataclass(frozen=True)
 class Output:
-    """What the values of a column become.
+    """The form that the values of a column get.
 
     Attributes:
         dtype: ``None`` for what the kind is parsed into.
-        fill: What stands for an empty cell; ``None`` if there may be none.
+        fill: Value in place of an empty cell; ``None`` if there may be none.
     """
 
     dtype: torch.dtype | None = None
@@ -108,7 +115,7 @@ AS_IT_IS = Output()
 
 @dataclass(frozen=True)
 class Column:
-    """What is wanted of a column.
+    """A wanted column.
 
     Attributes:
         outputs: One for each attribute that is made of it.
@@ -154,12 +161,6 @@ def guess(dialect: Dialect, position: int, is_filled: bool = False) -> Kind:
     return TEXT if is_text else FLOAT  # "5%" is a number that went wrong
 
 
-def is_text_id(dialect: Dialect, position: int) -> bool:
-    """Whether a column of ids holds text: its first cell decides."""
-    cells = [row[position] for row in dialect.sample[:1] if len(row) > position]
-    return bool(cells) and bool(cells[0]) and not NUMBER.fullmatch(cells[0])
-
-
 class _Refused(Exception):
     """Some cell is missing, or is not what its column says."""
 
@@ -179,7 +180,7 @@ def read(
     """All rows of the wanted columns, batch by batch.
 
     Args:
-        places: Of the table to be read; learns where the rows of every batch stand.
+        places: Places of rows in the table to be read; learns where the rows of every batch stand.
         columns: The wanted ones. One that was guessed to hold integers may come as ``int64`` in
             some batches and as ``float64`` in others.
         faults: Told of every row that has another number of cells, misses a cell or holds one
@@ -280,7 +281,7 @@ class _Reader:
             raise InputError(path, where, error.found, error.expected) from error
 
     def _fault(self, block: Block, line: int, cells: list[str]) -> MakeError | None:
-        """What is wrong with a row, if anything is."""
+        """The fault of a row, if it has one."""
         dialect = self._dialect
 
         def fail(where: str, found: str, expected: str, hint: str = "") -> MakeError:
@@ -369,7 +370,7 @@ def _parse(data: bytes, delimiter: str, names: list[int], columns: Columns) -> B
 
     Args:
         data: The rows.
-        delimiter: What separates their cells.
+        delimiter: The character between their cells.
         names: The position that each cell of a row has in the table.
         columns: The wanted ones.
 

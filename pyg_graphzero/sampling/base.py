@@ -1,4 +1,4 @@
-"""What the samplers share: a graph, the engine over it, and samples as PyG has them."""
+"""The base of all samplers: a graph, the engine over it, and samples as PyG has them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Seeds = list[tuple[int, Any, Any]]
 
 @dataclass
 class Sampled:
-    """What was sampled, by the numbers of node and edge types.
+    """A sample, by the numbers of node and edge types.
 
     Attributes:
         nodes: Rows by node type, seeds first; see ``SampledGraph``.
@@ -82,7 +82,7 @@ class Prepared:
 
 
 class GraphSampler(BaseSampler):
-    """What the samplers share: a graph, the engine over it, and seeds that are checked.
+    """The base of all samplers: a graph, the engine over it, and seeds that are checked.
 
     A subclass builds its engine and says how it samples (``recipe``).
 
@@ -109,7 +109,7 @@ class GraphSampler(BaseSampler):
     def reading(
         self, unmapped: Mapping[EdgeType | None, Unmapped], window: tuple[int, int]
     ) -> Reading:
-        """What to give to :meth:`recipe` where not all is read through the map of a file."""
+        """The argument of :meth:`recipe` where not all is read through the map of a file."""
         return Reading(self._build(unmapped), window)
 
     @property
@@ -124,8 +124,8 @@ class GraphSampler(BaseSampler):
         """How the engine makes batches.
 
         Args:
-            plan: What it gathers; None: nothing.
-            reading: Of neighbours; None: they are in memory, or mapped.
+            plan: Rows it gathers; None: none.
+            reading: How neighbours are read; None: they are in memory, or mapped.
         """
 
     @abstractmethod
@@ -181,7 +181,7 @@ class GraphSampler(BaseSampler):
         return self.output(sampled, prepared.finish(sampled))
 
     def sample_of(self, batch: _core.Batch) -> Sampled:
-        """What was sampled of a batch of the engine."""
+        """The sample of a batch of the engine."""
         return Sampled(
             batch.nodes, batch.trees or None, batch.edge_index, batch.slots,
             batch.num_sampled_nodes, batch.num_sampled_edges if self.is_by_hop else None,
@@ -224,7 +224,7 @@ class GraphSampler(BaseSampler):
         )
 
     def sampled(self, out: SamplerOutput | HeteroSamplerOutput) -> Sampled:
-        """The opposite of ``output``, for what somebody made of it."""
+        """The opposite of ``output``, for a sample that a caller has changed."""
         if isinstance(out, SamplerOutput):
 
             def of(value: Any) -> Any:

@@ -22,7 +22,7 @@ from pyg_graphzero.store.columns import engine_array, gather, in_memory, look_up
 from pyg_graphzero.store.edge_order import EdgeOrder, rank_edges
 from pyg_graphzero.store.schema import EdgeType
 
-# Of a table of marks by the low bits of numbers: 2^16 at least, and 16 for each number.
+# Places of a table of marks by the low bits of numbers: 2^16 at least, 16 for each number.
 _LEAST_BITS, _PLACES_EACH = 16, 16
 
 
@@ -55,7 +55,7 @@ class BidirectionalNeighborSampler(NeighborSampler):
     Args:
         data: A ``Store``, its ``.data()``, its two stores, or ``Data``/``HeteroData`` in memory.
         num_neighbors: Fan-out per hop, for each direction; see ``NeighborSampler``.
-        subgraph_type: As there.
+        subgraph_type: See ``NeighborSampler``.
         replace: Draw with replacement; an edge is in the sample once all the same.
         disjoint: Every seed grows a tree of its own.
         temporal_strategy: Taken for PyG's sake.
@@ -68,7 +68,7 @@ class BidirectionalNeighborSampler(NeighborSampler):
 
     Raises:
         UnsupportedError: ``time_attr``; the store has edges by destination only.
-        ValueError: As ``NeighborSampler``.
+        ValueError: ``NeighborSampler`` would raise it.
 
     Example:
         >>> import torch, pyg_graphzero as gz
@@ -153,7 +153,7 @@ class BidirectionalNeighborSampler(NeighborSampler):
         return False
 
     def sample_of(self, batch: _core.Batch) -> Sampled:
-        """What was sampled, both ways."""
+        """The sample of a batch, both ways."""
         found = super().sample_of(batch)
         edge_index, slots = [], []
         for i, (name, own) in enumerate(self._by_source.items()):
@@ -208,7 +208,7 @@ def _csc_slots(graph: SampledGraph, name: EdgeType | None, own: _BySource) -> Te
 
 
 def _by_hop(counts: tuple[list[int], list[int]], *pairs: tuple[Tensor, Tensor]) -> list[Tensor]:
-    """Of each pair one tensor: the first hop of the one and of the other, then the second hop."""
+    """One tensor of each pair: the first hop of the one and of the other, then the second hop."""
     if not counts[0]:  # of no hop
         return [torch.cat(pair, dim=-1) for pair in pairs]
     out = []

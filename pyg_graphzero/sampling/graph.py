@@ -31,7 +31,7 @@ from pyg_graphzero.store.schema import EdgeType
 
 @dataclass(frozen=True)
 class Unmapped:
-    """What of an edge type in a store's files is found elsewhere than in their map.
+    """Parts of an edge type in a store's files that are found elsewhere than in their map.
 
     Attributes:
         indices: Its neighbours (``ColumnFile.of_indices``), of which memory holds a part only.
@@ -79,7 +79,7 @@ class SampledGraph:
     float_times: bool | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        # What lies in the store's files is found again there, not pickled.
+        # Arrays in the store's files are found again there, not pickled.
         held = {name: ids for name, ids in self.edge_ids.items() if name in self.arrays}
         return {**self.__dict__, "edge_ids": held}
 
@@ -149,10 +149,10 @@ class SampledGraph:
         unmapped: Mapping[EdgeType | None, Unmapped],
         files: Mapping[EdgeType | None, _core.Topology] | None = None,
     ) -> _core.SamplerBuilder:
-        """What the engine's samplers over these arrays are built from.
+        """Builder of the engine's samplers over these arrays.
 
         Args:
-            unmapped: What of a store's files is not read through their map.
+            unmapped: Parts of a store's files that are not read through their map.
             files: Topologies of a store's edge types; None: their own, by destination.
         """
         position = {name: i for i, name in enumerate(self.node_types)}
@@ -192,7 +192,7 @@ class SampledGraph:
 
 
 def resolve(data: Any) -> Any:
-    """What was given as a graph, as ``Data`` or ``HeteroData``; stores of others as a pair.
+    """A graph in any form as ``Data`` or ``HeteroData``; stores of others as a pair.
 
     Raises:
         TypeError: It is none of the inputs that they take.
@@ -285,7 +285,7 @@ def graph_of(
 
 
 def graph_of_stores(feature_store: FeatureStore, graph_store: GraphStore) -> SampledGraph:
-    """The graph of somebody else's stores; its edges are fetched once, as CSC.
+    """The graph of foreign stores; its edges are fetched once, as CSC.
 
     Raises:
         ValueError: The stores do not say how many nodes a type has.

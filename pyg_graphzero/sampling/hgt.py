@@ -21,10 +21,10 @@ class HGTSampler(GraphSampler):
 
     Every sampled node gives each of its ``n`` in-neighbours by an edge type ``1 / n`` of budget; a
     hop adds ``num_samples`` nodes of each type, drawn without replacement in proportion to budget
-    squared (Hu et al. 2020, "Heterogeneous Graph Transformer", Algorithms 1 and 2). As in
-    torch-sparse, a hop's nodes of all types are drawn before any of them adds to a budget, and of a
-    node with more than 50 neighbours by one edge type only 50, drawn at random, get budget. Edges
-    among sampled nodes are complete all the same. A batch is a function of its key alone.
+    squared (Hu et al. 2020, "Heterogeneous Graph Transformer", Algorithms 1 and 2). A hop's nodes
+    of all types are drawn before any of them adds to a budget, and only 50 neighbours of a node by
+    one edge type, drawn at random, get budget, as in torch-sparse. Edges among sampled nodes are
+    complete all the same. A batch is a function of its key alone.
 
     Args:
         data: A heterogeneous ``Store``, its ``.data()``, or ``HeteroData`` in memory.

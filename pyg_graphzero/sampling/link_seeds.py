@@ -20,10 +20,10 @@ class LinkSeeds:
     Attributes:
         nodes: Nodes to sample around, by node type.
         times: Their times by node type; None without times.
-        windows: Likewise what each has as a window.
-        trees: Of each seed, ends of one type after the other, the number of its positive edge.
-        metadata: What PyG's ``LinkLoader`` wants to know: ``input_id``, where the ends of the seed
-            edges are in the batch, labels and times.
+        windows: The window of each, by node type; None without windows.
+        trees: The number of each seed's positive edge, ends of one type after the other.
+        metadata: Values that PyG's ``LinkLoader`` asks for: ``input_id``, where the ends of the
+            seed edges are in the batch, labels and times.
     """
 
     nodes: dict[str | None, Tensor]

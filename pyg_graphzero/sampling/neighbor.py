@@ -74,7 +74,7 @@ class NeighborSampler(GraphSampler):
             drawn. Node times stand in for seed times where none are given.
         time_window: With ``time_attr``: nor one that is more than this earlier than its seed. A
             number in the units of the times, a list by hop, or a dict of these by edge type; None
-            is no limit. What is just so much earlier is still drawn.
+            is no limit. An edge of exactly that age is still drawn.
         weight_attr: Edge attribute with weights: draws are in proportion to it, edges of weight 0
             are never drawn unless all neighbours are asked for.
         is_sorted: Neighbourhoods are sorted by time already.
@@ -310,7 +310,7 @@ class NeighborSampler(GraphSampler):
         return gather(own, nodes)
 
     def prepare_induced(self, nodes: Mapping[str | None, Tensor]) -> Prepared:
-        """What to sample of some nodes by type: just them, where there are no hops."""
+        """A batch of some nodes by type: just them, where there are no hops."""
         seeds = [self._typed_seeds(name, of_type, None, None) for name, of_type in nodes.items()]
 
         def finish(sampled: Sampled) -> Any:

@@ -28,8 +28,8 @@ def add_order(
     Args:
         graph: The graph of ``data``.
         data: Where the attributes are.
-        time_attr: A node or an edge attribute. As in PyG, types without it are not restricted,
-            where others have it.
+        time_attr: A node or an edge attribute. Types without it are not restricted where
+            others have it, as in PyG.
         weight_attr: An edge attribute; types without it are drawn from uniformly.
         is_sorted: Neighbourhoods are sorted by time already.
 
@@ -106,9 +106,9 @@ def _has_order(graph: SampledGraph, data: Any, name: EdgeType | None, attr: str 
 def _times_in(
     graph: SampledGraph, feature_store: FeatureStore, time_attr: str
 ) -> tuple[dict[str | None, Any], dict[EdgeType | None, Tensor]]:
-    """The times of nodes and of edges in somebody else's store, fetched whole.
+    """The times of nodes and of edges in a foreign store, fetched whole.
 
-    The graph says whose they are: of a homogeneous one the groups may have any name, as in PyG.
+    The graph says whose they are: groups of a homogeneous one may have any name, as in PyG.
     """
     nodes: dict[str | None, Any] = {}
     edges: dict[EdgeType | None, Tensor] = {}
@@ -156,7 +156,7 @@ def _node_values(data: Any, attr: str) -> dict[str | None, Any]:
     """A node attribute by node type, for those that have it."""
     found: dict[str | None, Any] = {}
     for name, store in node_storages(data).items():
-        # Of one type of several it may have the wrong length, which is said later.
+        # One type of several may have the wrong length, which is said later.
         if attr in store and (name is not None or store.is_node_attr(attr)):
             value = dict(raw_items(store))[attr]
             found[name] = value.copy() if isinstance(value, OnDemand) else value

@@ -76,7 +76,7 @@ class Walker:
             empty = torch.zeros(num_nodes + 1, dtype=torch.int64), torch.zeros(0, dtype=torch.int64)
             self.graph.arrays[name], self.graph.edge_ids[name] = empty, None
         self.graph.edge_types = names
-        # Of walks from source to destination: the topology of each edge type with its ends
+        # For walks from source to destination: the topology of each edge type with its ends
         # exchanged, and the edge type whose own that is, where it is no companion.
         self._mirrors: dict[EdgeType | None, EdgeType | None] = {}
         for name in stored:

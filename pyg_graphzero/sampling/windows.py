@@ -22,7 +22,7 @@ class Windows:
     """The windows of a sampler.
 
     Attributes:
-        lengths: Of those that differ; ``PER_SEED`` where each seed has its own.
+        lengths: Lengths that differ; ``PER_SEED`` where each seed has its own.
         rows: By edge type and hop, the number of the window, from 1 on; 0: as early as there is.
     """
 
@@ -34,7 +34,7 @@ def check_window(value: Any, where: str = "time_window") -> Any:
     """A window as a sampler is given it: a number, a tuple by hop, a dict of these by edge type.
 
     Args:
-        value: What was given; None (or infinity) is no window.
+        value: The window; None (or infinity) is no window.
         where: How to call it in an error.
 
     Raises:
@@ -133,11 +133,11 @@ def seed_times(given: Any, count: int, what: str, as_float: bool, time_attr: str
     """Comparable times of seeds.
 
     Args:
-        given: What was given: a number for each seed.
+        given: A number for each seed.
         count: How many seeds there are.
         what: How to call them in an error.
         as_float: Whether the graph's times are compared as floats.
-        time_attr: What these are called.
+        time_attr: Name of these.
 
     Returns:
         ``int64 [count]``; see :func:`~.edge_order.comparable_times`.

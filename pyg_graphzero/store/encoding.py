@@ -22,14 +22,14 @@ from pyg_graphzero.store.rows import Rows
 ENCODINGS: dict[str, torch.dtype] = {each.name: getattr(torch, each.name) for each in Encoding}
 
 
-def check_encoding(name: Any, option: str, *others: str) -> str:
-    """``name``, one of ``ENCODINGS``, where the option may be ``others`` too.
+def check_encoding(name: Any, option: str) -> str:
+    """``name``, one of ``ENCODINGS``.
 
     Raises:
         ValueError: It is none; names the option it was given by.
     """
     if name not in ENCODINGS:
-        raise ValueError(f"{option}={name!r}: expected one of {', '.join((*others, *ENCODINGS))}")
+        raise ValueError(f"{option}={name!r}: expected one of {', '.join(ENCODINGS)}")
     return str(name)
 
 

@@ -327,7 +327,7 @@ def test_take_and_skip(tmp_path: Path) -> None:
     assert not {"y", "w"} & set(gz.open(tmp_path / "a").data().keys())
     assert "x" not in gz.open(tmp_path / "b").data()
     with pytest.raises(
-        ValueError, match=r"skip names 'xx', which the input does not have\. It has: x, y"
+        ValueError, match=r"skip names 'xx', which is no attribute\. There are: x, y"
     ):
         gz.convert(RING, tmp_path / "c", node_attrs=attrs, skip=["xx"])
 

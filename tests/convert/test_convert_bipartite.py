@@ -13,8 +13,8 @@ from convert_support import SHARED_DATA, edges_of, needs_shared_data, write
 
 import pyg_graphzero as gz
 from pyg_graphzero import InputWarning
-from pyg_graphzero.conversion.bipartite import two_kinds
 from pyg_graphzero.conversion.ids import IdColumn
+from pyg_graphzero.conversion.names import two_kinds
 from pyg_graphzero.store.rows import ArrayRows
 from pyg_graphzero_cli import main
 

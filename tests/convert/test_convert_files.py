@@ -20,8 +20,8 @@ from systems import needs_linux
 
 import pyg_graphzero as gz
 from pyg_graphzero import InputError
-from pyg_graphzero.conversion import compressed
-from pyg_graphzero.conversion.compressed import ExpandedRows
+from pyg_graphzero.conversion import ends
+from pyg_graphzero.conversion.ends import ExpandedRows
 from pyg_graphzero.conversion.npz import open_npy, open_npz
 from pyg_graphzero.conversion.tensors import load_torch, open_safetensors, tensor_rows
 from pyg_graphzero.store.rows import (
@@ -253,7 +253,7 @@ def test_an_archive_that_ends_in_a_member(tmp_path: Path) -> None:
 
 
 def test_pointers_expand_to_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compressed, "_STEP", 4)
+    monkeypatch.setattr(ends, "_STEP", 4)
     counts = np.array([0, 3, 0, 0, 1, 7, 0, 0, 0, 2, 0, 5, 0])
     pointers = np.concatenate([[0], np.cumsum(counts)])
     want = np.repeat(np.arange(13), counts)
@@ -297,30 +297,6 @@ def test_members_that_nobody_takes_are_named(tmp_path: Path) -> None:
     assert summary.notes == ["g.npz: members not taken: label, train_idx"]
     attrs = {name: f"{path}:{name}" for name in ("x", "label", "train_idx")}
     assert gz.convert(path, tmp_path / "t", node_attrs=attrs).notes == []
-
-
-@chunks.both
-def test_features_as_float32(tmp_path: Path) -> None:
-    x = np.random.default_rng(0).random((20, 3))
-    for dtype in ("float64", "float32"):
-        np.save(tmp_path / "x.npy", x.astype(dtype))
-        summary = gz.convert(
-            EDGES,
-            tmp_path / "s",
-            node_attrs={"x": tmp_path / "x.npy", "w": x},
-            features="float32",
-            force=True,
-        )
-        assert summary.nodes[None].attrs == {"x": "float32[3]", "w": "float64[3]"}
-        assert np.array_equal(gz.open(tmp_path / "s").data().x.numpy(), x.astype(np.float32))
-    with pytest.raises(
-        InputError, match="y: found int64, expected floating-point numbers, to store"
-    ):
-        gz.convert(
-            EDGES, tmp_path / "t", node_attrs={"y": np.arange(20)}, features={"y": "float32"}
-        )
-    with pytest.raises(ValueError, match="expected one of float32, float16"):
-        gz.convert(EDGES, tmp_path / "t", node_attrs={"x": x}, features="int4")
 
 
 MEMORY = """

@@ -103,12 +103,13 @@ def test_what_cannot_be_joined_is_refused(edges: Path, tmp_path: Path) -> None:
     # Not called as ids are, but they are those of all nodes, in another order.
     assert told("paper,y\n30,2\n10,0\n20,1\n", ids="map") == (
         "lab.csv: column 'paper': found the ids of all nodes, in another order than theirs, "
-        "expected rows of 'y' in the order of the nodes, or an id column that is called so. "
+        "expected rows of 'y' in the order of the nodes, or a column with their ids, called "
+        "'id'. "
         "Call it 'id' in the header, or pass the table as that of the nodes (--nodes lab.csv "
         "--node-id paper --node-attr y=y)."
     )
     assert told("paper,y\n30.5,2\n10,0\n20,1\n", ids="map").startswith(
-        "lab.csv: y: found rows whose order nothing tells, since ids are not rows, expected a "
+        "lab.csv: y: found rows whose order nothing tells, since ids are not rows, expected "
     )
     write(tmp_path / "e.csv", "0,1\n1,2\n")
     assert told("paper,y\n2,2\n0,0\n1,1\n").startswith("lab.csv: column 'paper': found the ids of")

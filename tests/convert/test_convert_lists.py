@@ -1,4 +1,4 @@
-"""MatrixMarket, adjacency lists, and files whose names do not tell what they are."""
+"""Files whose names do not tell what they are."""
 
 from __future__ import annotations
 
@@ -7,109 +7,16 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
-import chunks
-import networkx as nx
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import scipy.io
-import scipy.sparse as sp
 from click.testing import CliRunner
 from convert_support import edges_of, write
 
 import pyg_graphzero as gz
 from pyg_graphzero import InputError
 from pyg_graphzero_cli import main
-
-pytestmark = chunks.both
-
-
-@pytest.mark.parametrize("name", ["m.mtx", "m.mtx.gz"])
-def test_matrix_market(tmp_path: Path, name: str) -> None:
-    matrix = sp.random(9, 9, 0.3, random_state=1, format="coo")
-    raw = io.BytesIO()
-    scipy.io.mmwrite(raw, matrix, comment="a comment\n1 1 1")
-    path = write(tmp_path / name, raw.getvalue())
-    summary = gz.convert(path, tmp_path / "s")
-    entries = zip(matrix.row, matrix.col, matrix.data.astype(np.float32), strict=True)
-    want = sorted((int(row), int(column), float(value)) for row, column, value in entries)
-    assert sorted(edges_of(tmp_path / "s", None, "edge_weight")) == want
-    assert (summary.num_nodes, summary.what) == (9, "MatrixMarket")
-
-
-def test_kinds_of_matrices(tmp_path: Path) -> None:
-    def convert(text: str, **options: Any) -> list[Any]:
-        path = write(tmp_path / "m.mtx", f"%%MatrixMarket matrix coordinate {text}")
-        gz.convert(path, tmp_path / "s", force=True, **options)
-        edge_type = options.get("edge_type")
-        return sorted(edges_of(tmp_path / "s", edge_type))
-
-    def told(text: str) -> str:
-        with pytest.raises(InputError) as caught:
-            convert(text)
-        return str(caught.value).partition("m.mtx: ")[2]
-
-    both = [(0, 1), (1, 0), (2, 2)]
-    assert convert("pattern symmetric\n3 3 2\n2 1\n3 3\n") == both
-    assert convert("integer general\n% \n\n3 3 2\n2 1 7\n3 3 8\n") == [(1, 0), (2, 2)]
-    edge_type = ("user", "rates", "item")
-    assert convert("real general\n2 5 2\n2 5 1.5\n1 1 2\n", edge_type=edge_type) == [(0, 0), (1, 4)]
-    assert told("real general\n2 5 1\n1 1 2\n").startswith(
-        "shape: found 2 rows and 5 columns, expe"
-    )
-    assert told("complex general\n2 2 1\n1 1 2 3\n").startswith(
-        "line 1: found complex general, exp"
-    )
-    assert told("real skew-symmetric\n2 2 1\n1 1 2\n").startswith("line 1: found real skew-symmetr")
-    assert told("real general\n2 2 3\n1 1 2\n") == "entries: found 1, expected 3, the number stated"
-    assert told("pattern general\n2 2 1\n1 3\n") == (
-        "line 3, column 1: found id 3, expected a number of 1…2, as the header says"
-    )
-    assert told("pattern general\n2 2 1\n0 1\n").startswith(
-        "line 3, column 0: found id 0, expected"
-    )
-    assert told("pattern general\n2 2\n").startswith(
-        "line 2: found '2 2', expected numbers of rows"
-    )
-    write(tmp_path / "m.mtx", "1 2\n")
-    with pytest.raises(InputError, match=r"m\.mtx: line 1: found '1 2', expected %%MatrixMarket"):
-        gz.convert(tmp_path / "m.mtx", tmp_path / "t")
-    with pytest.raises(
-        InputError, match=r"m\.mtx: file: found edges \(mtx\), expected an attribute"
-    ):
-        gz.convert(np.array([[0], [1]]), tmp_path / "t", node_attrs={"x": tmp_path / "m.mtx"})
-
-
-@pytest.mark.parametrize("is_text", [False, True])
-def test_adjacency_lists(tmp_path: Path, is_text: bool) -> None:
-    graph = nx.gnp_random_graph(12, 0.2, seed=3, directed=True)
-    graph.add_node(40)  # has no edges, and a line
-    if is_text:
-        graph = nx.relabel_nodes(graph, {node: f"n{node}" for node in graph})
-    nx.write_adjlist(graph, tmp_path / "g.adjlist")
-    summary = gz.convert(tmp_path / "g.adjlist", tmp_path / "s")
-    assert sorted(edges_of(tmp_path / "s")) == sorted(graph.edges)
-    assert summary.num_nodes == 13
-    assert summary.what == "adjacency list"
-
-
-def test_faults_in_adjacency_lists(tmp_path: Path) -> None:
-    path = write(tmp_path / "g.adjlist", "1 2\n2 x\n")
-    with pytest.raises(
-        InputError, match=r"g\.adjlist: ids: found .*'x'.*expected integers, as the"
-    ):
-        gz.convert(path, tmp_path / "s")
-    gz.convert(path, tmp_path / "s", id_type="str")
-    assert edges_of(tmp_path / "s") == [("1", "2"), ("2", "x")]
-    write(path, "# nothing\n\n")
-    with pytest.raises(InputError, match="found no lines, expected a node and its neighbours in"):
-        gz.convert(path, tmp_path / "t")
-    write(path, b"a b\n\xff c\n")
-    with pytest.raises(InputError, match=r"g\.adjlist: file: found .*expected UTF-8 text"):
-        gz.convert(path, tmp_path / "t")
 
 
 def test_any_name(tmp_path: Path) -> None:
@@ -134,7 +41,7 @@ def test_any_name(tmp_path: Path) -> None:
     spec = {"edges": [{"file": path, "format": "text", "header": False, "type": "u,r,i"}]}
     gz.convert(spec, tmp_path / "v")
     assert edges_of(tmp_path / "v", ("u", "r", "i")) == [(1, 2), (2, 3)]
-    with pytest.raises(ValueError, match="format='cvs': expected one of text, parquet, arrow, mtx"):
+    with pytest.raises(ValueError, match="format='cvs': expected one of text, parquet, arrow, nt"):
         gz.convert(path, tmp_path / "w", format="cvs")
 
 
@@ -148,7 +55,7 @@ def test_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 def test_standard_input_of_the_command_line(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pyg_graphzero", "convert", "-", "-o", str(tmp_path / "s")]
     done = subprocess.run(
-        [*command, "--format", "adjlist"], input="1 2 3\n2 3\n", capture_output=True, text=True
+        [*command, "--no-header"], input="1 2\n1 3\n2 3\n", capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     assert edges_of(tmp_path / "s") == [(1, 2), (1, 3), (2, 3)]

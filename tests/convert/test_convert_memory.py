@@ -181,7 +181,7 @@ def test_networkx(tmp_path: Path) -> None:
     gz.convert(graph, tmp_path / "t", fill={"y": -1})
     assert gz.open(tmp_path / "t").data().y.tolist() == [1, -1, -1, -1]
     with pytest.raises(
-        ValueError, match="src: not an option here, because a NetworkX Graph brings"
+        ValueError, match=r"src: not an option here, because <Graph> .NetworkX Graph. describes"
     ):
         gz.convert(graph, tmp_path / "u", src="a")
 

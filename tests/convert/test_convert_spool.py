@@ -15,14 +15,7 @@ from hypothesis import strategies as st
 from pyg_graphzero import _core
 from pyg_graphzero.conversion.distinct import distinct_integers, distinct_text
 from pyg_graphzero.conversion.ids import text_bytes
-from pyg_graphzero.conversion.spool import (
-    Batches,
-    PrintedRows,
-    RowSpool,
-    TextSpool,
-    WordRows,
-    as_batch,
-)
+from pyg_graphzero.conversion.spool import Batches, BatchSpool, PrintedRows, RowSpool
 from pyg_graphzero.store.rows import ArrayRows
 from pyg_graphzero.util.workspace import Workspace
 
@@ -79,14 +72,14 @@ def test_any_dtype(space: Workspace, dtype: torch.dtype) -> None:
 def test_without_a_batch_there_are_no_rows(space: Workspace) -> None:
     rows = RowSpool(space, "x").finish(torch.empty(0, 4))
     assert (rows.shape, list(rows.slabs())) == ((0, 4), [])
-    words = TextSpool(space, "x").finish()
+    words = BatchSpool(space, "x").finish()
     assert (len(words), list(words.slabs())) == (0, [])
 
 
 @chunks.both
 def test_strings_come_back_in_any_range(space: Workspace) -> None:
     want = [f"ä{i}" * (i % 3) for i in range(20)]
-    spool = TextSpool(space, "x")
+    spool = BatchSpool(space, "x")
     for begin, end in ((0, 1), (1, 8), (8, 8), (8, 20)):
         spool.append(pa.array(want[begin:end], pa.string()))
     words = spool.finish()
@@ -125,8 +118,8 @@ def test_distinct_text(space: Workspace, columns: list[list[str]], room: int) ->
     rows = []
     for column in columns:  # a batch for every five
         parts = [pa.array(column[at : at + 5], pa.string()) for at in range(0, len(column), 5)]
-        batches = [as_batch(part) for part in parts]
-        rows.append(WordRows(Batches(batches, [len(part) for part in parts])))
+        batches = [pa.record_batch([part], ["text"]) for part in parts]
+        rows.append(Batches(batches, [len(part) for part in parts]))
     found = distinct_text(rows, space)
     assert found.read(0, len(found)).to_pylist() == sorted(
         {word for each in columns for word in each}

@@ -167,12 +167,12 @@ FAULTS = [
         {},
         "line 2, column 0: found '\\xa05', expected an integer id",
     ),
-    ("no_such_column", "a,b\n0,1\n", {"src": "c"}, "header: found a, b, expected a column 'c'"),
+    ("no_such_column", "a,b\n0,1\n", {"src": "c"}, "columns: found a, b, expected a column 'c'"),
     (
         "no_such_position",
         "0,1\n",
         {"dst": 5},
-        "header: found 2 columns without names, expected a column 5",
+        "columns: found 2 columns without names, expected a column 5",
     ),
     ("same_column", "0,1\n", {"dst": 0}, "columns: found 0 for both ends, expected two columns"),
     (
@@ -191,7 +191,7 @@ FAULTS = [
         "second_header_with_a_name_twice",
         "a,a,b\n0,1,2\n",
         {"src": "a", "dst": "b"},
-        "header: found 2 columns named 'a', expected one. Select it by position instead.",
+        "columns: found 2 named 'a', expected one. Select it by position instead.",
     ),
 ]
 

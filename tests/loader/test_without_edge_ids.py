@@ -188,5 +188,5 @@ def test_edge_attributes_need_ids(tmp_path: Path, dry_run: bool) -> None:
             dry_run=dry_run,
         )  # fmt: skip
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(ValueError, match="edge_ids=1: expected True or False"):
+    with pytest.raises(ValueError, match="edge_ids=1: expected one of True, False"):
         gz.convert(graphs.random_edges(50, 50, 400), tmp_path / "s", edge_ids=1)  # type: ignore[arg-type]

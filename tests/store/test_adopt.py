@@ -281,7 +281,7 @@ class TestRefused:
         attrs = {"x": tmp_path / "x.npy", "z": tmp_path / "x.npy"}
         with pytest.raises(ValueError, match="adopt='x': expected True or a list of names"):
             gz.convert(EDGES, tmp_path / "s", node_attrs=attrs, adopt="x")
-        with pytest.raises(ValueError, match="adopt names 'q', which is no node attribute"):
+        with pytest.raises(ValueError, match="adopt names 'q', which is no attribute"):
             gz.convert(EDGES, tmp_path / "s", node_attrs=attrs, adopt=["q"])
         with pytest.raises(ValueError, match="'x' is named by features and by adopt"):
             gz.convert(EDGES, tmp_path / "s", node_attrs=attrs, adopt=["x"], features="int8")
