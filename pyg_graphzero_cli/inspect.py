@@ -8,7 +8,14 @@ from typing import Any
 
 import click
 
-from pyg_graphzero_cli.options import bounded, print_summary, progress_bars, quiet, sampled
+from pyg_graphzero_cli.options import (
+    INPUT_TYPE,
+    SEEDS,
+    bounded,
+    print_summary,
+    progress_bars,
+    quiet,
+)
 
 
 @click.command(short_help="Print what a store holds.")
@@ -72,17 +79,17 @@ def clean(store: str) -> None:
 @click.command(short_help="Say what of a store's graph may hurt training.")
 @click.argument("store", type=click.Path(path_type=str))
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="Write a page of HTML.")
-@sampled
+@click.option("--seeds", metavar="NAME", help=SEEDS)
+@click.option("--input-type", help=INPUT_TYPE)
 @bounded
 def report(store: str, is_quiet: bool, as_json: bool, **options: Any) -> None:
     """Say what of STORE's graph may hurt training.
 
     Reads all edges and node attributes once, in bounded memory: isolated nodes, duplicate edges,
-    degrees, components, labels, splits, features; then samples batches. Leaves STORE as it is.
+    degrees, components, labels, splits, features. Leaves STORE as it is.
     """
     from pyg_graphzero.reporting.run import report as run
 
     if is_quiet:
         options["progress"] = False
-    options["num_neighbors"] = list(options["num_neighbors"])
     print_summary(run(store, **options), is_quiet, as_json)

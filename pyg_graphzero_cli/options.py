@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from functools import partial, reduce
+from functools import reduce
 from typing import Any
 
 import click
+
+SEEDS = "An index set or mask of the store; train_idx or train_mask."
+INPUT_TYPE = "The seeds' node type, where several have such a set."
 
 quiet = click.option(
     "-q", "--quiet", "is_quiet", is_flag=True, help="Print errors only (and --json)."
@@ -46,22 +49,3 @@ def comma_list(kind: click.ParamType[Any]) -> Any:
         return tuple(kind.convert(part.strip(), param, ctx) for part in value.split(","))
 
     return parse
-
-
-def sampled(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of a command that samples batches as training would."""
-    size, seconds = click.IntRange(min=1), click.FloatRange(min=0, min_open=True)
-    fan_out = comma_list(click.IntRange(min=-1))
-    default = partial(click.option, show_default=True)
-    options = (
-        default("--num-neighbors", callback=fan_out, default="15,10,5", help="Fan-out per hop."),
-        default("--batch-size", type=size, default=1024, help="Seeds each."),
-        click.option(
-            "--seeds",
-            metavar="NAME",
-            help="An index set or mask of the store; train_idx or train_mask.",
-        ),
-        click.option("--input-type", help="The seeds' node type, where several have such a set."),
-        default("--seconds", type=seconds, default=10.0, help="How long to sample."),
-    )
-    return reduce(lambda made, option: option(made), reversed(options), command)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import click
 
-from pyg_graphzero_cli.options import bounded, comma_list, print_summary, sampled
+from pyg_graphzero_cli.options import INPUT_TYPE, SEEDS, bounded, comma_list, print_summary
+
+_fan_out = partial(click.option, callback=comma_list(click.IntRange(min=-1)))
 
 
 @click.command(short_help="Copy the rows that training uses, in the order of their use.")
@@ -18,14 +21,8 @@ from pyg_graphzero_cli.options import bounded, comma_list, print_summary, sample
     metavar="NAME|FILE",
     help="Index sets or masks, commas between them; or a file of node ids (.npy, .pt, text).",
 )
-@click.option(
-    "--num-neighbors",
-    required=True,
-    callback=comma_list(click.IntRange(min=-1)),
-    metavar="15,10,5",
-    help="Fan-out of training.",
-)
-@click.option("--input-type", help="Node type of the seeds, if several have such a set.")
+@_fan_out("--num-neighbors", required=True, metavar="15,10,5", help="Fan-out of training.")
+@click.option("--input-type", help=INPUT_TYPE)
 @click.option(
     "--batch-size", type=click.IntRange(min=1), default=1024, show_default=True, help="Of training."
 )
@@ -53,7 +50,19 @@ def optimize(
 @click.option(
     "--memory", help="The budget, as 8GB, as gz.open(memory=) takes it; most of what is free."
 )
-@sampled
+@_fan_out("--num-neighbors", default="15,10,5", show_default=True, help="Fan-out per hop.")
+@click.option(
+    "--batch-size", type=click.IntRange(min=1), default=1024, show_default=True, help="Seeds each."
+)
+@click.option("--seeds", metavar="NAME", help=SEEDS)
+@click.option("--input-type", help=INPUT_TYPE)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=10.0,
+    show_default=True,
+    help="How long to sample.",
+)
 @click.option("--no-edge-ids", is_flag=True, help="The loader is told edge_ids=False.")
 @click.option("--refresh", is_flag=True, help="Measure the disk even if its speed is remembered.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")

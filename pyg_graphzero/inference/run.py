@@ -28,6 +28,7 @@ from pyg_graphzero.pyg.lazy import OnDemand, raw_items
 from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.pyg.stores import open as open_store
 from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.store.opened import Opening
 from pyg_graphzero.util.progress import Progress
 from pyg_graphzero.util.system import private_rss
 
@@ -200,7 +201,9 @@ class _Run:
         begun = perf_counter()
         sweep = task.sweep
         columns = [made.create(value) for value in sweep.outputs]
-        contents = StoreContents(self.store.path, memory=self.memory, drafts=made.drafts())
+        contents = StoreContents(
+            self.store.path, Opening(memory=self.memory, drafts=tuple(made.drafts()))
+        )
         contents.check_budget()
         step: Pass
         if not sweep.convs:

@@ -16,7 +16,7 @@ from pyg_graphzero.reporting.nodes import Update
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.csc import edge_slices
 from pyg_graphzero.store.schema import EdgeType
-from pyg_graphzero.tune.optimize import ChosenSeeds
+from pyg_graphzero.tune.seeds import ChosenSeeds
 
 #: By node type, the class of each node (``int16``); negative: none.
 Labels: TypeAlias = Mapping[str | None, Tensor]
@@ -28,20 +28,22 @@ class Degrees:
     """How many edges nodes have, in one direction.
 
     Attributes:
+        num_nodes: Nodes of the type.
+        none: Nodes without any.
         mean: Edges by node.
         p99: 99% of the nodes have no more.
         largest: The most that a node has.
         top_share: The share of all edges that 1% of the nodes have, those of most edges.
         hubs: The nodes of most edges, each with its number.
-        histogram: Nodes that have none, 1, 2 to 3, 4 to 7 and so on.
     """
 
+    num_nodes: int = 0
+    none: int = 0
     mean: float = 0.0
     p99: int = 0
     largest: int = 0
     top_share: float = 0.0
     hubs: list[tuple[int, int]] = field(default_factory=list)
-    histogram: list[int] = field(default_factory=list)
 
     @classmethod
     def of(cls, counts: np.ndarray) -> Degrees:
@@ -56,15 +58,14 @@ class Degrees:
             hubs = sorted([*hubs, *((-int(part[i]), first + int(i)) for i in at)])[:_HUBS]
         counts.sort()
         total, largest = int(counts.sum(dtype=np.int64)), int(counts[-1])
-        steps = np.array([0, *(1 << k for k in range(largest.bit_length()))], counts.dtype)
-        histogram = np.diff([*np.searchsorted(counts, steps), num]).tolist()
         return cls(
+            num_nodes=num,
+            none=num - int(np.count_nonzero(counts)),
             mean=total / num,
             p99=int(counts[(num - 1) * 99 // 100]),
             largest=largest,
             top_share=int(counts[num - -(-num // 100) :].sum(dtype=np.int64)) / max(1, total),
             hubs=[(node, -degree) for degree, node in hubs],
-            histogram=histogram,
         )
 
 
@@ -122,8 +123,8 @@ class EdgePass:
         return int(np.count_nonzero(~self._linked[node_type]))
 
     def components_with(self, seeds: ChosenSeeds | None) -> ComponentReport:
-        """Nodes that edges of any type and direction join; seeds count that have a name."""
-        if seeds is None or not seeds.name:
+        """Nodes that edges of any type and direction join, and what seeds reach."""
+        if seeds is None:
             return self._components.report()
         first, num_nodes = self._offsets[seeds.node_type], len(self._linked[seeds.node_type])
         nodes = seeds.nodes[(seeds.nodes >= 0) & (seeds.nodes < num_nodes)]

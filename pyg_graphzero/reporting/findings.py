@@ -108,7 +108,7 @@ def _of_edges(edges: EdgeReport) -> Iterator[_Check]:
     yield "dangling edges", where, edges.dangling, num
     yield "duplicates", where, edges.duplicates, num
     yield "self-loops", where, edges.self_loops, num
-    yield "no messages", where, sum(degree.histogram[:1]), sum(degree.histogram)
+    yield "no messages", where, degree.none, degree.num_nodes
     yield "hub", where, degree.largest, max(1.0, degree.mean)
     if edges.homophily is not None:
         yield "homophily", where, 1 - edges.homophily, 1

@@ -4,34 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from pyg_graphzero.reporting.components import ComponentReport
-from pyg_graphzero.reporting.edges import Degrees, EdgeReport
+from pyg_graphzero.reporting.edges import EdgeReport
 from pyg_graphzero.reporting.findings import Finding, findings_of, percent
 from pyg_graphzero.reporting.nodes import NodeReport
-from pyg_graphzero.tune.diagnosis import Diagnosis
-from pyg_graphzero.util.html import outline
-from pyg_graphzero.util.sizes import format_bytes
-
-_STYLE = """
-.gz{font:15px/1.45 system-ui,sans-serif;max-width:46rem;margin:auto}
-.gz h1{font-size:1.3rem;overflow-wrap:anywhere}.gz h2{font-size:1.1rem;margin:1.6em 0 .4em}
-.gz table{border-collapse:collapse;width:100%}
-.gz td{padding:.15em .6em .15em 0;vertical-align:top;overflow-wrap:anywhere}
-.gz td:nth-child(2){width:62%}.gz tr+tr td{border-top:1px solid #8883}
-.gz .finding{border-left:.3rem solid #888;padding:.1em .7em;margin:.7em 0}
-.gz .error{border-color:#b3261e}.gz .warning{border-color:#b26a00}
-.gz .finding p{margin:.2em 0}.gz figure{margin:.8em 0}.gz svg{width:100%;max-width:22rem}
-.gz svg text{font:10px system-ui,sans-serif;fill:currentColor}.gz rect{fill:#4a8fb0}
-"""
+from pyg_graphzero.util.html import Shown
 
 
 @dataclass
-class Report:
+class Report(Shown):
     """The result of :func:`pyg_graphzero.report`; ``str()`` of it is what the command line prints.
 
     Attributes:
@@ -39,16 +25,12 @@ class Report:
         nodes: By node type: isolated nodes, splits, labels, features.
         edges: By edge type: duplicates, loops, degrees, homophily.
         components: Nodes that edges join, and those of them that seeds reach.
-        batches: Batches after each hop of the fan-out, by :func:`pyg_graphzero.doctor`.
-        notes: Limits of these figures.
     """
 
     path: Path
     nodes: list[NodeReport] = field(default_factory=list)
     edges: list[EdgeReport] = field(default_factory=list)
     components: ComponentReport = field(default_factory=ComponentReport)
-    batches: list[Diagnosis] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
 
     @property
     def findings(self) -> list[Finding]:
@@ -57,33 +39,18 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as JSON has it."""
-        value = asdict(replace(self, batches=[])) | {"path": str(self.path)}
-        value["findings"] = [asdict(each) for each in self.findings]
-        value["batches"] = [each.to_dict() for each in self.batches]
-        return value
-
-    @property
-    def _title(self) -> str:
-        counts = Counter(each.level for each in self.findings)
-        texts = (f"{count} {level}{'s' * (count > 1)}" for level, count in counts.items())
-        return f"{self.path}: {', '.join(texts) or 'nothing found'}"
+        findings = [asdict(each) for each in self.findings]
+        return asdict(self) | {"path": str(self.path), "findings": findings}
 
     def __str__(self) -> str:
-        lines = [self._title]
+        counts = Counter(each.level for each in self.findings)
+        texts = (f"{count} {level}{'s' * (count > 1)}" for level, count in counts.items())
+        lines = [f"{self.path}: {', '.join(texts) or 'nothing found'}"]
         for each in self.findings:
             lines += [f"  {each.level}: {each.where}: {each.found}", f"    {each.why}"]
-        for title, section, _ in _sections(self):
+        for title, section in _sections(self):
             lines += [title, *(f"  {line}" for line in section)]
         return "\n".join(lines)
-
-    def _repr_html_(self) -> str:
-        parts = [f"<h1>{escape(self._title)}</h1>"]
-        for each in self.findings:
-            head = f"<b>{each.level}</b> {escape(f'{each.where}: {each.found}')}"
-            parts.append(f'<div class="finding {each.level}">{head}<p>{escape(each.why)}</p></div>')
-        for title, section, plots in _sections(self):
-            parts += [f"<h2>{escape(title)}</h2>", outline("\n".join(section)), *plots]
-        return f'<style>{_STYLE}</style><div class="gz">{"".join(parts)}</div>'
 
     def html(self) -> str:
         """A page that needs no other file."""
@@ -96,28 +63,18 @@ class Report:
         )
 
 
-def _sections(report: Report) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Titles, each with its lines and its plots."""
+def _sections(report: Report) -> Iterator[tuple[str, list[str]]]:
+    """Titles, each with its lines."""
     for nodes in report.nodes:
-        yield nodes.name or "nodes", list(_node_lines(nodes)), []
+        yield nodes.name or "nodes", list(_node_lines(nodes))
     for edges in report.edges:
-        title = "edges" if edges.name is None else " → ".join(edges.name)
-        plots = [_plot(edges.in_degree, "in-edges"), _plot(edges.out_degree, "out-edges")]
-        yield title, list(_edge_lines(edges)), plots
+        yield "edges" if edges.name is None else " → ".join(edges.name), list(_edge_lines(edges))
     found, whole = report.components, report.components.num_nodes
     lines = [f"number: {found.number:,}, the largest {percent(found.largest, whole)} of the nodes"]
     if found.seeds is not None:
         reached = f"{found.with_seeds:,}, {percent(found.reached, whole)} of the nodes"
         lines.append(f"with seeds of {found.seeds}: {reached}")
-    yield "components", lines, []
-    lines = []
-    for each in report.batches:
-        epoch, per = each.epoch, max(1, each.epoch.batches)
-        size = f"{format_bytes(each.batch_bytes)}; {each.verdict}"
-        lines.append(f"fan-out {each.num_neighbors}: {epoch.nodes / per:,.0f} rows, {size}")
-    for each in report.batches[-1:]:
-        lines += str(each.memory_plan).splitlines()
-    yield "batches and memory", [*lines, *(f"note: {note}" for note in report.notes)], []
+    yield "components", lines
 
 
 def _node_lines(nodes: NodeReport) -> Iterator[str]:
@@ -157,20 +114,3 @@ def _edge_lines(edges: EdgeReport) -> Iterator[str]:
         yield f"{name}: mean {degree.mean:.3g}, 99% {degree.p99:,}, largest {degree.largest:,}"
         yield f"  1% of the nodes: {percent(degree.top_share)} of the edges"
         yield f"  hubs: {', '.join(f'{node} ({count:,})' for node, count in degree.hubs)}"
-
-
-def _plot(degree: Degrees, title: str) -> str:
-    """Bars: nodes by number of edges, in powers of two."""
-    counts = degree.histogram
-    most, width = max(counts, default=1) or 1, 320 / max(1, len(counts))
-    bars = []
-    for at, count in enumerate(counts):
-        tall, left = 90 * count / most, at * width + 1
-        bars.append(
-            f'<rect x="{left:.1f}" y="{90 - tall:.1f}" width="{width - 2:.1f}" '
-            f'height="{tall:.1f}"/>'
-            f'<text x="{left:.1f}" y="102">{(1 << at) // 2 if at < 8 or at % 3 == 0 else ""}</text>'
-        )
-    caption = f"Nodes by their number of {title}, from 0, 1, 2, 4, 8 … on; {most:,} at the highest"
-    svg = f'<svg viewBox="0 0 320 106" role="img">{"".join(bars)}</svg>'
-    return f"<figure><figcaption>{caption}</figcaption>{svg}</figure>"

@@ -1,58 +1,47 @@
-"""``gz.report``: passes over nodes and edges, in bounded memory, and what the doctor says."""
+"""``gz.report``: passes over nodes and edges, in bounded memory."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.reporting.edges import EdgePass
 from pyg_graphzero.reporting.nodes import look_at_nodes
 from pyg_graphzero.reporting.page import Report
-from pyg_graphzero.tune.doctor import TRAINING_SETS, doctor, find_seeds
-from pyg_graphzero.tune.optimize import ChosenSeeds, choose_seeds
+from pyg_graphzero.tune.seeds import ChosenSeeds, choose_seeds, training_set
 from pyg_graphzero.util.progress import Progress
 from pyg_graphzero.util.workspace import Workspace
 
 # Bytes for each node: two marks, its splits and its class, beside two numbers: its component and
 # its degree.
 _NODE_BYTES = 5
-# Seeds that are drawn where a store does not say which to train on.
-_DRAWN = 1 << 16
 
 
 def report(
     store: Store | str | os.PathLike[str],
     *,
-    num_neighbors: Sequence[int] = (15, 10, 5),
-    batch_size: int = 1024,
     seeds: Any = None,
     input_type: str | None = None,
     memory: int | str | None = None,
     out: str | os.PathLike[str] | None = None,
-    seconds: float = 10.0,
     progress: bool | None = None,
 ) -> Report:
     """Looks at a store's graph, and says what of it may hurt training.
 
-    Reads each topology and each node attribute once, front to back; then samples some batches.
+    Reads each topology and each node attribute once, front to back.
 
     Args:
         store: A store or its path.
-        num_neighbors: Fan-out by hop; batches are sampled after each hop of it.
-        batch_size: Seeds per batch.
-        seeds: Seeds of training, as :func:`pyg_graphzero.doctor` takes them.
+        seeds: Seeds of training, as :func:`pyg_graphzero.doctor` takes them; None takes
+            ``train_idx`` or ``train_mask`` if there is one.
         input_type: Type of the seeds, in a heterogeneous store where several have such a set.
-        memory: Memory of the process, in bytes or such as ``"2GB"``, and the budget that
-            training is planned for; half of the free memory by default, for training most of it.
+        memory: Memory of the process, in bytes or such as ``"2GB"``; half of the free memory by
+            default.
         out: File for a page of HTML.
-        seconds: How long to sample, about.
         progress: Progress bars; None shows them in a terminal.
 
     Raises:
@@ -63,7 +52,7 @@ def report(
 
     Example:
         >>> import pyg_graphzero as gz
-        >>> found = gz.report(example_store, num_neighbors=[2], seconds=0.1)
+        >>> found = gz.report(example_store)
         >>> found.edges[0].duplicates, found.components.number
         (0, 1)
     """
@@ -71,7 +60,7 @@ def report(
     found = Report(store.path if isinstance(store, Store) else Path(os.path.abspath(store)))
     with Store(found.path) as own, Workspace(found.path, memory) as space:
         contents, schema = own.contents, own.contents.schema
-        chosen = _seeds(found, own, seeds, input_type)
+        chosen = _seeds(own, seeds, input_type)
         num_nodes = sum(each.num_nodes for each in schema.node_types)
         held = 0 if chosen is None else 2 * chosen.nodes.nbytes
         space.left(held + (_NODE_BYTES + (8 if num_nodes < 1 << 31 else 16)) * num_nodes)
@@ -88,42 +77,17 @@ def report(
         for nodes in found.nodes:
             nodes.isolated = look.isolated(nodes.name)
         found.components = look.components_with(chosen)
-    del look, labels
-    hops = 0 if chosen is None else len(num_neighbors)
-    for fan_out in [list(num_neighbors[: n + 1]) for n in range(hops)]:
-        assert chosen is not None
-        try:
-            said = doctor(
-                found.path,
-                num_neighbors=fan_out,
-                batch_size=batch_size,
-                seeds=chosen.nodes,
-                input_type=chosen.node_type,
-                memory=memory,
-                seconds=seconds / hops,
-            )
-        except (ValueError, IndexError) as error:
-            found.notes.append(f"fan-out {fan_out}: {error}")
-            break
-        found.batches.append(said)
     if out is not None:
         Path(out).write_text(found.html(), encoding="utf-8")
     return found
 
 
-def _seeds(found: Report, store: Store, seeds: Any, input_type: str | None) -> ChosenSeeds | None:
-    """Seeds that are meant, or some nodes; None and a note where a store does not say."""
-    types = [t for t in store.contents.schema.node_types if input_type in (None, t.name)]
-    files = [file for t in types for file in (t.index_sets | t.attrs).items()]
-    names = {name for name, file in files if len(store.contents.column(file).shape) == 1}
+def _seeds(store: Store, seeds: Any, input_type: str | None) -> ChosenSeeds | None:
+    """Seeds that are meant; None where a store does not say which to train on."""
+    name = seeds if seeds is not None else training_set(store.contents, input_type)
     try:
-        if seeds is None and len(types) == 1 and not names.intersection(TRAINING_SETS):
-            generator = torch.Generator().manual_seed(0)
-            drawn = torch.randint(max(1, types[0].num_nodes), (_DRAWN,), generator=generator)
-            return replace(choose_seeds(store.data(), drawn.unique(), types[0].name), name="")
-        return find_seeds(store.data(), store.contents, seeds, input_type)
-    except (ValueError, IndexError) as error:
-        if seeds is not None or input_type is not None:
-            raise
-        found.notes.append(f"no batches were sampled: {error}")
-        return None
+        return None if name is None else choose_seeds(store.data(), name, input_type)
+    except ValueError:  # several types have such a set, or it is none
+        if seeds is None:
+            return None
+        raise

@@ -160,7 +160,7 @@ def test_encodings(path: Path, encoding: str) -> None:
             if encoding == "bfloat16":
                 expected[7, 3] = special[3].to(half).float()
             assert torch.equal(found.nan_to_num(1.5), expected.nan_to_num(1.5))
-        assert gz.open(path, keep_half=["h"]).data().h.dtype == half
+        assert gz.open(path, keep_half=True).data().h.dtype == half
 
 
 @chunks.both
@@ -612,7 +612,7 @@ def test_a_budget_that_is_used_up_meanwhile_does_not_stop_publishing(tmp_path):
         with mmap.mmap(-1, 120 << 20, mmap.MAP_PRIVATE) as other:
             other.write(b"x" * (120 << 20))
             with pytest.raises(gz.errors.MemoryBudgetError):
-                gz.open(path, memory=store.memory)
+                gz.open(path, memory=store.how.memory)
             column.publish()
         assert store.data().h.tolist() == [[1.0, 1.0]] * 3
 
