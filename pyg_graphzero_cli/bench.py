@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import click
 
-from pyg_graphzero_cli.options import comma_list
+from pyg_graphzero_cli.options import Command, comma_list, option
 
 WORKLOADS = ("sample", "load", "train", "link")
 # What pyg_graphzero.bench.training has, which is imported when a benchmark is run.
@@ -45,42 +45,29 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-Command: TypeAlias = Callable[..., Any]
-
-
-def _some(
-    option: str, kind: click.ParamType[Any], shown: str, about: str
-) -> Callable[[Command], Command]:
+def _some(names: str, about: str, kind: Any, metavar: str) -> Callable[[Command], Command]:
     """An option that takes several values, commas between them."""
-    return click.option(*option.split(), callback=comma_list(kind), metavar=shown, help=about)
+    return option(names, about, callback=comma_list(kind), metavar=metavar)
 
 
 @click.command(short_help="Compare with stock PyG, side by side.")
-@click.option(
-    "--preset",
-    type=click.Choice([*PRESETS]),
-    default="standard",
-    show_default=True,
-    help="What is not given otherwise.",
-)
+@option("--preset", "What is not given otherwise.", tuple(PRESETS), default="standard")
 @click.option("--quick", is_flag=True, help="The preset that takes seconds.")
-@click.option("--data", help="A store, or synthetic:NODES,EDGES,DIM[,EDGE_TYPES].")
-@_some("--workload workloads", click.Choice(WORKLOADS), "A,B", f"Some of {', '.join(WORKLOADS)}.")
-@_some("--fanout", click.IntRange(min=-1), "15,10,5", "Neighbours per hop.")
-@click.option("--batch-size", type=click.IntRange(min=1), help="Seed nodes per batch.")
-@_some("--workers", click.IntRange(min=0), "0,2", "num_workers to try.")
-@_some("--threads", click.IntRange(min=1), "1,2", "For sampling alone.")
-@_some("--models", click.Choice(MODELS), "A,B", f"For training: some of {', '.join(MODELS)}.")
-@click.option("--batches", type=click.IntRange(min=1), help="Batches per round.")
-@click.option("--rounds", type=click.IntRange(min=1), help="Timed rounds.")
-@click.option("--seed", type=click.IntRange(min=0), help="Of the seed nodes and of sampling.")
-@click.option(
-    "-o",
-    "--out",
-    type=click.Path(path_type=Path),
+@option("--data", "A store, or synthetic:NODES,EDGES,DIM[,EDGE_TYPES].")
+@_some("--workload workloads", f"Some of {', '.join(WORKLOADS)}.", click.Choice(WORKLOADS), "A,B")
+@_some("--fanout", "Neighbours per hop.", click.IntRange(min=-1), "15,10,5")
+@option("--batch-size", "Seed nodes per batch.", click.IntRange(min=1))
+@_some("--workers", "num_workers to try.", click.IntRange(min=0), "0,2")
+@_some("--threads", "For sampling alone.", click.IntRange(min=1), "1,2")
+@_some("--models", f"For training: some of {', '.join(MODELS)}.", click.Choice(MODELS), "A,B")
+@option("--batches", "Batches per round.", click.IntRange(min=1))
+@option("--rounds", "Timed rounds.", click.IntRange(min=1))
+@option("--seed", "Of the seed nodes and of sampling.", click.IntRange(min=0))
+@option(
+    "-o --out",
+    "Folder for the report, and for the stores that are made.",
+    click.Path(path_type=Path),
     default=Path("graphzero-bench"),
-    show_default=True,
-    help="Folder for the report, and for the stores that are made.",
 )
 def bench(preset: str, quick: bool, out: Path, **options: Any) -> None:
     """Compare sampling, loading and training with stock PyG, side by side.

@@ -5,12 +5,23 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import reduce
-from typing import Any
+from typing import Any, TypeAlias
 
 import click
 
+Command: TypeAlias = Callable[..., Any]
+
 SEEDS = "An index set or mask of the store; train_idx or train_mask."
 INPUT_TYPE = "The seeds' node type, where several have such a set."
+
+
+def option(names: str, about: str, kind: Any = None, **how: Any) -> Callable[[Command], Command]:
+    """An option: its names, its help, and its type; a tuple of texts is a choice."""
+    if isinstance(kind, tuple):
+        kind = click.Choice(kind)
+    shown = how.get("default") is not None
+    return click.option(*names.split(), type=kind, help=about, show_default=shown, **how)
+
 
 quiet = click.option(
     "-q", "--quiet", "is_quiet", is_flag=True, help="Print errors only (and --json)."
@@ -20,12 +31,11 @@ progress_bars = click.option(
 )
 
 
-def bounded(command: Callable[..., Any]) -> Callable[..., Any]:
+def bounded(command: Command) -> Command:
     """The options of a command that writes in bounded memory: ``--memory``, and its output."""
     options = (
-        click.option(
-            "--memory",
-            help="Memory of the process, such as 4GB; half of the free memory by default.",
+        option(
+            "--memory", "Memory of the process, such as 4GB; half of the free memory by default."
         ),
         progress_bars,
         quiet,

@@ -8,24 +8,29 @@ from typing import Any
 
 import click
 
-from pyg_graphzero_cli.options import INPUT_TYPE, SEEDS, bounded, comma_list, print_summary
+from pyg_graphzero_cli.options import (
+    INPUT_TYPE,
+    SEEDS,
+    bounded,
+    comma_list,
+    option,
+    print_summary,
+)
 
-_fan_out = partial(click.option, callback=comma_list(click.IntRange(min=-1)))
+_fan_out = partial(option, callback=comma_list(click.IntRange(min=-1)))
 
 
 @click.command(short_help="Copy the rows that training uses, in the order of their use.")
 @click.argument("store", type=click.Path(path_type=str))
-@click.option(
+@option(
     "--seeds",
+    "Index sets or masks, commas between them; or a file of node ids (.npy, .pt, text).",
     required=True,
     metavar="NAME|FILE",
-    help="Index sets or masks, commas between them; or a file of node ids (.npy, .pt, text).",
 )
-@_fan_out("--num-neighbors", required=True, metavar="15,10,5", help="Fan-out of training.")
-@click.option("--input-type", help=INPUT_TYPE)
-@click.option(
-    "--batch-size", type=click.IntRange(min=1), default=1024, show_default=True, help="Of training."
-)
+@_fan_out("--num-neighbors", "Fan-out of training.", required=True, metavar="15,10,5")
+@option("--input-type", INPUT_TYPE)
+@option("--batch-size", "Of training.", click.IntRange(min=1), default=1024)
 @bounded
 def optimize(
     store: str, num_neighbors: tuple[int, ...], is_quiet: bool, as_json: bool, **options: Any
@@ -47,22 +52,12 @@ def optimize(
 
 @click.command(short_help="Predict what training reads, and say what would help.")
 @click.argument("store", type=click.Path(path_type=str))
-@click.option(
-    "--memory", help="The budget, as 8GB, as gz.open(memory=) takes it; most of what is free."
-)
-@_fan_out("--num-neighbors", default="15,10,5", show_default=True, help="Fan-out per hop.")
-@click.option(
-    "--batch-size", type=click.IntRange(min=1), default=1024, show_default=True, help="Seeds each."
-)
-@click.option("--seeds", metavar="NAME", help=SEEDS)
-@click.option("--input-type", help=INPUT_TYPE)
-@click.option(
-    "--seconds",
-    type=click.FloatRange(min=0, min_open=True),
-    default=10.0,
-    show_default=True,
-    help="How long to sample.",
-)
+@option("--memory", "The budget, as 8GB, as gz.open(memory=) takes it; most of what is free.")
+@_fan_out("--num-neighbors", "Fan-out per hop.", default="15,10,5")
+@option("--batch-size", "Seeds each.", click.IntRange(min=1), default=1024)
+@option("--seeds", SEEDS, metavar="NAME")
+@option("--input-type", INPUT_TYPE)
+@option("--seconds", "How long to sample.", click.FloatRange(min=0, min_open=True), default=10.0)
 @click.option("--no-edge-ids", is_flag=True, help="The loader is told edge_ids=False.")
 @click.option("--refresh", is_flag=True, help="Measure the disk even if its speed is remembered.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")

@@ -108,7 +108,7 @@ def layerwise(
     given = store if isinstance(store, Store) else None
     is_own = given is None or given.mode != "r+"
     path = store.path if isinstance(store, Store) else store
-    memory = None if given is None else given.memory
+    memory = None if given is None else given.how.memory
     editor = open_store(path, "r+") if is_own else given
     assert editor is not None
     try:

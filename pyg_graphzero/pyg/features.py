@@ -21,7 +21,7 @@ from pyg_graphzero.store.columns import (
 from pyg_graphzero.store.editor import StoreEditor
 from pyg_graphzero.store.handle import StoreHandle
 from pyg_graphzero.store.rows import Rows
-from pyg_graphzero.store.schema import EdgeTypeSchema, NodeTypeSchema
+from pyg_graphzero.store.schema import EdgeTypeSchema, NodeTypeSchema, TypeSchema
 from pyg_graphzero.util.arguments import as_row_index, as_tensor
 
 # PyG's group name for the edge attributes of a homogeneous graph.
@@ -80,7 +80,7 @@ class DiskFeatureStore(FeatureStore):
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.handle,)
 
-    def _locate(self, attr: TensorAttr) -> NodeTypeSchema | EdgeTypeSchema:
+    def _locate(self, attr: TensorAttr) -> TypeSchema:
         """The type that an attribute is of."""
         contents = self.handle.contents
         group = attr.group_name
@@ -89,7 +89,7 @@ class DiskFeatureStore(FeatureStore):
             return contents.edge_type(name)
         return contents.node_type(group)
 
-    def _find(self, attr: TensorAttr) -> tuple[NodeTypeSchema | EdgeTypeSchema, str]:
+    def _find(self, attr: TensorAttr) -> tuple[TypeSchema, str]:
         record = self._locate(attr)
         files = dict(record.attrs)
         if isinstance(record, NodeTypeSchema):
@@ -147,15 +147,13 @@ class DiskFeatureStore(FeatureStore):
 
         def change(editor: StoreEditor) -> None:
             rows, contents = value, self.handle.contents
-            if isinstance(record, NodeTypeSchema):
-                editor.put_node_attr(record, attr.attr_name, rows)
-                return
-            contents.need_edge_ids(record.name, f"edge attribute {attr.attr_name!r}")
-            ids = contents.edge_id(record.name)
-            # Other lengths are about to be refused.
-            if isinstance(rows, Tensor) and ids is not None and rows.shape[:1] == ids.shape:
-                rows = permuted(rows.contiguous(), ids)
-            editor.put_edge_attr(record, attr.attr_name, rows)
+            if isinstance(record, EdgeTypeSchema):
+                contents.need_edge_ids(record.name, f"edge attribute {attr.attr_name!r}")
+                ids = contents.edge_id(record.name)
+                # Other lengths are about to be refused.
+                if isinstance(rows, Tensor) and ids is not None and rows.shape[:1] == ids.shape:
+                    rows = permuted(rows.contiguous(), ids)
+            editor.put_attr(record, attr.attr_name, rows)
 
         self.handle.edit(change)
         return True
@@ -182,9 +180,7 @@ class DiskFeatureStore(FeatureStore):
         self._find(attr)
         return bool(self.put_tensor(tensor, attr))
 
-    def _check_no_index_set(
-        self, record: NodeTypeSchema | EdgeTypeSchema, attr: TensorAttr
-    ) -> None:
+    def _check_no_index_set(self, record: TypeSchema, attr: TensorAttr) -> None:
         if isinstance(record, NodeTypeSchema) and attr.attr_name in record.index_sets:
             raise UnsupportedError(
                 f"{self.handle.path}: {attr.attr_name!r} of {attr.group_name!r}: found an index "

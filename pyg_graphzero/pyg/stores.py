@@ -253,9 +253,7 @@ class Store:
         Raises:
             MissingAttributeError: There is no such attribute, or its values have no names.
         """
-        schema = self.contents.schema
-        types: list[Any] = [*schema.node_types, *schema.edge_types]
-        for record in types:
+        for record in self.contents.schema.types:
             if record.name == of and attr in record.categories:
                 return self._words(record.categories[attr], record.category_offsets[attr])
         raise MissingAttributeError(

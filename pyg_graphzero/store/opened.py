@@ -24,7 +24,7 @@ from pyg_graphzero.store.columns import (
     view_column,
 )
 from pyg_graphzero.store.leftovers import Draft
-from pyg_graphzero.store.schema import EdgeType, EdgeTypeSchema, NodeTypeSchema
+from pyg_graphzero.store.schema import EdgeType, EdgeTypeSchema, NodeTypeSchema, TypeSchema
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class OpenedFiles:
             self._open_column(record.ids, rows, *dtypes)
         self._open_categories(record)
 
-    def _open_categories(self, record: NodeTypeSchema | EdgeTypeSchema) -> None:
+    def _open_categories(self, record: TypeSchema) -> None:
         for file in record.categories.values():
             self._open_column(file, None, "uint8")
         for file in record.category_offsets.values():

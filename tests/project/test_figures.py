@@ -7,8 +7,6 @@ import importlib
 import inspect
 import json
 import re
-import threading
-import time
 from itertools import permutations
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,7 +27,6 @@ from pyg_graphzero.inference.summary import InferenceSummary, LayerSummary
 from pyg_graphzero.loader import NeighborLoader
 from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.memory.needs import Kind
-from pyg_graphzero.store import column_writer
 from pyg_graphzero.util import progress
 from pyg_graphzero.util.sizes import format_bytes
 from pyg_graphzero_cli import main
@@ -414,51 +411,3 @@ def test_both_zeros_are_one_time(tmp_path, on_disk, level, seed, neighbor):
         data, [-1], torch.tensor([0]), time_attr=level, input_time=torch.tensor([seed])
     )
     assert next(iter(loader)).n_id.tolist() == [0, 1]
-
-
-@pytest.mark.parametrize("by_node", [False, True])
-def test_the_loss_of_a_column_that_threads_write(tmp_path, monkeypatch, by_node):
-    """One thread at a time is in the encoder, whose sums are not made for more."""
-    data = Data(x=torch.randn(400, 8), edge_index=torch.zeros(2, 0, dtype=torch.long))
-    gz.convert(data, tmp_path / "s", progress=False)
-    rows = torch.randn(400, 8) * 1000
-    inside, most, real = [0], [0], column_writer.encode_rows
-
-    def encode(*arguments: Any) -> Any:
-        inside[0] += 1
-        most[0] = max(most[0], inside[0])
-        time.sleep(0.002)  # others come in meanwhile, if they can
-        try:
-            return real(*arguments)
-        finally:
-            inside[0] -= 1
-
-    monkeypatch.setattr(column_writer, "encode_rows", encode)
-    with gz.open(tmp_path / "s", "r+") as store:
-        one = store.create_column("one", 8, encoding="float16")
-        one.write(0, rows)
-        one.publish()
-        column = store.create_column("four", 8, encoding="float16")
-
-        def work(thread: int) -> None:
-            for begin in range(100 * thread, 100 * (thread + 1), 10):
-                part = rows[begin : begin + 10]
-                if by_node:
-                    column.put_tensor(part, torch.arange(begin, begin + 10))
-                else:
-                    column.write(begin, part)
-
-        threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        column.publish()
-        losses = {
-            name: attr["encoding"] for name, attr in store.info()["node_types"][0]["attrs"].items()
-            if name != "x"
-        }  # fmt: skip
-    assert most == [1]
-    assert losses["four"].pop("rmse") == pytest.approx(losses["one"].pop("rmse"))
-    for name, value in losses["one"].items():
-        assert losses["four"][name] == (pytest.approx(value) if type(value) is float else value)

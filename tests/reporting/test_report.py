@@ -312,7 +312,8 @@ def test_the_page_needs_nothing_else(tmp_path):
     assert tags.seen["tr"] == len(str(found).splitlines())
     assert not tags.seen.keys() & {"b>", "script", "link", "img"}
     assert "//" not in page.replace("<!DOCTYPE html>", "")
-    assert "&lt;b&gt;: 1 error" in page
+    assert "&lt;b&gt;</td>" in page
+    assert ">1 error</td>" in page
     assert found.findings[0].why in page
 
 

@@ -466,7 +466,6 @@ class TestStore:
             batch = next(iter(gz.loader.NeighborLoader(data, [2], batch_size=50)))
             assert batch.x.dtype == dtype
 
-
     def test_keep_half_is_true_or_false(self, encoded: tuple[str, Path, Tensor]) -> None:
         with pytest.raises(ValueError, match="keep_half: found 'x', expected True or False"):
             gz.open(encoded[1], keep_half="x")
