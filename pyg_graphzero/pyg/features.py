@@ -12,7 +12,6 @@ from torch_geometric.data.feature_store import _FieldStatus
 
 from pyg_graphzero.errors import MissingAttributeError, UnsupportedError
 from pyg_graphzero.store.columns import (
-    EncodedRows,
     decoded,
     gather,
     look_up,
@@ -20,7 +19,7 @@ from pyg_graphzero.store.columns import (
 )
 from pyg_graphzero.store.editor import StoreEditor
 from pyg_graphzero.store.handle import StoreHandle
-from pyg_graphzero.store.rows import Rows
+from pyg_graphzero.store.rows import ScatterRows
 from pyg_graphzero.store.schema import EdgeTypeSchema, NodeTypeSchema, TypeSchema
 from pyg_graphzero.util.arguments import as_row_index, as_tensor
 
@@ -44,26 +43,6 @@ class DiskTensorAttr(TensorAttr):
         if args == (None,) and not kwargs:
             return cls(None)  # the group of a homogeneous store; PyG would return None
         return super().cast(*args, **kwargs)
-
-
-class ReplacedRows(Rows):
-    """Rows of a column with some of them replaced, of which the last counts."""
-
-    def __init__(self, table: Tensor | EncodedRows, places: Tensor, value: Tensor) -> None:
-        super().__init__(table.shape, table.dtype)
-        self.table = table
-        self.places, order = places.sort(stable=True)
-        last = torch.ones(len(order), dtype=torch.bool)
-        last[:-1] = self.places[1:] != self.places[:-1]
-        self.places, self.order = self.places[last], order[last]
-        self.value = value
-
-    def read(self, begin: int, end: int) -> Tensor:
-        """See :meth:`Rows.read`."""
-        rows = self.table[begin:end].clone()
-        first, last = torch.searchsorted(self.places, torch.tensor([begin, end])).tolist()
-        rows[self.places[first:last] - begin] = self.value[self.order[first:last]]
-        return rows
 
 
 class DiskFeatureStore(FeatureStore):
@@ -187,7 +166,7 @@ class DiskFeatureStore(FeatureStore):
                 "set, expected an attribute; index sets are written by conversion alone"
             )
 
-    def _replaced(self, attr: TensorAttr, value: Tensor) -> ReplacedRows:
+    def _replaced(self, attr: TensorAttr, value: Tensor) -> ScatterRows:
         """The rows of an attribute as they lie on disk, some of them replaced."""
         record, file = self._find(attr)
         contents = self.handle.contents
@@ -216,7 +195,7 @@ class DiskFeatureStore(FeatureStore):
         if isinstance(record, EdgeTypeSchema):
             position = contents.edge_position(record.name)
             rows = rows if position is None else look_up(position, rows)
-        return ReplacedRows(table, rows, value)
+        return ScatterRows(num_rows, rows, value, lambda begin, end: table[begin:end].clone())
 
     def _remove_tensor(self, attr: TensorAttr) -> bool:
         record, _ = self._find(attr)
