@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import warnings
 from functools import partial
 from pathlib import Path
@@ -50,18 +49,9 @@ def _encodings(
 
 _several = partial(option, multiple=True)
 _named = partial(option, multiple=True, callback=_pairs)
-_ARGUMENTS = "pyg_graphzero.arguments"
 
 
-class _Convert(click.Command):
-    """Remembers its arguments, to say which to add."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ctx.meta[_ARGUMENTS] = [*args]
-        return super().parse_args(ctx, args)
-
-
-@click.command(cls=_Convert, short_help="Convert a graph to a store.")
+@click.command(short_help="Convert a graph to a store.")
 @click.argument("source", type=click.Path(path_type=str))
 @option("-o --out", "The new store.", click.Path(path_type=Path), required=True)
 @option("--src", "Column of source ids: a name or a 0-based position.")
@@ -180,20 +170,9 @@ def convert(
     from pyg_graphzero.errors import InputWarning
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", InputWarning)  # the summary says it; what to do is below
+        warnings.simplefilter("ignore", InputWarning)  # the summary says it
         summary = run(source, out, **options)
     print_summary(summary, is_quiet, as_json)
-    if summary.two_kinds is not None and not is_quiet and not nodes and not options["node_attrs"]:
-        given = click.get_current_context().meta[_ARGUMENTS]
-        typed = [
-            "--edge-type",
-            ",".join(summary.two_kinds),
-            *(["--force"] * ("--force" not in given)),
-        ]
-        command = shlex.join(["graphzero", "convert", *given, *typed])
-        click.echo(
-            f"warning: perhaps two kinds of nodes; to keep them apart:\n  {command}", err=True
-        )
 
 
 def _node_tables(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -72,29 +71,17 @@ def _best(each: dict[str, Any]) -> str:
 
 
 def tables(report: dict[str, Any]) -> list[str]:
-    """Speed, memory, training."""
+    """Speed, memory."""
     results = report["results"]
-    training = [each for each in results if "compute_seconds_per_batch" in each]
-    cores = report["machine"]["usable_cores"]
     speed = ["batches/s", "min", "max", "M edges/s", "nodes/batch", "CPU ms/batch", "time"]
-    parts = ["epoch", "compute", "loader's CPU", "epoch ÷ parts", "speed-up"]
-    title = f"Training, ms per batch; parts: compute + loader's CPU time ÷ {cores} cores"
-    made = [
-        _table("Speed", speed, results, lambda each: _speed(each, results)),
-        _table("Memory at its peak", ["MiB", "of its own", "ready in s"], results, _memory),
-        _table(title, parts, training, lambda each: _training(each, training, cores)),
+    memory = ["MiB", "of its own", "ready in s"]
+    names = [[each["case"], each["contestant"]] for each in results]
+    cells = [_speed(each, results) for each in results], [_memory(each) for each in results]
+    rows = [[[*name, *row] for name, row in zip(names, each, strict=True)] for each in cells]
+    return [
+        markdown("Speed", ["case", "by", *speed], rows[0]),
+        markdown("Memory at its peak", ["case", "by", *memory], rows[1]),
     ]
-    return made if training else made[:2]
-
-
-def _table(
-    title: str,
-    header: list[str],
-    results: list[dict[str, Any]],
-    cells: Callable[[dict[str, Any]], list[str]],
-) -> str:
-    rows = [[each["case"], each["contestant"], *cells(each)] for each in results]
-    return markdown(title, ["case", "by", *header], rows)
 
 
 def _speed(each: dict[str, Any], results: list[dict[str, Any]]) -> list[str]:
@@ -115,23 +102,6 @@ def _speed(each: dict[str, Any], results: list[dict[str, Any]]) -> list[str]:
 def _memory(each: dict[str, Any]) -> list[str]:
     sizes = (f"{each['memory'][kind] / 2**20:,.0f}" for kind in ("pss", "own"))
     return [*sizes, number(each["ready_seconds"])]
-
-
-def _training(each: dict[str, Any], training: list[dict[str, Any]], cores: int) -> list[str]:
-    epoch, compute, loader = (
-        median(each[f"{kind}seconds_per_batch"]) for kind in ("", "compute_", "loader_cpu_")
-    )
-    # Its own first model, with as many workers.
-    base = next(
-        other
-        for other in training
-        if (other["contestant"], other["workers"]) == (each["contestant"], each["workers"])
-    )
-    return [
-        *(number(1e3 * value) for value in (epoch, compute, loader)),
-        f"{epoch / (compute + loader / cores):.2f}",
-        f"{_seconds(base) / epoch:.1f}×",
-    ]
 
 
 def write_report(report: dict[str, Any], folder: Path) -> str:

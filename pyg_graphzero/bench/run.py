@@ -130,7 +130,7 @@ def _result(
     rounds: list[dict[str, Any]],
 ) -> dict[str, Any]:
     """Everything that was measured of one contestant, plain; times by batch and round."""
-    result = {
+    result: dict[str, Any] = {
         **asdict(task.case),
         "case": str(task.case),
         "contestant": task.contestant,
@@ -139,9 +139,7 @@ def _result(
         "nodes_per_batch": first["nodes"] / first["batches"],
         "ready_seconds": ready,
         "memory": peak,
+        "seconds_per_batch": [each["seconds"] / each["batches"] for each in rounds],
+        "cpu_seconds_per_batch": [each["cpu_seconds"] / each["batches"] for each in rounds],
     }
-    for kind in ("", "cpu_", "loader_cpu_", "compute_"):
-        if f"{kind}seconds" in rounds[0]:
-            per = "compute_batches" if kind == "compute_" else "batches"
-            result[f"{kind}seconds_per_batch"] = [r[f"{kind}seconds"] / r[per] for r in rounds]
     return result | {"stats": rounds[-1]["stats"]} if "stats" in rounds[-1] else result

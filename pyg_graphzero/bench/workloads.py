@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,6 @@ from pyg_graphzero.bench.data import Seeds
 from pyg_graphzero.bench.process import Clock
 from pyg_graphzero.bench.settings import Case, Settings
 from pyg_graphzero.bench.training import Trainer, cannot_compute
-
-# Batches that the compute of training is measured on: enough to be typical, few enough for RAM.
-_PRELOADED = 4
 
 
 @dataclass(frozen=True)
@@ -79,37 +76,22 @@ class Workload:
             number: 0 is the round whose times do not count: it counts what batches hold.
 
         Returns:
-            What ``timed`` does; in round 0 ``edges`` and ``nodes`` as well, in others the ``stats``
-            of a loader that reports on itself.
+            ``seconds`` of wall time, ``cpu_seconds``, and number of ``batches``; in round 0 their
+            ``edges`` and ``nodes``, in others the ``stats`` of a loader that reports on itself.
         """
         torch.manual_seed(self.task.settings.seed + number)
-        if number:
-            found, stats = timed(self.loader, self.use), getattr(self.loader, "stats", None)
-            return found if stats is None else found | {"stats": stats().to_dict()}
-        total = {"edges": 0, "nodes": 0}
-
-        def use(batch: Any) -> None:
-            sampled = hasattr(batch, "row")  # a sampler's output, not a loader's
-            total["edges"] += _length(batch.row) if sampled else batch.num_edges
-            total["nodes"] += _length(batch.node) if sampled else batch.num_nodes
-            self.use(batch)
-
-        return timed(self.loader, use) | total
-
-
-def timed(batches: Iterable[Any], use: Callable[[Any], object]) -> dict[str, Any]:
-    """An epoch's ``seconds`` of wall time, ``cpu_seconds``, and number of ``batches``.
-
-    Args:
-        batches: The epoch.
-        use: Called with every batch.
-    """
-    count = 0
-    with Clock() as clock:
-        for batch in batches:
-            use(batch)
-            count += 1
-    return {"batches": count, "seconds": clock.seconds, "cpu_seconds": clock.cpu_seconds}
+        found = {"batches": 0, "edges": 0, "nodes": 0}
+        with Clock() as clock:
+            for batch in self.loader:
+                found["batches"] += 1
+                if number == 0:
+                    sampled = hasattr(batch, "row")  # a sampler's output, not a loader's
+                    found["edges"] += _length(batch.row) if sampled else batch.num_edges
+                    found["nodes"] += _length(batch.node) if sampled else batch.num_nodes
+                self.use(batch)
+        stats = getattr(self.loader, "stats", None)
+        said = {"stats": stats().to_dict()} if number and stats is not None else {}
+        return found | said | {"seconds": clock.seconds, "cpu_seconds": clock.cpu_seconds}
 
 
 def _length(value: Any) -> int:
@@ -150,7 +132,7 @@ class Link(Workload):
 
 
 class Train(Workload):
-    """Training on what a node loader yields, and its parts: the loader alone, compute alone."""
+    """Training on what a node loader yields."""
 
     def __init__(self, contestant: Contestant, task: Task) -> None:
         super().__init__(contestant, task)
@@ -171,25 +153,6 @@ class Train(Workload):
     def use(self, batch: Any) -> None:
         """A step of training."""
         self.trainer.step(batch)
-
-    def round(self, number: int) -> dict[str, Any]:
-        """Runs one epoch, and but for round 0 the parts.
-
-        Returns:
-            As for other loaders; ``loader_cpu_seconds`` of the same epoch without training;
-            ``compute_seconds`` for ``compute_batches`` that were there already.
-        """
-        found = super().round(number)
-        if number == 0:
-            return found
-        ready: list[Any] = []
-        alone = timed(self.loader, lambda b: ready.append(b) if len(ready) < _PRELOADED else None)
-        compute = timed(ready, self.use)
-        return found | {
-            "loader_cpu_seconds": alone["cpu_seconds"],
-            "compute_seconds": compute["seconds"],
-            "compute_batches": compute["batches"],
-        }
 
 
 WORKLOADS: dict[str, type[Workload]] = {

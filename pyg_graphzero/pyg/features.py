@@ -95,10 +95,7 @@ class DiskFeatureStore(FeatureStore):
         if isinstance(index, (slice, int)):
             if position is None:
                 return table[index]
-            count = position[index].numel()  # refuses what is no index
-            bounds = index if isinstance(index, slice) else slice(index % len(position), None)
-            first, _, step = bounds.indices(len(position))
-            rows = look_up(position, first + step * torch.arange(count))
+            rows = position[index].to(torch.int64)
             return table[int(rows)] if isinstance(index, int) else gather(table, rows)
         rows = as_row_index(index, table.size(0))
         return gather(table, rows if position is None else look_up(position, rows))

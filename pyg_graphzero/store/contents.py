@@ -139,11 +139,10 @@ class StoreContents(OpenedFiles):
 
     def edge_prints(self, name: EdgeType | None, values: Tensor | None = None) -> tuple[int, int]:
         """See :func:`~.columns.edge_prints`; without values, found once."""
-        if values is not None or name not in self._prints:
-            found = edge_prints(self.topology(name), values)
-            if values is not None:
-                return found
-            self._prints[name] = found
+        if values is not None:
+            return edge_prints(self.topology(name), values)
+        if name not in self._prints:
+            self._prints[name] = edge_prints(self.topology(name))
         return self._prints[name]
 
     def tell_use(self, what: str, num_bytes: int, instead: str) -> None:
