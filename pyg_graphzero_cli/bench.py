@@ -14,7 +14,7 @@ WORKLOADS = ("sample", "load", "train", "link")
 # What pyg_graphzero.bench.training has, which is imported when a benchmark is run.
 MODELS = ("stock", "trimmed", "accelerated")
 
-_STANDARD: dict[str, Any] = {
+STANDARD: dict[str, Any] = {
     "data": "synthetic:1000000,15000000,128",
     "workloads": WORKLOADS,
     "fanout": (15, 10, 5),
@@ -81,7 +81,7 @@ def bench(preset: str, quick: bool, out: Path, **options: Any) -> None:
     from pyg_graphzero.bench.settings import Settings
 
     given = {name: value for name, value in options.items() if value is not None}
-    chosen = Settings(**_STANDARD | PRESETS["quick" if quick else preset] | given)
+    chosen = Settings(**STANDARD | PRESETS["quick" if quick else preset] | given)
 
     def say(line: str) -> None:
         click.echo(line, err=True)

@@ -28,7 +28,7 @@ from pyg_graphzero.bench.settings import Case, Settings
 from pyg_graphzero.bench.synthetic import power_law, power_law_hetero
 from pyg_graphzero.bench.workloads import WORKLOADS, Task, Workload
 from pyg_graphzero.util.machine import machine, storage
-from pyg_graphzero_cli.bench import _STANDARD, PRESETS
+from pyg_graphzero_cli.bench import PRESETS, STANDARD
 
 MIB = 1 << 20
 
@@ -121,7 +121,7 @@ def test_graphs_that_are_none(tmp_path, spec, message):
 
 
 def settings(**changes) -> Settings:
-    return Settings(**(_STANDARD | PRESETS["quick"] | {"data": "", **changes}))
+    return Settings(**(STANDARD | PRESETS["quick"] | {"data": "", **changes}))
 
 
 def test_seeds_are_of_the_graph(homo):
@@ -153,7 +153,7 @@ def test_seeds_of_types(hetero):
 
 def test_presets():
     for name, preset in PRESETS.items():
-        chosen = Settings(**_STANDARD | preset)
+        chosen = Settings(**STANDARD | preset)
         assert chosen.cases(), name
         assert {case.workload for case in chosen.cases()} == set(WORKLOADS)
     cases = settings(workloads=("sample", "load"), threads=(1, 2), workers=(0, 1)).cases()
