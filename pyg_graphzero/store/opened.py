@@ -5,6 +5,7 @@ Opening reads headers only.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,44 +84,41 @@ class OpenedFiles:
         for edge_type in self.schema.edge_types:
             self._open_edge_type(edge_type)
         for entries in self.schema.loose:
-            for entry in entries.values():
-                if "file" in entry:
-                    self._open_column(entry["file"], None)
+            self._open_columns((entry.get("file") for entry in entries.values()), None)
 
-    def _open_column(self, file: str, rows: int | None, *numbers: str) -> None:
-        """Opens a column of ``rows`` rows (None: any); ``numbers``: 1-D of one of these dtypes."""
-        if file in self.schema.adopted:
-            column = open_adopted(self.path, file, self.schema.adopted[file])
-        else:
-            column = _core.Column.open(str(self.path / file))
-        if rows is not None and list(column.shape[:1]) != [rows]:
-            raise FormatError.of(column.path, "shape", list(column.shape), f"{rows} rows")
-        if numbers and (len(column.shape) != 1 or column.dtype not in numbers):
-            found = f"{column.dtype} {list(column.shape)}"
-            expected = f"{' or '.join(numbers)} [any]"
-            raise FormatError.of(column.path, "dtype, shape", found, expected)
-        self._columns[file] = column
+    def _open_columns(self, files: Iterable[str | None], rows: int | None, *numbers: str) -> None:
+        """Opens columns of ``rows`` rows (None: any); ``numbers``: 1-D of one of these dtypes."""
+        for file in files:
+            if file is None:
+                continue
+            if file in self.schema.adopted:
+                column = open_adopted(self.path, file, self.schema.adopted[file])
+            else:
+                column = _core.Column.open(str(self.path / file))
+            if rows is not None and list(column.shape[:1]) != [rows]:
+                raise FormatError.of(column.path, "shape", list(column.shape), f"{rows} rows")
+            if numbers and (len(column.shape) != 1 or column.dtype not in numbers):
+                found = f"{column.dtype} {list(column.shape)}"
+                expected = f"{' or '.join(numbers)} [any]"
+                raise FormatError.of(column.path, "dtype, shape", found, expected)
+            self._columns[file] = column
 
-    def _open_node_type(self, record: NodeTypeSchema) -> None:
-        for file in record.attrs.values():
-            self._open_column(file, record.num_nodes)
-        for file in record.index_sets.values():
-            self._open_column(file, None, "int64")
-        if record.id_offsets is not None:
-            self._open_column(record.id_offsets, record.num_nodes + 1, "int64")
-        if record.ids is not None:
-            text = record.id_offsets is not None
-            rows, dtypes = (None, ["uint8"]) if text else (record.num_nodes, ["int64", "uint64"])
-            self._open_column(record.ids, rows, *dtypes)
-        self._open_categories(record)
-
-    def _open_categories(self, record: TypeSchema) -> None:
-        for file in record.categories.values():
-            self._open_column(file, None, "uint8")
+    def _open_attrs(self, record: TypeSchema) -> None:
+        self._open_columns(record.attrs.values(), record.num_rows)
+        self._open_columns(record.categories.values(), None, "uint8")
+        self._open_columns(record.category_offsets.values(), None, "int64")
         for file in record.category_offsets.values():
-            self._open_column(file, None, "int64")
             if not self._columns[file].shape[0]:
                 raise FormatError.of(self._columns[file].path, "shape", "[0]", "1 row or more")
+
+    def _open_node_type(self, record: NodeTypeSchema) -> None:
+        self._open_attrs(record)
+        self._open_columns(record.index_sets.values(), None, "int64")
+        self._open_columns([record.id_offsets], record.num_nodes + 1, "int64")
+        if record.id_offsets is None:
+            self._open_columns([record.ids], record.num_nodes, "int64", "uint64")
+        else:
+            self._open_columns([record.ids], None, "uint8")
 
     def _open_edge_type(self, record: EdgeTypeSchema) -> None:
         src = self.node_type(None if record.name is None else record.name[0]).num_nodes
@@ -128,13 +126,8 @@ class OpenedFiles:
         self._topologies[record.name] = self._open_topology(record.topology, src, dst, record)
         if record.csr is not None:
             self._csr[record.name] = self._open_topology(record.csr, dst, src, record)
-        if record.csr_slot is not None:
-            self._open_column(record.csr_slot, record.num_edges, "int32", "int64")
-        for file in record.attrs.values():
-            self._open_column(file, record.num_edges)
-        self._open_categories(record)
-        if record.edge_id is not None:
-            self._open_column(record.edge_id, record.num_edges, "int32", "int64")
+        self._open_columns([record.csr_slot, record.edge_id], record.num_edges, "int32", "int64")
+        self._open_attrs(record)
 
     def _open_topology(
         self, file: str, src: int, dst: int, record: EdgeTypeSchema
