@@ -11,7 +11,7 @@ import click
 from pyg_graphzero_cli.options import Command, comma_list, option
 
 WORKLOADS = ("sample", "load", "train", "link")
-# What pyg_graphzero.bench.training has, which is imported when a benchmark is run.
+# A copy of those in pyg_graphzero.bench.training, which is imported when a benchmark is run.
 MODELS = ("stock", "trimmed", "accelerated")
 
 STANDARD: dict[str, Any] = {

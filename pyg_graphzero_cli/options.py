@@ -1,4 +1,4 @@
-"""What options of several commands have in common."""
+"""Options that several commands have in common."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is compared: each contestant opens the same store and makes PyG's samplers and loaders.
+"""Contestants: each opens the same store and makes PyG's samplers and loaders.
 
 A new one is a subclass of ``Contestant``, named in ``CONTESTANTS``. Nothing else knows how many
 there are or what they are called.
@@ -41,7 +41,7 @@ class Contestant:
 
     @classmethod
     def title(cls) -> str:
-        """What it is, with versions."""
+        """Its name with versions."""
         raise NotImplementedError
 
     @classmethod
@@ -55,7 +55,7 @@ class Contestant:
         return None
 
     def open(self, store: Path) -> None:
-        """What a script does before it makes a loader."""
+        """Does as a script does before it makes a loader."""
         raise NotImplementedError
 
     def sampler(self, fanout: list[int], threads: int) -> Any:

@@ -59,14 +59,14 @@ def _sizes(spec: str) -> list[int]:
 
 @dataclass(frozen=True)
 class Seeds:
-    """What every contestant starts from.
+    """Seeds that every contestant starts from.
 
     Attributes:
         node_type: Type of the seed nodes; None in a homogeneous graph.
         nodes: ``int64 [batches * batch_size]``, fewer where the graph has fewer.
         edge_type: Type of the seed edges.
         edges: ``int64 [2, batches * batch_size // 4]``.
-        num_classes: Of the seed nodes; None where not all have a label from 0 on, or where some
+        num_classes: Classes of the seed nodes; None where not all have a label from 0 on, or where some
             nodes of the graph have no features.
     """
 

@@ -30,7 +30,7 @@ class Entrant:
     """The process of one contestant for one case.
 
     Args:
-        task: What it is to do.
+        task: The case that it plays.
 
     Attributes:
         pid: The process.
@@ -66,7 +66,7 @@ class Entrant:
         self._pool.shutdown(cancel_futures=True)
 
 
-# What the process of an entrant plays.
+# The workload of an entrant, in its process.
 _playing: list[Workload] = []
 
 

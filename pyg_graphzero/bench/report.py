@@ -12,7 +12,7 @@ from pyg_graphzero.util.sizes import format_bytes
 
 
 def facts(report: dict[str, Any]) -> list[str]:
-    """What the figures were measured on and with, a line each."""
+    """Machine, graph and settings of the figures, a line each."""
     machine, graph, settings = report["machine"], report["graph"], report["settings"]
     limit = machine["memory_limit_bytes"]
     disk = report["storage"]
@@ -108,11 +108,11 @@ def write_report(report: dict[str, Any], folder: Path) -> str:
     """Writes ``bench.json`` and ``bench.md``.
 
     Args:
-        report: What ``run`` returns.
+        report: The result of ``run``.
         folder: Where to; made if it is not there.
 
     Returns:
-        What ``bench.md`` says.
+        The text of ``bench.md``.
     """
     folder.mkdir(parents=True, exist_ok=True)
     title = " against ".join(each["title"] for each in report["contestants"].values())

@@ -33,7 +33,7 @@ def run(settings: Settings, path: Path, say: Callable[[str], None]) -> dict[str,
     """Runs a comparison.
 
     Args:
-        settings: What to compare.
+        settings: The choices of the run.
         path: The store.
         say: Told what happens next.
 

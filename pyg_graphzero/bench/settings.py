@@ -1,4 +1,4 @@
-"""What is compared with what: the choices of one run, and the cases they make."""
+"""The choices of one run, and the cases they make."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Settings:
         models: Ways to compute the model to try, some of ``MODELS``.
         batches: Batches per round.
         rounds: Timed rounds per case and contestant.
-        seed: Of the seed nodes and of sampling.
+        seed: Seed of the seed nodes and of sampling.
     """
 
     data: str

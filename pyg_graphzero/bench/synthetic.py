@@ -26,7 +26,7 @@ def power_law(num_nodes: int, num_edges: int, dim: int, seed: int = 0) -> Data:
         num_nodes: Number of nodes.
         num_edges: Number of edges, some of them parallel.
         dim: Width of the ``float32`` features ``x``; 0 for none.
-        seed: The same one gives the same graph.
+        seed: An equal one gives an equal graph.
 
     Returns:
         ``edge_index``, ``x``, ``y`` (of ``NUM_CLASSES``) and ``train_mask`` (one node in ten).
@@ -40,14 +40,14 @@ def power_law(num_nodes: int, num_edges: int, dim: int, seed: int = 0) -> Data:
 def power_law_hetero(
     num_nodes: int, num_edges: int, dim: int, num_edge_types: int, seed: int = 0
 ) -> HeteroData:
-    """The same with types: nodes and edges are spread evenly over them.
+    """A graph with hubs and types: nodes and edges are spread evenly over them.
 
     Args:
         num_nodes: Number of nodes of all types.
         num_edges: Number of edges of all types.
         dim: Width of every type's features.
         num_edge_types: Number of edge types; there are just enough node types for as many pairs.
-        seed: The same one gives the same graph.
+        seed: An equal one gives an equal graph.
 
     Returns:
         Node types ``n0``, ``n1``, … with what ``power_law`` gives, every one of them with edges in.

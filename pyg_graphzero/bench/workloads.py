@@ -1,4 +1,4 @@
-"""What is measured: sampling alone, loading, training, links. One round of each, timed."""
+"""Workloads: sampling alone, loading, training, links. One round of each, timed."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Task:
 
     Attributes:
         contestant: Its name.
-        case: What it plays.
+        case: The case that it plays.
         settings: The choices of the run.
         store: The graph.
-        seeds: What to start from.
+        seeds: Seeds to start from.
     """
 
     contestant: str
@@ -66,7 +66,7 @@ class Workload:
         return None
 
     def use(self, batch: Any) -> None:
-        """What is done with a batch."""
+        """Uses a batch."""
         del batch  # nothing, unless a subclass has a use for it
 
     def round(self, number: int) -> dict[str, Any]:

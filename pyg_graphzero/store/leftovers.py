@@ -25,9 +25,10 @@ from pyg_graphzero.store.schema import (
     NodeTypeSchema,
     StoreSchema,
     header_hash,
+    safe_name,
 )
 from pyg_graphzero.util.locks import StoreLock
-from pyg_graphzero.util.names import COLUMN, TOPOLOGY, locate, safe_name
+from pyg_graphzero.util.names import COLUMN, TOPOLOGY, locate
 from pyg_graphzero.util.system import stored_bytes
 
 FOLDER = "unpublished"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any, TypeAlias
 
 from pyg_graphzero.errors import FormatError
 from pyg_graphzero.util.documents import Members, check_whole, read_document, write_document
-from pyg_graphzero.util.names import COLUMN, TOPOLOGY, check_name, locate, safe_name
+from pyg_graphzero.util.names import COLUMN, TOPOLOGY, check_name, locate
 
 FORMAT_NAME, FORMAT_VERSION = "pyg_graphzero", 1
 SCHEMA_FILE, SHARDS_FILE = "store.json", "shards.json"
@@ -21,6 +22,11 @@ File: TypeAlias = str  # a file of the store, or adopted rows
 ForeignPath: TypeAlias = str  # a file of another program
 Loose: TypeAlias = dict[str, Any]  # {"file": File} or {"value": a number, text, boolean or None}
 Shape: TypeAlias = list[int]
+
+
+def safe_name(name: str) -> str:
+    """``name`` as a file name; what is lost is harmless, since documents keep the real one."""
+    return re.sub(r"[^A-Za-z0-9_\-]", "_", name)[:80] or "_"
 
 
 @dataclass

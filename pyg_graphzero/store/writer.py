@@ -39,10 +39,11 @@ from pyg_graphzero.store.schema import (
     FileRecord,
     NodeTypeSchema,
     StoreSchema,
+    safe_name,
 )
 from pyg_graphzero.util.arguments import as_tensor, check_index_set
 from pyg_graphzero.util.locks import StoreLock, make_scratch, remove_abandoned
-from pyg_graphzero.util.names import COLUMN, locate, safe_name
+from pyg_graphzero.util.names import COLUMN, locate
 from pyg_graphzero.util.workspace import Workspace
 
 

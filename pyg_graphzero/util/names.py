@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,11 +40,6 @@ def check_name(value: Any, document: Path, where: str, ends: tuple[str, ...] = (
         expected = f"a file path inside the store{kind}"
         raise FormatError.of(document, where, repr(value)[:60], expected)
     return str(value)
-
-
-def safe_name(name: str) -> str:
-    """``name`` as a file name; what is lost is harmless, since documents keep the real one."""
-    return re.sub(r"[^A-Za-z0-9_\-]", "_", name)[:80] or "_"
 
 
 @dataclass(frozen=True)
