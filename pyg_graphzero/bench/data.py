@@ -66,8 +66,8 @@ class Seeds:
         nodes: ``int64 [batches * batch_size]``, fewer where the graph has fewer.
         edge_type: Type of the seed edges.
         edges: ``int64 [2, batches * batch_size // 4]``.
-        num_classes: Classes of the seed nodes; None where not all have a label from 0 on, or where some
-            nodes of the graph have no features.
+        num_classes: Classes of the seed nodes; None where not all have a label from 0 on, or where
+            some nodes of the graph have no features.
     """
 
     node_type: str | None
