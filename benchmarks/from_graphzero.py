@@ -32,7 +32,7 @@ import pyg_graphzero as gz
 from harness.child import Task, Tell, answer
 from harness.record import parser, record, write
 from harness.run import CHILD, Run, play
-from pyg_graphzero.bench.table import Table, number
+from pyg_graphzero.bench.table import markdown, number
 from pyg_graphzero.util.machine import machine
 from pyg_graphzero.util.sizes import format_bytes
 
@@ -321,7 +321,7 @@ def main(argv: list[str] | None = None) -> None:
     found = {name: medians([each for each in results if each["group"] == name]) for name in names}
     write(args.json, record(args, argv, medians=found))
     print(machine())
-    print(table(found, args).text())
+    print(table(found, args))
 
 
 def medians(results: list[dict[str, Any]]) -> dict[str, float]:
@@ -335,7 +335,7 @@ def medians(results: list[dict[str, Any]]) -> dict[str, float]:
     return {name: statistics.median(values) for name, values in found.items()}
 
 
-def table(found: dict[str, dict[str, float]], args: Any) -> Table:
+def table(found: dict[str, dict[str, float]], args: Any) -> str:
     """A line for each thing, seconds as milliseconds."""
     title = (
         f"{args.nodes:,} nodes, {args.edges:,} edges, {args.dim} features; {args.batch_size} seeds,"
@@ -351,7 +351,7 @@ def table(found: dict[str, dict[str, float]], args: Any) -> Table:
         cells = [each[f"peak of {what}"] for each in found.values()]
         more = [number(cells[1] / cells[0])] if ratio else []
         lines.append([f"peak memory, {what}", *map(format_bytes, cells), *more])
-    return Table(title, ["", *found, *ratio], lines)
+    return markdown(title, ["", *found, *ratio], lines)
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ from harness.child import Task, answer
 from harness.record import limited_arguments, parser, record, write
 from harness.report import memory_chart, short, table
 from harness.run import CHILD, Run, play
-from pyg_graphzero.bench.table import Table
+from pyg_graphzero.bench.table import markdown
 from pyg_graphzero.store.copies import remove_copies
 from pyg_graphzero.util.sizes import format_bytes
 from pyg_graphzero.util.workspace import parse_size
@@ -392,7 +392,7 @@ def accuracies(rows: list[dict[str, Any]]) -> str:
         for each in rows
         for scores in [each["test_accuracy"]]
     ]
-    return Table("test accuracy", ["features", "mean", "each seed"], lines).text()
+    return markdown("test accuracy", ["features", "mean", "each seed"], lines)
 
 
 if __name__ == "__main__":

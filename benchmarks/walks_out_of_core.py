@@ -28,7 +28,7 @@ from harness.child import Task, Tell, answer
 from harness.communities import CommunityGraph
 from harness.record import drop_caches_argument, parser, record, write
 from harness.run import CHILD, Run, play
-from pyg_graphzero.bench.table import Table, number
+from pyg_graphzero.bench.table import markdown, number
 from pyg_graphzero.util.machine import machine
 from pyg_graphzero.util.sizes import format_bytes, parse_size
 
@@ -88,7 +88,7 @@ def main(argv: list[str] | None = None) -> None:
             shutil.rmtree(path)
     write(args.json, record(args, argv, **report))
     print(machine())
-    print(table(report).text())
+    print(table(report))
 
 
 def measure(args: argparse.Namespace, path: Path) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def measure(args: argparse.Namespace, path: Path) -> dict[str, Any]:
     return {"neighbours_bytes": neighbours, "limit": limit, "results": results}
 
 
-def table(report: dict[str, Any]) -> Table:
+def table(report: dict[str, Any]) -> str:
     """A line for each run."""
     title = f"{format_bytes(report['neighbours_bytes'])} in {format_bytes(report['limit'])}"
     rates = [each["found"].get("steps_per_second") for each in report["results"]]
@@ -124,7 +124,7 @@ def table(report: dict[str, Any]) -> Table:
         ]
         for each, rate in zip(report["results"], rates, strict=True)
     ]
-    return Table(title, ["run", "", "K steps/s", "ours is", "RssAnon"], lines)
+    return markdown(title, ["run", "", "K steps/s", "ours is", "RssAnon"], lines)
 
 
 if __name__ == "__main__":

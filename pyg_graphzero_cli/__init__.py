@@ -46,7 +46,7 @@ class _Group(click.Group):
 
 
 def _is_fault(error: Exception) -> bool:
-    """Whether an error is a mistake of the program, which the input cannot be to blame for."""
+    """Whether it is a fault of this program, whose message no user was meant to read."""
     if type(error).__module__.partition(".")[0] == "pyg_graphzero":
         return False
     if isinstance(error, LookupError):  # a bare key, or a sentence that says what was expected

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import warnings
 from functools import partial
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import click
 
-from pyg_graphzero_cli.options import bounded, print_summary
+from pyg_graphzero_cli.options import bounded, option, print_summary
 
 
 def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -48,119 +47,92 @@ def _encodings(
     return _pairs(ctx, param, tuple(v if "=" in v else f"x={v}" for v in values))
 
 
-_pairs_option = partial(click.option, multiple=True, callback=_pairs)
-_ARGUMENTS = "pyg_graphzero.arguments"
+_several = partial(option, multiple=True)
+_named = partial(option, multiple=True, callback=_pairs)
 
 
-class _Convert(click.Command):
-    """Remembers its arguments, to say which to add."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ctx.meta[_ARGUMENTS] = [*args]
-        return super().parse_args(ctx, args)
-
-
-@click.command(cls=_Convert, short_help="Convert a graph to a store.")
+@click.command(short_help="Convert a graph to a store.")
 @click.argument("source", type=click.Path(path_type=str))
-@click.option("-o", "--out", required=True, type=click.Path(path_type=Path), help="The new store.")
-@click.option("--src", help="Column of source ids: a name or a 0-based position.")
-@click.option("--dst", help="Column of destination ids.")
-@_pairs_option(
-    "--edge-attr",
-    "edge_attrs",
+@option("-o --out", "The new store.", click.Path(path_type=Path), required=True)
+@option("--src", "Column of source ids: a name or a 0-based position.")
+@option("--dst", "Column of destination ids.")
+@_named(
+    "--edge-attr edge_attrs",
+    "Edge attribute, any number of times; or several columns: a,b.",
     metavar="NAME[=SOURCE]",
-    help="Edge attribute, any number of times; or several columns: a,b.",
 )
-@click.option(
+@option(
     "--edge-type",
+    "If ends are two kinds of nodes: user,rates,movie; entity,*,entity: a type a relation.",
     metavar="SRC,REL,DST",
-    help="If ends are two kinds of nodes: user,rates,movie; entity,*,entity: a type a relation.",
 )
-@click.option(
+@_several(
     "--nodes",
-    multiple=True,
+    "Node table, text or Parquet: one row per node; of TYPE, with --edge-type.",
     metavar="[TYPE=]FILE",
-    help="Node table, text or Parquet: one row per node; of TYPE, with --edge-type.",
 )
-@click.option(
-    "--node-id",
-    multiple=True,
-    metavar="[TYPE=]COLUMN",
-    help="Id column of the node table; the first by default.",
+@_several(
+    "--node-id", "Id column of the node table; the first by default.", metavar="[TYPE=]COLUMN"
 )
-@_pairs_option(
-    "--node-attr",
-    "node_attrs",
+@_named(
+    "--node-attr node_attrs",
+    "Node attribute, any number of times; TYPE.NAME with --edge-type.",
     metavar="NAME[=SOURCE]",
-    help="Node attribute, any number of times; TYPE.NAME with --edge-type.",
 )
-@click.option(
-    "--num-nodes", type=click.IntRange(min=0), help="If there are some beyond the largest id."
-)
-@click.option("--ids", type=click.Choice(["auto", "dense", "map"]), help="Whether ids are rows.")
-@click.option("--id-type", type=click.Choice(["auto", "int", "str"]), help="What ids are.")
-@click.option("--delimiter", help="Such as ; or ::, or comma, tab, semicolon, space, pipe.")
+@option("--num-nodes", "If there are some beyond the largest id.", click.IntRange(min=0))
+@option("--ids", "Whether ids are rows.", ("auto", "dense", "map"))
+@option("--id-type", "What ids are.", ("auto", "int", "str"))
+@option("--delimiter", "Such as ; or ::, or comma, tab, semicolon, space, pipe.")
 @click.option("--header/--no-header", default=None, help="Whether the first row names columns.")
-@click.option("--comment", default="#", show_default=True, help="Comment mark; '' for none.")
-@click.option("--edge-layout", type=click.Choice(["2xE", "Ex2"]), help="For a [2, 2] array.")
-@click.option(
+@option("--comment", "Comment mark; '' for none.", default="#")
+@option("--edge-layout", "For a [2, 2] array.", ("2xE", "Ex2"))
+@option(
     "--format",
-    type=click.Choice(["text", "parquet", "arrow", "nt"]),
-    help="What SOURCE is, if its name does not tell.",
+    "What SOURCE is, if its name does not tell.",
+    ("text", "parquet", "arrow", "nt"),
 )
 @click.option("--undirected", is_flag=True, help="Add the reverse of every edge.")
-@click.option(
+@option(
     "--coalesce",
-    type=click.Choice(["first", "sum", "mean", "min", "max"]),
-    help="Merge parallel edges, their attributes so.",
+    "Merge parallel edges, their attributes so.",
+    ("first", "sum", "mean", "min", "max"),
 )
-@click.option(
+@option(
     "--self-loops",
-    type=click.Choice(["keep", "remove", "add"]),
+    "What to do with loops; add: one where there is none.",
+    ("keep", "remove", "add"),
     default="keep",
-    show_default=True,
-    help="What to do with loops; add: one where there is none.",
 )
 @click.option(
     "--no-edge-ids",
     is_flag=True,
     help="Do not keep which edge is which: 4 bytes each, for e_id and edge attributes.",
 )
-@click.option("--time-attr", help="Sort neighbourhoods by this attribute.")
+@option("--time-attr", "Sort neighbourhoods by this attribute.")
 @click.option("--both-directions", is_flag=True, help="Sort edges by source, too: for walks.")
-@click.option("--feature-dtype", help="dtype of x, such as float16.")
-@_pairs_option(
-    "--dtype",
-    "dtypes",
-    metavar="NAME=DTYPE",
-    help="dtype of any attribute.",
-)
-@_pairs_option(
+@option("--feature-dtype", "dtype of x, such as float16.")
+@_named("--dtype dtypes", "dtype of any attribute.", metavar="NAME=DTYPE")
+@_named(
     "--fill",
+    "What empty cells and nulls of an attribute mean, such as -1 or nan.",
     metavar="NAME=VALUE",
-    help="What empty cells and nulls of an attribute mean, such as -1 or nan.",
 )
-@click.option(
+@_several(
     "--features",
-    multiple=True,
+    "Store x, or NAME, as float16, bfloat16 or int8; loaded as float32.",
     callback=_encodings,
     metavar="[NAME=]CODE",
-    help="Store x, or NAME, as float16, bfloat16 or int8; loaded as float32.",
 )
 @click.option("--adopt", "adopt_all", is_flag=True, help="Refer to feature files, do not copy.")
-@click.option("--adopt-attr", "adopt", multiple=True, callback=_names, help="Only these.")
-@click.option("--take", multiple=True, callback=_names, help="Store these attributes only.")
-@click.option("--skip", multiple=True, callback=_names, help="Leave these attributes out.")
-@click.option(
-    "--on-error",
-    type=click.Choice(["raise", "skip"]),
-    default="raise",
-    show_default=True,
-    help="Leave faulty rows out, and say how many.",
+@_several("--adopt-attr adopt", "Only these.", callback=_names)
+@_several("--take", "Store these attributes only.", callback=_names)
+@_several("--skip", "Leave these attributes out.", callback=_names)
+@option(
+    "--on-error", "Leave faulty rows out, and say how many.", ("raise", "skip"), default="raise"
 )
 @click.option("--force", is_flag=True, help="Replace the store if there is one.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done and taken; write nothing.")
-@click.option("--tmp", type=click.Path(), help="Directory for temporary files; beside the store.")
+@option("--tmp", "Directory for temporary files; beside the store.", click.Path())
 @bounded
 def convert(
     source: str,
@@ -198,20 +170,9 @@ def convert(
     from pyg_graphzero.errors import InputWarning
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", InputWarning)  # the summary says it; what to do is below
+        warnings.simplefilter("ignore", InputWarning)  # the summary says it
         summary = run(source, out, **options)
     print_summary(summary, is_quiet, as_json)
-    if summary.two_kinds is not None and not is_quiet and not nodes and not options["node_attrs"]:
-        given = click.get_current_context().meta[_ARGUMENTS]
-        typed = [
-            "--edge-type",
-            ",".join(summary.two_kinds),
-            *(["--force"] * ("--force" not in given)),
-        ]
-        command = shlex.join(["graphzero", "convert", *given, *typed])
-        click.echo(
-            f"warning: perhaps two kinds of nodes; to keep them apart:\n  {command}", err=True
-        )
 
 
 def _node_tables(
@@ -227,10 +188,10 @@ def _node_tables(
             return {"file": nodes[0], "id": node_id[0]}
         return nodes[0] if nodes else None
     tables: dict[str, Any] = {}
-    for option, key, values in (("--nodes", "file", nodes), ("--node-id", "id", node_id)):
+    for flag, key, values in (("--nodes", "file", nodes), ("--node-id", "id", node_id)):
         for value in values:
             end, mark, given_value = value.partition("=")
             if not mark or (key == "id" and end not in tables):
-                raise click.UsageError(f"{option} {value}: expected TYPE=… of a type with --nodes")
+                raise click.UsageError(f"{flag} {value}: expected TYPE=… of a type with --nodes")
             tables.setdefault(end, {})[key] = given_value
     return tables or None

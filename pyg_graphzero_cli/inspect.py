@@ -8,7 +8,14 @@ from typing import Any
 
 import click
 
-from pyg_graphzero_cli.options import bounded, print_summary, progress_bars, quiet, sampled
+from pyg_graphzero_cli.options import (
+    bounded,
+    option,
+    print_summary,
+    progress_bars,
+    quiet,
+    sampled,
+)
 
 
 @click.command(short_help="Print what a store holds.")
@@ -58,20 +65,20 @@ def verify(
 def clean(store: str) -> None:
     """Remove what is in STORE beside its own files.
 
-    That is rows which loaders have written once more, in the order of their use, and columns that
-    were begun and never published. A loader that needs such rows writes them again, unless the
-    store is opened with order="off".
+    That is rows which loaders have written once more, in the order of their use, columns that were
+    begun and never published, and files that a writer which died has left. A loader that needs
+    such rows writes them again, unless the store is opened with row_cache=False.
     """
     from pyg_graphzero.store.copies import remove_copies
-    from pyg_graphzero.store.leftovers import remove_drafts
+    from pyg_graphzero.store.leftovers import remove_leftovers
 
-    count, num_bytes = map(sum, zip(remove_copies(store), remove_drafts(store), strict=True))
+    count, num_bytes = map(sum, zip(remove_copies(store), remove_leftovers(store), strict=True))
     click.echo(f"{store}: {count} removed, {num_bytes:,} bytes")
 
 
 @click.command(short_help="Say what of a store's graph may hurt training.")
 @click.argument("store", type=click.Path(path_type=str))
-@click.option("-o", "--out", type=click.Path(path_type=Path), help="Write a page of HTML.")
+@option("-o --out", "Write a page of HTML.", click.Path(path_type=Path))
 @sampled
 @bounded
 def report(store: str, is_quiet: bool, as_json: bool, **options: Any) -> None:

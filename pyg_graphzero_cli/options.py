@@ -1,13 +1,27 @@
-"""Options of several commands."""
+"""Options that several commands have in common."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from functools import partial, reduce
-from typing import Any
+from functools import reduce
+from typing import Any, TypeAlias
 
 import click
+
+Command: TypeAlias = Callable[..., Any]
+
+_SEEDS = "An index set or mask of the store; train_idx or train_mask."
+INPUT_TYPE = "The seeds' node type, where several have such a set."
+
+
+def option(names: str, about: str, kind: Any = None, **how: Any) -> Callable[[Command], Command]:
+    """An option: its names, its help, and its type; a tuple of texts is a choice."""
+    if isinstance(kind, tuple):
+        kind = click.Choice(kind)
+    shown = how.get("default") is not None
+    return click.option(*names.split(), type=kind, help=about, show_default=shown, **how)
+
 
 quiet = click.option(
     "-q", "--quiet", "is_quiet", is_flag=True, help="Print errors only (and --json)."
@@ -17,16 +31,29 @@ progress_bars = click.option(
 )
 
 
-def bounded(command: Callable[..., Any]) -> Callable[..., Any]:
+def bounded(command: Command) -> Command:
     """The options of a command that writes in bounded memory: ``--memory``, and its output."""
     options = (
-        click.option(
-            "--memory",
-            help="Memory of the process, such as 4GB; half of the free memory by default.",
+        option(
+            "--memory", "Memory of the process, such as 4GB; half of the free memory by default."
         ),
         progress_bars,
         quiet,
         click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON."),
+    )
+    return reduce(lambda made, option: option(made), reversed(options), command)
+
+
+def sampled(command: Command) -> Command:
+    """The options of a command that samples batches as training would."""
+    size, seconds = click.IntRange(min=1), click.FloatRange(min=0, min_open=True)
+    fan_out = comma_list(click.IntRange(min=-1))
+    options = (
+        option("--num-neighbors", "Fan-out per hop.", callback=fan_out, default="15,10,5"),
+        option("--batch-size", "Seeds each.", size, default=1024),
+        option("--seeds", _SEEDS, metavar="NAME"),
+        option("--input-type", INPUT_TYPE),
+        option("--seconds", "How long to sample.", seconds, default=10.0),
     )
     return reduce(lambda made, option: option(made), reversed(options), command)
 
@@ -46,22 +73,3 @@ def comma_list(kind: click.ParamType[Any]) -> Any:
         return tuple(kind.convert(part.strip(), param, ctx) for part in value.split(","))
 
     return parse
-
-
-def sampled(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of a command that samples batches as training would."""
-    size, seconds = click.IntRange(min=1), click.FloatRange(min=0, min_open=True)
-    fan_out = comma_list(click.IntRange(min=-1))
-    default = partial(click.option, show_default=True)
-    options = (
-        default("--num-neighbors", callback=fan_out, default="15,10,5", help="Fan-out per hop."),
-        default("--batch-size", type=size, default=1024, help="Seeds each."),
-        click.option(
-            "--seeds",
-            metavar="NAME",
-            help="An index set or mask of the store; train_idx or train_mask.",
-        ),
-        click.option("--input-type", help="The seeds' node type, where several have such a set."),
-        default("--seconds", type=seconds, default=10.0, help="How long to sample."),
-    )
-    return reduce(lambda made, option: option(made), reversed(options), command)

@@ -6,33 +6,30 @@ from typing import Any
 
 import click
 
-from pyg_graphzero_cli.options import bounded, print_summary
+from pyg_graphzero_cli.options import bounded, option, print_summary
 
 
 @click.command(short_help="Divide a store into parts, each a store.")
 @click.argument("store", type=click.Path(path_type=str))
-@click.option(
-    "-o", "--out", required=True, type=click.Path(path_type=str), help="Directory of the shards."
-)
-@click.option("--parts", type=click.IntRange(min=1), metavar="N", help="Write all of N parts.")
-@click.option(
+@option("-o --out", "Directory of the shards.", click.Path(path_type=str), required=True)
+@option("--parts", "Write all of N parts.", click.IntRange(min=1), metavar="N")
+@option(
     "--part",
+    "Write part I of N only, from 0 on; the others can be written on other machines.",
     metavar="I/N",
-    help="Write part I of N only, from 0 on; the others can be written on other machines.",
 )
-@click.option(
+@option(
     "--by",
+    "The part of each node: an integer attribute, or a file with a number for each node "
+    "(.npy, .pt, text as METIS writes it). Ranges of ids without it.",
     multiple=True,
     metavar="[TYPE=]NAME|FILE",
-    help="The part of each node: an integer attribute, or a file with a number for each node "
-    "(.npy, .pt, text as METIS writes it). Ranges of ids without it.",
 )
-@click.option(
+@option(
     "--topology",
-    type=click.Choice(["own", "whole"]),
+    "Parts have the edges into their nodes; or all edges lie in one more store.",
+    ("own", "whole"),
     default="own",
-    show_default=True,
-    help="Parts have the edges into their nodes; or all edges lie in one more store.",
 )
 @click.option("-f", "--force", is_flag=True, help="Replace shards that are there.")
 @bounded

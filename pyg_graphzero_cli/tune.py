@@ -7,28 +7,33 @@ from typing import Any
 
 import click
 
-from pyg_graphzero_cli.options import bounded, comma_list, print_summary, sampled
+from pyg_graphzero_cli.options import (
+    INPUT_TYPE,
+    bounded,
+    comma_list,
+    option,
+    print_summary,
+    sampled,
+)
 
 
 @click.command(short_help="Copy the rows that training uses, in the order of their use.")
 @click.argument("store", type=click.Path(path_type=str))
-@click.option(
+@option(
     "--seeds",
+    "Index sets or masks, commas between them; or a file of node ids (.npy, .pt, text).",
     required=True,
     metavar="NAME|FILE",
-    help="Index sets or masks, commas between them; or a file of node ids (.npy, .pt, text).",
 )
-@click.option(
+@option(
     "--num-neighbors",
-    required=True,
+    "Fan-out of training.",
     callback=comma_list(click.IntRange(min=-1)),
+    required=True,
     metavar="15,10,5",
-    help="Fan-out of training.",
 )
-@click.option("--input-type", help="Node type of the seeds, if several have such a set.")
-@click.option(
-    "--batch-size", type=click.IntRange(min=1), default=1024, show_default=True, help="Of training."
-)
+@option("--input-type", INPUT_TYPE)
+@option("--batch-size", "Of training.", click.IntRange(min=1), default=1024)
 @bounded
 def optimize(
     store: str, num_neighbors: tuple[int, ...], is_quiet: bool, as_json: bool, **options: Any
@@ -50,9 +55,7 @@ def optimize(
 
 @click.command(short_help="Predict what training reads, and say what would help.")
 @click.argument("store", type=click.Path(path_type=str))
-@click.option(
-    "--memory", help="The budget, as 8GB, as gz.open(memory=) takes it; most of what is free."
-)
+@option("--memory", "The budget, as 8GB, as gz.open(memory=) takes it; most of what is free.")
 @sampled
 @click.option("--no-edge-ids", is_flag=True, help="The loader is told edge_ids=False.")
 @click.option("--refresh", is_flag=True, help="Measure the disk even if its speed is remembered.")

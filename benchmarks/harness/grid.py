@@ -18,7 +18,7 @@ from typing import Any
 from harness.child import Task
 from harness.report import Result, percent, reading, short, whole_epochs
 from harness.run import Run, play
-from pyg_graphzero.bench.table import Table, number
+from pyg_graphzero.bench.table import markdown, number
 from pyg_graphzero.store.copies import remove_copies
 from pyg_graphzero.util.sizes import format_bytes
 
@@ -146,7 +146,7 @@ def grid_table(title: str, points: list[Point]) -> str:
                 cache,
             ]
         )
-    return Table(title, _HEADER, rows).markdown()
+    return markdown(title, _HEADER, rows)
 
 
 def worse(points: list[Point]) -> Iterator[str]:

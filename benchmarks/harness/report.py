@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pyg_graphzero.bench.table import Table, number
+from pyg_graphzero.bench.table import markdown, number
 from pyg_graphzero.util.disk import DiskSpeed
 from pyg_graphzero.util.sizes import format_bytes
 
@@ -127,7 +127,7 @@ def table(title: str, results: list[Result], columns: list[str]) -> str:
             cells[0] = f"<{number(each['at_most'])}"
         rows.append([each["name"], each["store"], *cells])
     errors = [f"{each['name']}: {each['error']}" for each in results if each["error"]]
-    return "\n".join([Table(title, ["run", "store", *columns], rows).text(), *errors])
+    return "\n".join([markdown(title, ["run", "store", *columns], rows), *errors])
 
 
 def short(result: Result) -> str:

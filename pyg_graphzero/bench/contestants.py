@@ -7,7 +7,6 @@ there are or what they are called.
 from __future__ import annotations
 
 import gc
-from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -25,21 +24,25 @@ from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.util.machine import version
 
 
-class Contestant(ABC):
+class Contestant:
     """One way to sample and load; an object of it lives in a process of its own.
 
     Attributes:
-        name: Its name in the tables.
+        place: Where the graph lies when a round begins.
+        node_class: A class with the signature of PyG's ``NeighborLoader``.
+        link_class: One with that of PyG's ``LinkNeighborLoader``.
         data: The graph, once it is open.
     """
 
-    name: str
+    place: str
+    node_class: Any
+    link_class: Any
     data: Any
 
     @classmethod
-    @abstractmethod
     def title(cls) -> str:
-        """Name of the contestant, with versions."""
+        """Its name with versions."""
+        raise NotImplementedError
 
     @classmethod
     def missing(cls) -> str | None:
@@ -51,57 +54,33 @@ class Contestant(ABC):
         """Why its batches will not do for this model of ``training.MODELS``, or None."""
         return None
 
-    @classmethod
-    @abstractmethod
-    def place(cls) -> str:
-        """Where the graph lies when a round begins."""
-
-    @abstractmethod
     def open(self, store: Path) -> None:
-        """Opens the graph, as a script does before it makes a loader."""
+        """Does as a script does before it makes a loader."""
+        raise NotImplementedError
 
-    @abstractmethod
     def sampler(self, fanout: list[int], threads: int) -> Any:
         """A PyG ``BaseSampler``."""
+        raise NotImplementedError
 
-    @abstractmethod
     def node_loader(self, fanout: list[int], seeds: Seeds, **options: Any) -> Iterable[Any]:
         """A loader over ``seeds.nodes`` in that order; ``options`` are a ``DataLoader``'s."""
+        nodes = _typed(seeds.node_type, seeds.nodes)
+        return self.node_class(self.data, fanout, input_nodes=nodes, **options)
 
-    @abstractmethod
     def link_loader(self, fanout: list[int], seeds: Seeds, **options: Any) -> Iterable[Any]:
         """A loader over ``seeds.edges``, with as many negatives."""
-
-
-class _Loaders(Contestant):
-    """Calls of classes with the signatures of PyG's loaders."""
-
-    node_class: Any
-    link_class: Any
-
-    def node_loader(self, fanout: list[int], seeds: Seeds, **options: Any) -> Iterable[Any]:
-        return self.node_class(
-            self.data, fanout, input_nodes=_typed(seeds.node_type, seeds.nodes), **options
-        )
-
-    def link_loader(self, fanout: list[int], seeds: Seeds, **options: Any) -> Iterable[Any]:
-        return self.link_class(
-            self.data,
-            fanout,
-            edge_label_index=_typed(seeds.edge_type, seeds.edges),
-            neg_sampling="binary",
-            **options,
-        )
+        options |= {"edge_label_index": _typed(seeds.edge_type, seeds.edges)}
+        return self.link_class(self.data, fanout, neg_sampling="binary", **options)
 
 
 def _typed(name: Any, value: Tensor) -> Any:
     return value if name is None else (name, value)
 
 
-class GraphZero(_Loaders):
+class GraphZero(Contestant):
     """This package."""
 
-    name = "graphzero"
+    place = "page cache"
     node_class = NeighborLoader
     link_class = LinkNeighborLoader
 
@@ -109,11 +88,6 @@ class GraphZero(_Loaders):
     def title(cls) -> str:
         """The package and its version."""
         return f"pyg_graphzero {version('pyg_graphzero')}"
-
-    @classmethod
-    def place(cls) -> str:
-        """The store is mapped."""
-        return "page cache"
 
     def open(self, store: Path) -> None:
         """Maps the store."""
@@ -124,10 +98,10 @@ class GraphZero(_Loaders):
         return NeighborSampler(self.data, fanout, num_threads=threads)
 
 
-class StockPyG(_Loaders):
-    """PyG's own loaders over the whole graph in memory."""
+class StockPyG(Contestant):
+    """PyG's own loaders over the whole graph in memory: its scripts read everything first."""
 
-    name = "stock"
+    place = "RAM"
     node_class = torch_geometric.loader.NeighborLoader
     link_class = torch_geometric.loader.LinkNeighborLoader
 
@@ -160,11 +134,6 @@ class StockPyG(_Loaders):
             return "PyG counts nodes and edges by hop with pyg-lib alone"
         return None
 
-    @classmethod
-    def place(cls) -> str:
-        """A script of stock PyG reads everything first."""
-        return "RAM"
-
     def open(self, store: Path) -> None:
         """Copies the graph into memory."""
         self.data = _in_memory(open_store(store).data())
@@ -187,4 +156,4 @@ def _in_memory(disk: Any) -> Data | HeteroData:
     return kind.from_dict(copied(disk.to_dict()))
 
 
-CONTESTANTS: dict[str, type[Contestant]] = {each.name: each for each in (GraphZero, StockPyG)}
+CONTESTANTS: dict[str, type[Contestant]] = {"graphzero": GraphZero, "stock": StockPyG}

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data, HeteroData
 
 from pyg_graphzero.bench.settings import Settings
 from pyg_graphzero.bench.synthetic import power_law, power_law_hetero
@@ -21,86 +18,43 @@ from pyg_graphzero.store.columns import gather
 from pyg_graphzero.store.schema import SCHEMA_FILE, EdgeType
 
 _SYNTHETIC = "synthetic:"
-# Name in any case → class of torch_geometric.datasets, name as it has it.
-_DATASETS = {
-    "cora": ("Planetoid", "Cora"),
-    "citeseer": ("Planetoid", "CiteSeer"),
-    "pubmed": ("Planetoid", "PubMed"),
-    "flickr": ("Flickr", None),
-    "reddit": ("Reddit", None),
-}
 
 
-def prepare(spec: str, made: Path, datasets: Path) -> Path:
+def prepare(spec: str, made: Path) -> Path:
     """Makes sure there is a store of a graph.
 
     Args:
-        spec: A store; ``synthetic:NODES,EDGES,DIM[,EDGE_TYPES]``; or the name of a PyG dataset.
+        spec: A store, or ``synthetic:NODES,EDGES,DIM[,EDGE_TYPES]``.
         made: Where stores are made, and found again by the next run.
-        datasets: Where PyG keeps its datasets.
 
     Returns:
         The store.
 
     Raises:
         ValueError: It is none of these, or a number in it is not one.
-        FileNotFoundError: The dataset was never downloaded.
     """
     if (Path(spec) / SCHEMA_FILE).exists():
         return Path(spec)
-    name, make = _recipe(spec, datasets)
-    store = made / name
+    sizes = _sizes(spec)
+    store = made / "-".join(["synthetic", *map(str, sizes)])
     if not (store / SCHEMA_FILE).exists():
         made.mkdir(parents=True, exist_ok=True)
-        convert(make(), store)
+        convert((power_law if len(sizes) == 3 else power_law_hetero)(*sizes), store)
     return store
 
 
-def _recipe(spec: str, datasets: Path) -> tuple[str, Callable[[], Data | HeteroData]]:
-    """A folder's name for a graph that is not a store yet, and what makes the graph."""
-    if spec.startswith(_SYNTHETIC):
-        sizes = _sizes(spec)
-        name = "-".join(["synthetic", *map(str, sizes)])
-        return name, partial(power_law if len(sizes) == 3 else power_law_hetero, *sizes)
-    if spec.lower() in _DATASETS:
-        return spec.lower(), partial(_dataset, spec.lower(), datasets)
-    raise ValueError(
-        f"data: found {spec!r}, expected a store, synthetic:NODES,EDGES,DIM[,EDGE_TYPES], or one "
-        f"of {', '.join(_DATASETS)}"
-    )
-
-
 def _sizes(spec: str) -> list[int]:
-    parts = spec.removeprefix(_SYNTHETIC).split(",")
-    if len(parts) not in (3, 4) or not all(part.strip().isdecimal() for part in parts):
+    begin, _, numbers = spec.partition(_SYNTHETIC)
+    parts = numbers.split(",")
+    if begin or len(parts) not in (3, 4) or not all(part.strip().isdecimal() for part in parts):
         raise ValueError(
-            f"data: found {spec!r}, expected synthetic:NODES,EDGES,DIM[,EDGE_TYPES], as in "
-            "synthetic:1000000,15000000,128"
+            f"data: found {spec!r}, expected a store, or synthetic:NODES,EDGES,DIM[,EDGE_TYPES], "
+            "as in synthetic:1000000,15000000,128"
         )
     sizes = [int(part) for part in parts]
     if min(sizes[0], sizes[-1] if len(sizes) == 4 else 1) < 1:
         raise ValueError(f"data: found {spec!r}, expected at least one node and one edge type")
     return sizes
-
-
-def _dataset(name: str, root: Path) -> Data:
-    """A PyG dataset whose files are there; nothing is downloaded."""
-    import torch_geometric.datasets  # takes a while, and is for this only
-
-    class_name, own_name = _DATASETS[name]
-    base = getattr(torch_geometric.datasets, class_name)
-
-    def missing(self: Any) -> None:
-        raise FileNotFoundError(
-            f"{root}: found no files of {name}, expected those that PyG downloads: run "
-            f"torch_geometric.datasets.{class_name}({str(self.root)!r}"
-            f"{f', {own_name!r}' if own_name else ''}) once, or name the folder (--datasets)"
-        )
-
-    local = type(class_name, (base,), {"download": missing})
-    # Planetoid has a folder by name inside its root.
-    dataset = local(str(root), own_name) if own_name else local(str(root / class_name))
-    return dataset[0]
 
 
 @dataclass(frozen=True)
@@ -112,8 +66,8 @@ class Seeds:
         nodes: ``int64 [batches * batch_size]``, fewer where the graph has fewer.
         edge_type: Type of the seed edges.
         edges: ``int64 [2, batches * batch_size // 4]``.
-        num_classes: Classes of the seed nodes; None where not all have a label from 0 on,
-            or where some nodes of the graph have no features.
+        num_classes: Classes of the seed nodes; None where not all have a label from 0 on, or where
+            some nodes of the graph have no features.
     """
 
     node_type: str | None

@@ -1,27 +1,19 @@
-"""A contestant in a process of its own, so that what it uses can be told apart.
-
-The process is this module run as a script: a ``Task`` and then commands come in as lines of JSON,
-answers go out likewise.
-"""
+"""A contestant in a process of its own, so that what it uses can be told apart."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
+import multiprocessing
 import os
-import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
-from types import TracebackType
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import torch
 from typing_extensions import Self
 
 from pyg_graphzero.bench.contestants import CONTESTANTS
-from pyg_graphzero.bench.data import Seeds
 from pyg_graphzero.bench.workloads import WORKLOADS, Task, Workload
 from pyg_graphzero.errors import GraphZeroError
 
@@ -38,7 +30,7 @@ class Entrant:
     """The process of one contestant for one case.
 
     Args:
-        task: The work of the process.
+        task: The case that it plays.
 
     Attributes:
         pid: The process.
@@ -46,88 +38,48 @@ class Entrant:
 
     def __init__(self, task: Task) -> None:
         self._task = task
-        self._process = subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-m", "pyg_graphzero.bench.entrant"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=os.environ | ENVIRONMENT,
-            start_new_session=True,  # so that it can be ended together with its workers
-        )
-        self.pid = self._process.pid
+        os.environ.update(ENVIRONMENT)  # which processes that begin now inherit
+        self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+        self.pid = self._ask(os.getpid)
 
     def open(self) -> float:
-        """Opens the graph; seconds it took."""
-        return self._ask(dataclasses.asdict(self._task))["seconds"]
-
-    def prepare(self) -> float:
-        """Makes the sampler or loader; seconds it took."""
-        return self._ask({"do": "prepare"})["seconds"]
+        """Opens the graph and makes the sampler or loader; seconds it took."""
+        seconds: float = self._ask(_open, self._task)
+        return seconds
 
     def round(self, number: int) -> dict[str, Any]:
         """Runs a round; see ``Workload.round``."""
-        return self._ask({"do": "round", "number": number})
+        found: dict[str, Any] = self._ask(_round, number)
+        return found
 
-    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
+    def _ask(self, do: Callable[..., Any], *given: Any) -> Any:
         try:
-            print(json.dumps(request), file=self._process.stdin, flush=True)
-            line = self._process.stdout.readline()
-        except BrokenPipeError:
-            line = ""
-        answer = json.loads(line) if line else {"error": f"it ended: {self._process.wait()}"}
-        if "error" in answer:
-            task = self._task
-            raise BenchError(f"{task.workload} by {task.contestant}: {answer['error']}")
-        return answer
+            return self._pool.submit(do, *given).result()
+        except Exception as error:
+            who = f"{self._task.case.workload} by {self._task.contestant}"
+            raise BenchError(f"{who}: {type(error).__name__}: {error}") from error
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if error is not None and self._process.poll() is None:
-            os.killpg(self.pid, signal.SIGKILL)
-        self._process.communicate()
+    def __exit__(self, *error: object) -> None:
+        self._pool.shutdown(cancel_futures=True)
 
 
-def _serve(lines: Any, answers: Any) -> None:
-    """Does what it is told until there is no more."""
-
-    def answer(value: dict[str, Any]) -> None:
-        print(json.dumps(value), file=answers, flush=True)
-
-    try:
-        task = Task(**json.loads(next(lines)))
-        seeds = Seeds(**torch.load(task.seeds))
-        contestant = CONTESTANTS[task.contestant]()
-        if task.threads is not None:
-            torch.set_num_threads(task.threads)
-        start = time.perf_counter()
-        contestant.open(Path(task.store))
-        answer({"seconds": time.perf_counter() - start})
-        workload: Workload | None = None
-        for line in lines:
-            request = json.loads(line)
-            if request["do"] == "prepare":
-                start = time.perf_counter()
-                workload = WORKLOADS[task.workload](contestant, seeds, task)
-                answer({"seconds": time.perf_counter() - start})
-            else:
-                assert workload is not None
-                answer(workload.round(request["number"]))
-    except Exception as error:
-        answer({"error": f"{type(error).__name__}: {error}"})
-        raise
+# The workload of an entrant, in its process.
+_playing: list[Workload] = []
 
 
-if __name__ == "__main__":
-    # Output of libraries goes to stderr, past the answers.
-    replies = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    _serve(sys.stdin, replies)
+def _open(task: Task) -> float:
+    warnings.simplefilter("ignore")
+    contestant = CONTESTANTS[task.contestant]()
+    if task.case.threads is not None:
+        torch.set_num_threads(task.case.threads)
+    start = time.perf_counter()
+    contestant.open(task.store)
+    _playing.append(WORKLOADS[task.case.workload](contestant, task))
+    return time.perf_counter() - start
+
+
+def _round(number: int) -> dict[str, Any]:
+    return _playing[0].round(number)

@@ -1,4 +1,4 @@
-"""Memory, bytes read and CPU time of a process and its descendants."""
+"""Memory and CPU time of a process and its descendants."""
 
 from __future__ import annotations
 
@@ -22,28 +22,16 @@ def memory(root: int) -> dict[str, int]:
     """Memory of a process tree now, in bytes.
 
     Returns:
-        ``rss``: memory of all processes, in which a page of two processes counts twice; ``own``,
-        the part of it that is no page of a file and not shared; ``pss``, which counts shared pages
-        once (``rss`` where the system does not tell); and the number of ``processes``.
+        ``pss``, in which a page of several processes counts once (their ``rss`` where the system
+        does not tell); and ``own``, memory that is no page of a file and not shared.
     """
-    total = {"rss": 0, "own": 0, "pss": 0, "processes": 0}
+    total = {"pss": 0, "own": 0}
     for process in tree(root):
         with suppress(psutil.Error):  # it has ended meanwhile, or just ends
             found = process.memory_full_info()
-            total["rss"] += found.rss
-            total["own"] += found.rss - getattr(found, "shared", 0)
             total["pss"] += getattr(found, "pss", found.rss)
-            total["processes"] += 1
+            total["own"] += found.rss - getattr(found, "shared", 0)
     return total
-
-
-def bytes_read(root: int) -> dict[int, int]:
-    """Bytes that each process of a tree has caused to be read from a disk until now."""
-    found = {}
-    for process in tree(root):
-        with suppress(psutil.Error, AttributeError):  # macOS does not tell
-            found[process.pid] = process.io_counters().read_bytes
-    return found
 
 
 def _cpu_of_others() -> float:
@@ -78,7 +66,7 @@ class Clock:
 
 
 class Watch:
-    """Looks at a process tree again and again while the ``with`` block runs.
+    """Looks at the memory of a process tree again and again while the ``with`` block runs.
 
     Counting shared pages takes milliseconds per GB and stops page faults meanwhile: a process that
     is watched should not be timed.
@@ -88,36 +76,22 @@ class Watch:
         interval: Least seconds between two looks; more where a look itself takes long.
 
     Attributes:
-        peak: ``memory()`` at the moment when its ``rss`` was greatest; ``pss`` is the greatest.
-        read: Bytes the tree read from disks. A process that ends lacks its reads after the last
-            look.
+        peak: The most of each that ``memory()`` has.
     """
 
     def __init__(self, root: int, interval: float = 0.02) -> None:
-        self.peak: dict[str, int] = memory(root)
+        self.peak = memory(root)
         self._root = root
         self._interval = interval
-        self._before = bytes_read(root)
-        self._last = dict(self._before)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look_on, daemon=True)
-
-    @property
-    def read(self) -> int:
-        """Bytes read since the watch began."""
-        return sum(self._last.values()) - sum(self._before.values())
-
-    def _look(self) -> None:
-        self._last.update(bytes_read(self._root))
-        now = memory(self._root)
-        pss = max(now["pss"], self.peak["pss"])
-        self.peak = {**max(now, self.peak, key=lambda each: each["rss"]), "pss": pss}
 
     def _look_on(self) -> None:
         took = 0.0
         while not self._over.wait(max(self._interval, 4 * took)):
             start = time.perf_counter()
-            self._look()
+            now = memory(self._root)
+            self.peak = {kind: max(now[kind], most) for kind, most in self.peak.items()}
             took = time.perf_counter() - start
 
     def __enter__(self) -> Self:
@@ -127,4 +101,3 @@ class Watch:
     def __exit__(self, *error: object) -> None:
         self._over.set()
         self._thread.join()
-        self._look()

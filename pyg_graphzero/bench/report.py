@@ -1,4 +1,4 @@
-"""A report for people: tables on the terminal and in Markdown; and the files of a run."""
+"""A report for people: facts and tables in Markdown, and the files of a run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from pyg_graphzero.bench.table import Table, number
+from pyg_graphzero.bench.table import markdown, number
 from pyg_graphzero.util.sizes import format_bytes
 
 
@@ -70,33 +70,18 @@ def _best(each: dict[str, Any]) -> str:
     return f"{number(1 / _seconds(each))} batches/s by {each['contestant']} ({how})"
 
 
-def tables(report: dict[str, Any]) -> list[Table]:
-    """Speed, training, memory."""
+def tables(report: dict[str, Any]) -> list[str]:
+    """Speed, memory."""
     results = report["results"]
-    training = [each for each in results if "compute_seconds_per_batch" in each]
-    cores = report["machine"]["usable_cores"]
-    made = [
-        Table(
-            "Speed",
-            ["case", "by", "batches/s", "min", "max", "M edges/s", "nodes/batch", "CPU ms/batch",
-             "time"],
-            [_speed(each, results) for each in results],
-        ),
-        Table(
-            "Memory of the process tree at its peak, MiB, and what it read from the disk",
-            ["case", "by", "own", "RSS", "PSS", "processes", "MiB read", "ready in s"],
-            [_memory(each) for each in results],
-        ),
-    ]  # fmt: skip
-    if training:
-        made.append(
-            Table(
-                f"Training, ms per batch; parts: compute + loader's CPU time ÷ {cores} cores",
-                ["case", "by", "epoch", "compute", "loader's CPU", "epoch ÷ parts", "speed-up"],
-                [_training(each, training, cores) for each in training],
-            )
-        )
-    return made
+    speed = ["batches/s", "min", "max", "M edges/s", "nodes/batch", "CPU ms/batch", "time"]
+    memory = ["MiB", "of its own", "ready in s"]
+    names = [[each["case"], each["contestant"]] for each in results]
+    cells = [_speed(each, results) for each in results], [_memory(each) for each in results]
+    rows = [[[*name, *row] for name, row in zip(names, each, strict=True)] for each in cells]
+    return [
+        markdown("Speed", ["case", "by", *speed], rows[0]),
+        markdown("Memory at its peak", ["case", "by", *memory], rows[1]),
+    ]
 
 
 def _speed(each: dict[str, Any], results: list[dict[str, Any]]) -> list[str]:
@@ -104,8 +89,6 @@ def _speed(each: dict[str, Any], results: list[dict[str, Any]]) -> list[str]:
     seconds = _seconds(each)
     base = next(other for other in results if other["case"] == each["case"])
     return [
-        each["case"],
-        each["contestant"],
         number(1 / seconds),
         number(1 / max(times)),
         number(1 / min(times)),
@@ -117,48 +100,24 @@ def _speed(each: dict[str, Any], results: list[dict[str, Any]]) -> list[str]:
 
 
 def _memory(each: dict[str, Any]) -> list[str]:
-    peak = each["memory"]["run"]
-    mib = [f"{peak[kind] / 2**20:,.0f}" for kind in ("own", "rss", "pss")]
-    read = f"{each['bytes_read'] / 2**20:,.0f}"
-    ready = number(each["open_seconds"] + each["prepare_seconds"])
-    return [each["case"], each["contestant"], *mib, str(peak["processes"]), read, ready]
+    sizes = (f"{each['memory'][kind] / 2**20:,.0f}" for kind in ("pss", "own"))
+    return [*sizes, number(each["ready_seconds"])]
 
 
-def _training(each: dict[str, Any], training: list[dict[str, Any]], cores: int) -> list[str]:
-    epoch, compute, loader = (
-        median(each[f"{kind}seconds_per_batch"]) for kind in ("", "compute_", "loader_cpu_")
-    )
-    # Its own first model, with as many workers.
-    base = next(
-        other
-        for other in training
-        if (other["contestant"], other["workers"]) == (each["contestant"], each["workers"])
-    )
-    return [
-        each["case"],
-        each["contestant"],
-        *(number(1e3 * value) for value in (epoch, compute, loader)),
-        f"{epoch / (compute + loader / cores):.2f}",
-        f"{_seconds(base) / epoch:.1f}×",
-    ]
-
-
-def write_report(report: dict[str, Any], folder: Path) -> list[str]:
+def write_report(report: dict[str, Any], folder: Path) -> str:
     """Writes ``bench.json`` and ``bench.md``.
 
     Args:
-        report: The value that ``run`` returns.
+        report: The result of ``run``.
         folder: Where to; made if it is not there.
 
     Returns:
-        Their names, on a line.
+        The text of ``bench.md``.
     """
     folder.mkdir(parents=True, exist_ok=True)
     title = " against ".join(each["title"] for each in report["contestants"].values())
-    parts = [f"# {title}", "\n".join(f"- {line}" for line in facts(report))]
-    parts += [table.markdown() for table in tables(report)]
-    parts.append("\n".join(f"- {line}" for line in summary(report)))
-    written = {"bench.json": json.dumps(report, indent=1), "bench.md": "\n\n".join(parts)}
-    for name, text in written.items():
-        (folder / name).write_text(text + "\n")
-    return [f"written: {', '.join(str(folder / name) for name in written)}"]
+    lists = ["\n".join(f"- {line}" for line in lines) for lines in (facts(report), summary(report))]
+    text = "\n\n".join([f"# {title}", lists[0], *tables(report), lists[1]])
+    (folder / "bench.json").write_text(json.dumps(report, indent=1) + "\n")
+    (folder / "bench.md").write_text(text + "\n")
+    return text

@@ -1,11 +1,8 @@
-"""Settings of a comparison: the choices of one run, and the presets they start from."""
+"""The choices of one run, and the cases they make."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
-
-from pyg_graphzero.bench.training import MODELS
 
 
 @dataclass(frozen=True)
@@ -45,7 +42,7 @@ class Settings:
         models: Ways to compute the model to try, some of ``MODELS``.
         batches: Batches per round.
         rounds: Timed rounds per case and contestant.
-        seed: Seed of the choice of seed nodes and of sampling.
+        seed: Seed of the seed nodes and of sampling.
     """
 
     data: str
@@ -73,38 +70,3 @@ class Settings:
                 for model in models
             ]
         return cases
-
-
-WORKLOADS = ("sample", "load", "train", "link")
-
-_STANDARD: dict[str, Any] = {
-    "data": "synthetic:1000000,15000000,128",
-    "workloads": WORKLOADS,
-    "fanout": (15, 10, 5),
-    "batch_size": 1024,
-    "workers": (0, 2),
-    "threads": (1,),
-    "models": MODELS,
-    "batches": 10,
-    "rounds": 3,
-}
-
-PRESETS: dict[str, dict[str, Any]] = {
-    "standard": _STANDARD,
-    # The graph of docs/performance.md: 4 GB of disk, 12 GB of RAM for stock PyG.
-    "large": {**_STANDARD, "data": "synthetic:5000000,75000000,128"},
-    # So little work per batch that what every batch costs decides.
-    "small": {**_STANDARD, "fanout": (5, 5), "batch_size": 32, "batches": 200},
-    "wide": {**_STANDARD, "data": "synthetic:500000,7500000,1024"},
-    "hetero": {**_STANDARD, "data": "synthetic:1000000,15000000,64,10", "fanout": (10, 5)},
-    # Seconds; shows that everything works, and nothing else.
-    "quick": {
-        **_STANDARD,
-        "data": "synthetic:2000,20000,8",
-        "fanout": (5, 5),
-        "batch_size": 64,
-        "workers": (1,),
-        "batches": 2,
-        "rounds": 1,
-    },
-}

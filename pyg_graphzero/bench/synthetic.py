@@ -40,7 +40,7 @@ def power_law(num_nodes: int, num_edges: int, dim: int, seed: int = 0) -> Data:
 def power_law_hetero(
     num_nodes: int, num_edges: int, dim: int, num_edge_types: int, seed: int = 0
 ) -> HeteroData:
-    """A power-law graph of several types: nodes and edges are spread evenly over them.
+    """A graph with hubs and types: nodes and edges are spread evenly over them.
 
     Args:
         num_nodes: Number of nodes of all types.

@@ -2,43 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 
 def number(value: float) -> str:
     """Three digits that count, or all before the point."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-@dataclass
-class Table:
-    """A table of strings; the first two columns are names, the rest numbers.
+def markdown(title: str, header: list[str], rows: list[list[str]]) -> str:
+    """Markdown, padded for terminals; the first two columns are names, the rest numbers."""
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
 
-    Attributes:
-        title: One line.
-        header: Names of the columns.
-        rows: A string for each column.
-    """
+    def line(cells: list[str]) -> str:
+        padded = [cell.rjust(width) for cell, width in zip(cells, widths, strict=True)]
+        padded[:2] = [cell.ljust(width) for cell, width in zip(cells[:2], widths, strict=False)]
+        return f"| {' | '.join(padded)} |"
 
-    title: str
-    header: list[str]
-    rows: list[list[str]]
-
-    def text(self) -> str:
-        """Padded, for a terminal."""
-        lines = [self.header, *self.rows]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        padded = [
-            "  ".join(
-                cell.ljust(width) if i < 2 else cell.rjust(width)
-                for i, (cell, width) in enumerate(zip(line, widths, strict=True))
-            ).rstrip()
-            for line in lines
-        ]
-        return "\n".join([self.title, *padded])
-
-    def markdown(self) -> str:
-        """The table in Markdown."""
-        rule = ["---" if i < 2 else "--:" for i in range(len(self.header))]
-        lines = [f"| {' | '.join(line)} |" for line in [self.header, rule, *self.rows]]
-        return "\n".join([f"**{self.title}**", "", *lines])
+    rule = ["-" * width if i < 2 else "-" * (width - 1) + ":" for i, width in enumerate(widths)]
+    return "\n".join([f"**{title}**", "", *map(line, [header, rule, *rows])])

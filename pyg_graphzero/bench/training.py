@@ -12,7 +12,7 @@ from torch_geometric.nn import GraphSAGE, to_hetero
 
 from pyg_graphzero.nn import accelerate
 
-#: PyG's own; trimmed by PyG's own means (``trim_to_layer``); by ``nn.accelerate``.
+#: Computed as PyG has it; trimmed by PyG's own means (``trim_to_layer``); by ``nn.accelerate``.
 MODELS = ("stock", "trimmed", "accelerated")
 _HIDDEN_CHANNELS = 128
 
@@ -33,7 +33,7 @@ class Trainer:
         dropout: Share of what these pass on that is left out in training.
 
     Attributes:
-        model: The trained model; its layers have their sizes after the first step.
+        model: The model; its layers have their sizes after the first step.
 
     Raises:
         ValueError: ``model`` is none of them, or cannot be had of this graph.

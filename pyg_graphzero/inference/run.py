@@ -28,6 +28,7 @@ from pyg_graphzero.pyg.lazy import OnDemand, raw_items
 from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.pyg.stores import open as open_store
 from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.store.opened import Opening
 from pyg_graphzero.util.progress import Progress
 from pyg_graphzero.util.system import private_rss
 
@@ -105,7 +106,7 @@ def layerwise(
     given = store if isinstance(store, Store) else None
     is_own = given is None or given.mode != "r+"
     path = store.path if isinstance(store, Store) else store
-    memory = None if given is None else given.memory
+    memory = None if given is None else given.how.memory
     editor = open_store(path, "r+") if is_own else given
     assert editor is not None
     try:
@@ -197,7 +198,9 @@ class _Run:
         begun = perf_counter()
         sweep = task.sweep
         columns = [made.create(value) for value in sweep.outputs]
-        contents = StoreContents(self.store.path, memory=self.memory, drafts=made.drafts())
+        contents = StoreContents(
+            self.store.path, Opening(memory=self.memory, drafts=tuple(made.drafts()))
+        )
         contents.check_budget()
         step: Pass
         if not sweep.convs:

@@ -269,7 +269,7 @@ def write_copy(
     records = []
     try:
         for number, part in enumerate(parts):
-            copied = CopiedPart.at(
+            copied = CopiedPart(
                 number, target / DOCUMENT, part.name, part.lists, part.order.numel(),
                 part.uses, tuple(part.sources),
             )  # fmt: skip

@@ -43,12 +43,18 @@ def plain_class(data: Any) -> type:
 def empty_like(data: Any) -> Any:
     """A graph in memory of the same class, for a batch; its constructor is not called."""
     cls: Any = plain_class(data)
+    out = _bare(cls)
     if cls in (Data, HeteroData):
-        return cls()
-    out = cls.__new__(cls)
-    (HeteroData if issubclass(cls, HeteroData) else Data).__init__(out)
+        return out
     own = {k: v for k, v in data.__dict__.items() if k not in out.__dict__ and k != "_contents"}
     out.__dict__.update(own)
+    return out
+
+
+def _bare(cls: Any) -> Any:
+    """A graph without attributes, as PyG's constructor makes it; that of ``cls`` is not called."""
+    out = cls.__new__(cls)
+    (HeteroData if issubclass(cls, HeteroData) else Data).__init__(out)
     return out
 
 
@@ -229,15 +235,10 @@ class _OnDisk:
 
     @classmethod
     def _of(cls, contents: StoreContents) -> Self:
-        out = cls.__new__(cls)
-        out._begin()
+        out: Self = _bare(cls)
         out.__dict__["_contents"] = contents
         out._fill(contents)
         return out
-
-    @abstractmethod
-    def _begin(self) -> None:
-        """Makes it what PyG's constructor makes without arguments."""
 
     @abstractmethod
     def _fill(self, contents: StoreContents) -> None:
@@ -295,9 +296,6 @@ class DiskData(_OnDisk, Data):
 
     _plain = Data
 
-    def _begin(self) -> None:
-        Data.__init__(self)
-
     def _fill(self, contents: StoreContents) -> None:
         mapping = LazyMapping.of(contents, "store")
         self.__dict__["_store"] = _storage(DiskGlobalStorage, self, mapping)
@@ -310,9 +308,6 @@ class DiskHeteroData(_OnDisk, HeteroData):
     """A heterogeneous store as PyG ``HeteroData``; see ``DiskData``."""
 
     _plain = HeteroData
-
-    def _begin(self) -> None:
-        HeteroData.__init__(self)
 
     def _fill(self, contents: StoreContents) -> None:
         mapping = LazyMapping.of(contents, "graph")

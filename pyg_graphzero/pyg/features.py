@@ -12,7 +12,6 @@ from torch_geometric.data.feature_store import _FieldStatus
 
 from pyg_graphzero.errors import MissingAttributeError, UnsupportedError
 from pyg_graphzero.store.columns import (
-    EncodedRows,
     decoded,
     gather,
     look_up,
@@ -20,8 +19,8 @@ from pyg_graphzero.store.columns import (
 )
 from pyg_graphzero.store.editor import StoreEditor
 from pyg_graphzero.store.handle import StoreHandle
-from pyg_graphzero.store.rows import Rows
-from pyg_graphzero.store.schema import EdgeTypeSchema, NodeTypeSchema
+from pyg_graphzero.store.rows import ScatterRows
+from pyg_graphzero.store.schema import EdgeTypeSchema, NodeTypeSchema, TypeSchema
 from pyg_graphzero.util.arguments import as_row_index, as_tensor
 
 # PyG's group name for the edge attributes of a homogeneous graph.
@@ -46,26 +45,6 @@ class DiskTensorAttr(TensorAttr):
         return super().cast(*args, **kwargs)
 
 
-class ReplacedRows(Rows):
-    """Rows of a column with some of them replaced, of which the last counts."""
-
-    def __init__(self, table: Tensor | EncodedRows, places: Tensor, value: Tensor) -> None:
-        super().__init__(table.shape, table.dtype)
-        self.table = table
-        self.places, order = places.sort(stable=True)
-        last = torch.ones(len(order), dtype=torch.bool)
-        last[:-1] = self.places[1:] != self.places[:-1]
-        self.places, self.order = self.places[last], order[last]
-        self.value = value
-
-    def read(self, begin: int, end: int) -> Tensor:
-        """See :meth:`Rows.read`."""
-        rows = self.table[begin:end].clone()
-        first, last = torch.searchsorted(self.places, torch.tensor([begin, end])).tolist()
-        rows[self.places[first:last] - begin] = self.value[self.order[first:last]]
-        return rows
-
-
 class DiskFeatureStore(FeatureStore):
     """PyG's ``FeatureStore`` over a store's attributes.
 
@@ -80,7 +59,7 @@ class DiskFeatureStore(FeatureStore):
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.handle,)
 
-    def _locate(self, attr: TensorAttr) -> NodeTypeSchema | EdgeTypeSchema:
+    def _locate(self, attr: TensorAttr) -> TypeSchema:
         """The type that an attribute is of."""
         contents = self.handle.contents
         group = attr.group_name
@@ -89,7 +68,7 @@ class DiskFeatureStore(FeatureStore):
             return contents.edge_type(name)
         return contents.node_type(group)
 
-    def _find(self, attr: TensorAttr) -> tuple[NodeTypeSchema | EdgeTypeSchema, str]:
+    def _find(self, attr: TensorAttr) -> tuple[TypeSchema, str]:
         record = self._locate(attr)
         files = dict(record.attrs)
         if isinstance(record, NodeTypeSchema):
@@ -116,10 +95,7 @@ class DiskFeatureStore(FeatureStore):
         if isinstance(index, (slice, int)):
             if position is None:
                 return table[index]
-            count = position[index].numel()  # refuses what is no index
-            bounds = index if isinstance(index, slice) else slice(index % len(position), None)
-            first, _, step = bounds.indices(len(position))
-            rows = look_up(position, first + step * torch.arange(count))
+            rows = position[index].to(torch.int64)
             return table[int(rows)] if isinstance(index, int) else gather(table, rows)
         rows = as_row_index(index, table.size(0))
         return gather(table, rows if position is None else look_up(position, rows))
@@ -147,15 +123,13 @@ class DiskFeatureStore(FeatureStore):
 
         def change(editor: StoreEditor) -> None:
             rows, contents = value, self.handle.contents
-            if isinstance(record, NodeTypeSchema):
-                editor.put_node_attr(record, attr.attr_name, rows)
-                return
-            contents.need_edge_ids(record.name, f"edge attribute {attr.attr_name!r}")
-            ids = contents.edge_id(record.name)
-            # Other lengths are about to be refused.
-            if isinstance(rows, Tensor) and ids is not None and rows.shape[:1] == ids.shape:
-                rows = permuted(rows.contiguous(), ids)
-            editor.put_edge_attr(record, attr.attr_name, rows)
+            if isinstance(record, EdgeTypeSchema):
+                contents.need_edge_ids(record.name, f"edge attribute {attr.attr_name!r}")
+                ids = contents.edge_id(record.name)
+                # Other lengths are about to be refused.
+                if isinstance(rows, Tensor) and ids is not None and rows.shape[:1] == ids.shape:
+                    rows = permuted(rows.contiguous(), ids)
+            editor.put_attr(record, attr.attr_name, rows)
 
         self.handle.edit(change)
         return True
@@ -182,16 +156,14 @@ class DiskFeatureStore(FeatureStore):
         self._find(attr)
         return bool(self.put_tensor(tensor, attr))
 
-    def _check_no_index_set(
-        self, record: NodeTypeSchema | EdgeTypeSchema, attr: TensorAttr
-    ) -> None:
+    def _check_no_index_set(self, record: TypeSchema, attr: TensorAttr) -> None:
         if isinstance(record, NodeTypeSchema) and attr.attr_name in record.index_sets:
             raise UnsupportedError(
                 f"{self.handle.path}: {attr.attr_name!r} of {attr.group_name!r}: found an index "
                 "set, expected an attribute; index sets are written by conversion alone"
             )
 
-    def _replaced(self, attr: TensorAttr, value: Tensor) -> ReplacedRows:
+    def _replaced(self, attr: TensorAttr, value: Tensor) -> ScatterRows:
         """The rows of an attribute as they lie on disk, some of them replaced."""
         record, file = self._find(attr)
         contents = self.handle.contents
@@ -220,7 +192,7 @@ class DiskFeatureStore(FeatureStore):
         if isinstance(record, EdgeTypeSchema):
             position = contents.edge_position(record.name)
             rows = rows if position is None else look_up(position, rows)
-        return ReplacedRows(table, rows, value)
+        return ScatterRows(num_rows, rows, value, lambda begin, end: table[begin:end].clone())
 
     def _remove_tensor(self, attr: TensorAttr) -> bool:
         record, _ = self._find(attr)

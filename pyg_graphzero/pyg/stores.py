@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
@@ -24,6 +23,7 @@ from pyg_graphzero.store.ids import StringIds, lookup
 from pyg_graphzero.store.info import Info
 from pyg_graphzero.store.info import info as info_of
 from pyg_graphzero.store.manifest import Manifest, is_sharded, stores_in
+from pyg_graphzero.store.opened import Opening
 from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.store.verify import VerifyReport, verify
 from pyg_graphzero.util.html import outline
@@ -35,7 +35,7 @@ def open(
     path: str | os.PathLike[str],
     mode: str = "r",
     *,
-    keep_half: bool | Collection[str] = False,
+    keep_half: bool = False,
     memory: int | str | None = None,
     processes: int = 1,
     strict: bool = False,
@@ -47,8 +47,7 @@ def open(
         path: The store's directory.
         mode: ``"r"``, or ``"r+"`` to add and remove columns through PyG's ``put_*`` and
             ``remove_*``; one process at a time may hold it so.
-        keep_half: Attributes stored as float16 or bfloat16 for float32 that are left in half
-            precision: names (``"x"``, ``"paper.x"``), or True for all.
+        keep_half: Attributes stored as float16 or bfloat16 for float32 are left in half precision.
         memory: Memory of this process, in bytes or such as ``"8GB"`` (10⁹) and ``"8GiB"`` (2³⁰):
             all that it takes already, and rows, topologies and batches of the store's loaders. The
             memory of a model and its training comes on top. None: all that the process takes
@@ -81,10 +80,7 @@ def open(
         >>> store.data().num_nodes
         4
     """
-    return Store(
-        path, mode, keep_half=keep_half, memory=memory, processes=processes, strict=strict,
-        row_cache=row_cache,
-    )  # fmt: skip
+    return Store(path, mode, Opening(keep_half, memory, processes, strict, row_cache))
 
 
 def info(path: str | os.PathLike[str]) -> Info:
@@ -121,38 +117,22 @@ class Store:
     Pickles by path. Tensors and data objects taken from it stay valid after ``close()``.
 
     Attributes:
+        how: How it was opened.
         feature_store: PyG's ``FeatureStore`` over the attributes.
         graph_store: PyG's ``GraphStore`` over the topologies.
     """
 
     def __init__(
-        self,
-        path: str | os.PathLike[str],
-        mode: str = "r",
-        *,
-        keep_half: bool | Collection[str] = False,
-        memory: int | str | None = None,
-        processes: int = 1,
-        strict: bool = False,
-        row_cache: int | str | bool = "auto",
+        self, path: str | os.PathLike[str], mode: str = "r", how: Opening | None = None
     ) -> None:
-        self.handle = StoreHandle(
-            path, mode, keep_half=keep_half, memory=memory, processes=processes, strict=strict,
-            row_cache=row_cache,
-        )  # fmt: skip
+        self.handle = StoreHandle(path, mode, how)
         self.mode = mode
-        self.keep_half = keep_half
-        self.memory = memory
-        self.processes = processes
-        self.strict = strict
-        self.row_cache = row_cache
+        self.how = self.handle.how
         self.feature_store = DiskFeatureStore(self.handle)
         self.graph_store = DiskGraphStore(self.handle)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        options = ("keep_half", "memory", "processes", "strict", "row_cache")
-        remake = partial(Store, **{name: getattr(self, name) for name in options})
-        return remake, (self.path, "r")
+        return Store, (self.path, "r", self.how)
 
     def __enter__(self) -> Self:
         return self
@@ -273,9 +253,7 @@ class Store:
         Raises:
             MissingAttributeError: There is no such attribute, or its values have no names.
         """
-        schema = self.contents.schema
-        types: list[Any] = [*schema.node_types, *schema.edge_types]
-        for record in types:
+        for record in self.contents.schema.types:
             if record.name == of and attr in record.categories:
                 return self._words(record.categories[attr], record.category_offsets[attr])
         raise MissingAttributeError(

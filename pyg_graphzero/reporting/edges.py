@@ -16,7 +16,7 @@ from pyg_graphzero.reporting.nodes import Update
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.csc import edge_slices
 from pyg_graphzero.store.schema import EdgeType
-from pyg_graphzero.tune.optimize import ChosenSeeds
+from pyg_graphzero.tune.seeds import ChosenSeeds
 
 #: By node type, the class of each node (``int16``); negative: none.
 Labels: TypeAlias = Mapping[str | None, Tensor]

@@ -15,8 +15,8 @@ from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.reporting.edges import EdgePass
 from pyg_graphzero.reporting.nodes import look_at_nodes
 from pyg_graphzero.reporting.page import Report
-from pyg_graphzero.tune.doctor import TRAINING_SETS, doctor, find_seeds
-from pyg_graphzero.tune.optimize import ChosenSeeds, choose_seeds
+from pyg_graphzero.tune.doctor import doctor
+from pyg_graphzero.tune.seeds import ChosenSeeds, choose_seeds, training_set
 from pyg_graphzero.util.progress import Progress
 from pyg_graphzero.util.workspace import Workspace
 
@@ -113,15 +113,18 @@ def report(
 
 def _seeds(found: Report, store: Store, seeds: Any, input_type: str | None) -> ChosenSeeds | None:
     """Seeds that are meant, or some nodes; None and a note where a store does not say."""
-    types = [t for t in store.contents.schema.node_types if input_type in (None, t.name)]
-    files = [file for t in types for file in (t.index_sets | t.attrs).items()]
-    names = {name for name, file in files if len(store.contents.column(file).shape) == 1}
+    name = seeds if seeds is not None else training_set(store.contents, input_type)
     try:
-        if seeds is None and len(types) == 1 and not names.intersection(TRAINING_SETS):
+        if name is None and not store.is_hetero:
             generator = torch.Generator().manual_seed(0)
-            drawn = torch.randint(max(1, types[0].num_nodes), (_DRAWN,), generator=generator)
-            return replace(choose_seeds(store.data(), drawn.unique(), types[0].name), name="")
-        return find_seeds(store.data(), store.contents, seeds, input_type)
+            drawn = torch.randint(max(1, store.num_nodes), (_DRAWN,), generator=generator)
+            return replace(choose_seeds(store.data(), drawn.unique()), name="")
+        if name is None and input_type is None:
+            raise ValueError(
+                "seeds: found no training set, expected the name of a set, or an input_type of "
+                f"{store.node_types}"
+            )
+        return choose_seeds(store.data(), name, input_type)
     except (ValueError, IndexError) as error:
         if seeds is not None or input_type is not None:
             raise

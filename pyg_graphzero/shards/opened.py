@@ -19,7 +19,7 @@ from pyg_graphzero.shards.exchange import Exchange, Nodes, Shelf, Window
 from pyg_graphzero.shards.owners import Owners
 from pyg_graphzero.store.columns import EncodedRows, in_memory
 from pyg_graphzero.store.manifest import PART_ATTR, WHOLE, Manifest, part_name
-from pyg_graphzero.store.opened import OpenedFiles
+from pyg_graphzero.store.opened import OpenedFiles, Opening
 
 
 def open_shards(
@@ -184,7 +184,7 @@ class ShardedStore(Store):
     """A store in shards, opened by ``gz.open_shards``. Every rank is to call ``close()``."""
 
     def __init__(self, opened: _Opened, exchange: Exchange, **options: Any) -> None:
-        super().__init__(opened.directory / WHOLE, **options)
+        super().__init__(opened.directory / WHOLE, how=Opening(**options))
         self._exchange = exchange
         self.contents.shards = _Shards(opened, exchange)
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +22,7 @@ from pyg_graphzero.store.columns import (
     dtype_name,
     engine_array,
 )
-from pyg_graphzero.store.encoding import EncodingLoss, encode_rows
+from pyg_graphzero.store.encoding import encode_rows
 from pyg_graphzero.store.handle import StoreHandle
 from pyg_graphzero.store.leftovers import Draft, draft_stem
 from pyg_graphzero.store.schema import check_new_attr
@@ -94,10 +92,9 @@ class Column:
             handle.editor.remove_draft(draft.file)
             raise
         self._ended: Exception | None = None
-        # The engine's calls need no turns; the sums of what encoding costs do.
+        # The writer's calls need no turns; the encoder's sums of what encoding costs do.
         self._lock = threading.RLock()
         self._encoder = None if engine is None else _core.RowEncoder(engine, math.prod(self.shape))
-        self._rows_encoded = 0
 
     def __repr__(self) -> str:
         kind = str(self.dtype).removeprefix("torch.")
@@ -124,11 +121,7 @@ class Column:
             raise IndexError(
                 f"{self._what}: found rows {first} to {end}, expected 0 <= row < {self.num_rows}"
             )
-        with self._lock:
-            writer = self._open()
-            for piece in self._pieces(tensor):
-                writer.write(first, self._stored(piece))
-                first += len(piece)
+        self._write(tensor, range(first, end))
 
     def put_tensor(
         self, rows: Tensor | np.ndarray, index: Tensor | np.ndarray | slice | None = None
@@ -146,24 +139,35 @@ class Column:
             OSError: See :meth:`write`.
         """
         tensor = self._checked(rows)
+        nodes: range | Tensor
         if index is None or isinstance(index, slice):
-            begin, end, step = (index or slice(None)).indices(self.num_rows)
-            nodes = torch.arange(begin, max(begin, end), step) if step > 0 else None
-            if nodes is None:
-                raise ValueError(f"{self._what}: index: found a step of {step}, expected 1 or more")
+            nodes = range(self.num_rows)[index or slice(None)]
+            if nodes.step != 1:
+                nodes = torch.arange(nodes.start, nodes.stop, nodes.step)
         else:
             nodes = as_row_index(index, self.num_rows)
         if len(nodes) != len(tensor):
             raise ValueError(f"{self._what}: found {len(tensor)} rows for {len(nodes)} nodes")
-        in_order = len(nodes) < 2 or bool((nodes.diff() >= 0).all())
-        # Sorted before it is cut into pieces: rows that fill a part of the file do so in one go.
-        order = None if in_order else nodes.argsort(stable=True)
+        self._write(tensor, nodes)
+
+    def _write(self, rows: Tensor, nodes: range | Tensor) -> None:
+        """Writes the rows of nodes that follow each other, or of any."""
+        order: Tensor | None = None
+        if isinstance(nodes, Tensor) and not bool((nodes.diff() >= 0).all()):
+            # Before they are cut into pieces: rows that fill a part of the file do so in one go.
+            order = nodes.argsort(stable=True)
+        items = math.prod(self.shape)
+        step = max(1, _PIECE_BYTES // max(1, items * self.dtype.itemsize))
         with self._lock:
             writer = self._open()
-            for begin in range(0, len(tensor) if math.prod(self.shape) else 0, self._piece_rows):
-                part: Tensor | slice = slice(begin, begin + self._piece_rows)
-                part = part if order is None else order[part]
-                writer.put(engine_array(nodes[part]), self._stored(tensor[part]))
+            # Rows without items have no bytes, and are there as soon as the column is.
+            for begin in range(0, len(rows) if items else 0, step):
+                part = slice(begin, begin + step)
+                if isinstance(nodes, range):
+                    writer.write(nodes[part].start, self._stored(rows[part]))
+                else:
+                    at = part if order is None else order[part]
+                    writer.put(engine_array(nodes[at]), self._stored(rows[at]))
 
     def publish(self) -> None:
         """Makes an attribute of the column, in one atomic step.
@@ -207,7 +211,7 @@ class Column:
                 f"every row to be written"
             )
         writer.finish()
-        return replace(self._draft, loss=self._loss())
+        return self._draft
 
     def discard(self) -> None:
         """Removes the column and what was written of it."""
@@ -247,28 +251,11 @@ class Column:
             )
         return tensor
 
-    @property
-    def _piece_rows(self) -> int:
-        return max(1, _PIECE_BYTES // max(1, math.prod(self.shape) * self.dtype.itemsize))
-
-    def _pieces(self, rows: Tensor) -> Iterator[Tensor]:
-        # Rows without items have no bytes, and are there as soon as the column is.
-        if len(rows) and math.prod(self.shape):
-            yield from rows.split(self._piece_rows)
-
     def _stored(self, rows: Tensor) -> Any:
         """The bytes of rows as they are stored."""
         if self._encoder is not None and rows.dtype == torch.float32:
-            self._rows_encoded += len(rows)
             rows = encode_rows(self._encoder, rows, self._stored_dtype)
         return engine_array(rows.contiguous().reshape(-1).view(torch.uint8))
-
-    def _loss(self) -> EncodingLoss | None:
-        """The cost of encoding; None unless every row was encoded here, and once."""
-        if self._encoder is None or self._rows_encoded != self.num_rows:
-            return None
-        assert self.encoding is not None
-        return EncodingLoss.of(self.encoding, self._encoder.losses)
 
 
 def create_column(

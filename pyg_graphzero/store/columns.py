@@ -15,7 +15,7 @@ from torch import Tensor
 from pyg_graphzero import _core
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.store.encoding import ColumnEncoder
-from pyg_graphzero.store.rows import SLAB_BYTES, Rows
+from pyg_graphzero.store.rows import SLAB_BYTES, Rows, as_bytes
 
 # Format v1 names its element types as torch does; a torch too old for one of them lacks the name.
 # fmt: off
@@ -45,13 +45,6 @@ def dtype_name(dtype: torch.dtype) -> str:
     if dtype not in _NAME_OF:
         raise UnsupportedError(f"dtype: found {dtype}, expected one of {', '.join(DTYPES)}")
     return _NAME_OF[dtype]
-
-
-def _as_bytes(tensor: Tensor) -> Tensor:
-    """A contiguous tensor's memory as ``uint8``, one-dimensional."""
-    if tensor.numel() == 0:
-        return torch.empty(0, dtype=torch.uint8)
-    return tensor.reshape(-1).view(torch.uint8)
 
 
 @dataclass(frozen=True)
@@ -95,15 +88,10 @@ class EncodedRows:
         if isinstance(index, int):
             return gather(self, torch.tensor([range(len(self.stored))[index]]))[0]
         begin, end, stride = index.indices(len(self.stored))
-        count = len(range(begin, end, stride))
-        out = torch.empty((count, *self.shape[1:]))
+        out = torch.empty((len(range(begin, end, stride)), *self.shape[1:]))
         rows = row_table(self)
-        if rows is None:
-            return out
-        # By pieces: an index of all rows might need more memory than the rows themselves.
-        for first in range(0, count, _DECODED_ROWS):
-            part = out[first : first + _DECODED_ROWS]
-            _gather_into(part, rows, begin + stride * torch.arange(first, first + len(part)))
+        if rows is not None:
+            _gather_all(out, rows, lambda places: begin + stride * places)
         return out
 
 
@@ -278,7 +266,7 @@ def write_column(
     shape, dtype = list(value.shape), dtype_name(value.dtype)
     writer = _core.ColumnWriter(os.fspath(path), dtype, shape, *encoded)
     for piece in _slabs(value) if isinstance(value, Tensor) else value.slabs():
-        writer.append(_as_bytes(piece.contiguous()))
+        writer.append(as_bytes(piece.contiguous()))
         if progress is not None:
             progress(piece.numel() * piece.element_size())
     writer.finish()
@@ -379,13 +367,12 @@ def in_memory(table: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     if rows is None:
         return table if dtype is None else table.to(dtype)
     out = torch.empty(tuple(table.shape), dtype=dtype or table.dtype)
+    if out.dtype == table.dtype:
+        _gather_all(out, rows, lambda places: places)
+        return out
     for first in range(0, len(table), _DECODED_ROWS):
         piece = out[first : first + _DECODED_ROWS]
-        index = torch.arange(first, first + len(piece))
-        if piece.dtype == table.dtype:
-            _gather_into(piece, rows, index)
-        else:
-            piece.copy_(gather(table, index))
+        piece.copy_(gather(table, torch.arange(first, first + len(piece))))
     return out
 
 
@@ -403,11 +390,15 @@ def permuted(table: Tensor | EncodedRows, index: Tensor) -> Tensor:
     rows = row_table(table)
     if rows is None:
         return gather(table, in_memory(index, torch.int64))
-    # By pieces: the index as int64 might need more memory than the rows themselves.
-    for first, piece in enumerate(out.split(_DECODED_ROWS)):
-        begin = first * _DECODED_ROWS
-        _gather_into(piece, rows, look_up(index, torch.arange(begin, begin + len(piece))))
+    _gather_all(out, rows, lambda places: look_up(index, places))
     return out
+
+
+def _gather_all(out: Tensor, rows: _core.RowTable, index: Callable[[Tensor], Tensor]) -> None:
+    """Fills ``out`` by pieces: an index of all rows might need more memory than the rows."""
+    for number, piece in enumerate(out.split(_DECODED_ROWS)):
+        first = number * _DECODED_ROWS
+        _gather_into(piece, rows, index(torch.arange(first, first + len(piece))))
 
 
 def _gather_into(out: Tensor, rows: _core.RowTable, index: Tensor, num_threads: int = 0) -> None:

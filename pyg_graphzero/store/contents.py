@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import sys
 import warnings
-from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +32,9 @@ from pyg_graphzero.store.columns import (
     permuted,
     view_topology,
 )
-from pyg_graphzero.store.leftovers import Draft
-from pyg_graphzero.store.opened import OpenedFiles
+from pyg_graphzero.store.opened import OpenedFiles, Opening
 from pyg_graphzero.store.schema import EdgeType
+from pyg_graphzero.util.arguments import check_count
 from pyg_graphzero.util.disk import READER_BYTES
 from pyg_graphzero.util.sizes import parse_size
 from pyg_graphzero.util.system import free_memory, private_rss
@@ -60,46 +59,33 @@ class StoreContents(OpenedFiles):
 
     Args:
         path: The store's directory.
-        keep_half: See :class:`~.opened.OpenedFiles`.
-        memory: Memory of the process, in bytes or such as ``"8GB"``; None takes most of what the
-            machine and its cgroups leave.
-        processes: How many share that memory, and have the store open.
-        strict: To bring a large part of the store into memory is an error, not a warning.
-        drafts: See :class:`~.opened.OpenedFiles`.
-        row_cache: Whether loaders may write rows once more: ``"auto"``, how many bytes, or False.
+        how: How it is opened.
 
     Attributes:
-        row_cache_limit: Bytes of rows that may be written once more; None: the disk's free space.
+        processes: How many share the budget.
         memory: The budget of this process in bytes.
         is_memory_given: It was named by the user.
+        row_cache_limit: Bytes of rows that may be written once more; None: the disk's free space.
         keeper: Keeps loaders within the budget, once one is needed; see :mod:`.memory.keeper`.
         shards: Rows of nodes that lie in parts of the store, see :mod:`.shards.exchange`; None
             where all are here.
 
     Raises:
-        ValueError: ``memory`` is no size, or as :class:`~.opened.OpenedFiles`.
+        ValueError: ``memory`` or ``row_cache`` is no size, ``processes`` no number of them.
         FileNotFoundError: No store at ``path``.
         FormatError: A file contradicts the format or the schema.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        keep_half: bool | Collection[str] = False,
-        memory: int | str | None = None,
-        processes: int = 1,
-        strict: bool = False,
-        drafts: Sequence[Draft] = (),
-        row_cache: int | str | bool = "auto",
-    ) -> None:
-        if processes < 1:
-            raise ValueError(f"processes: found {processes}, expected 1 or more")
-        super().__init__(path, keep_half, drafts)
-        self.processes = processes
-        self.strict = strict
+    def __init__(self, path: Path, how: Opening | None = None) -> None:
+        super().__init__(path, how)
+        memory, row_cache, self.processes = self.how.memory, self.how.row_cache, self.how.processes
+        check_count("processes", self.processes)
         self.is_memory_given = memory is not None
-        self._given_memory = memory
-        self._given_row_cache = row_cache
+        if memory is None:
+            share = int(_DEFAULT_SHARE * free_memory()) // self.processes
+            self.memory = private_rss() + share
+        else:
+            self.memory = parse_size(memory, "memory") // self.processes
         self.row_cache_limit: int | None = None
         if row_cache is False:
             self.row_cache_limit = 0
@@ -110,7 +96,6 @@ class StoreContents(OpenedFiles):
         self._prints: dict[EdgeType | None, tuple[int, int]] = {}
         self._told: set[str] = set()
         self._positions: dict[EdgeType | None, Tensor] = {}
-        self._set_budget(memory)
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.shards is not None:
@@ -118,18 +103,10 @@ class StoreContents(OpenedFiles):
                 f"{self.path}: pickle: found a store in shards, whose rows one process of each "
                 "rank fetches; expected threads (num_workers=) in place of processes"
             )
-        options = self.keep_half, self._given_memory, self.processes, self.strict, self.drafts
-        return StoreContents, (self.path, *options, self._given_row_cache)
+        return StoreContents, (self.path, self.how)
 
     def __deepcopy__(self, memo: object) -> StoreContents:
         return self  # the files never change
-
-    def _set_budget(self, memory: int | str | None) -> None:
-        if memory is None:
-            share = int(_DEFAULT_SHARE * free_memory()) // self.processes
-            self.memory = private_rss() + share
-        else:
-            self.memory = parse_size(memory, "memory") // self.processes
 
     def check_budget(self) -> None:
         """Refuses a budget that is too small for any loader.
@@ -150,7 +127,7 @@ class StoreContents(OpenedFiles):
         if self.is_memory_given and self.memory < least:
             each = "" if self.processes == 1 else f" for each of {self.processes} processes"
             raise MemoryBudgetError(
-                f"memory={self._given_memory!r}: found {self.memory / 1e6:,.0f} MB{each}, expected "
+                f"memory={self.how.memory!r}: found {self.memory / 1e6:,.0f} MB{each}, expected "
                 f"more than {least / 1e6:,.0f} MB: the process takes {used / 1e6:,.0f} MB already, "
                 f"and the neighbourhoods' bounds of {self.path} {tables / 1e6:,.0f} MB"
             )
@@ -162,11 +139,10 @@ class StoreContents(OpenedFiles):
 
     def edge_prints(self, name: EdgeType | None, values: Tensor | None = None) -> tuple[int, int]:
         """See :func:`~.columns.edge_prints`; without values, found once."""
-        if values is not None or name not in self._prints:
-            found = edge_prints(self.topology(name), values)
-            if values is not None:
-                return found
-            self._prints[name] = found
+        if values is not None:
+            return edge_prints(self.topology(name), values)
+        if name not in self._prints:
+            self._prints[name] = edge_prints(self.topology(name))
         return self._prints[name]
 
     def tell_use(self, what: str, num_bytes: int, instead: str) -> None:
@@ -186,7 +162,7 @@ class StoreContents(OpenedFiles):
             f"{self.path}: {what}: found {num_bytes / 1e6:,.0f} MB to be in memory, expected at "
             f"most a tenth of the budget of {self.memory / 1e6:,.0f} MB; {instead}"
         )
-        if self.strict:
+        if self.how.strict:
             raise DoesNotFitError(message)
         self._told.add(what)
         hint = "gz.open(strict=True) makes this an error"

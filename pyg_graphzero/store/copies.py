@@ -44,52 +44,34 @@ class CopiedPart:
     """A part of a copy: rows of one node type, or groups of one edge type's neighbours.
 
     Attributes:
+        number: How far down it is in the document.
         document: The copy's document.
         name: The node type; None in a homogeneous store, and of neighbours.
         lists: The topology whose neighbours these are; None: they are rows.
         rows: How many rows or groups.
         uses: How often each of the first ones is used, and how many these are, again and again.
         files: The store's files that the rows are of.
-        places: The copy's files: the numbers of the rows, then for each of ``files`` the rows.
     """
 
+    number: int
     document: Path
     name: str | None
     lists: str | None
     rows: int
     uses: tuple[tuple[float, int], ...]
     files: tuple[str, ...]
-    places: tuple[str, ...]
 
-    @classmethod
-    def at(
-        cls,
-        number: int,
-        document: Path,
-        name: str | None,
-        lists: str | None,
-        rows: int,
-        uses: tuple[tuple[float, int], ...],
-        files: tuple[str, ...],
-    ) -> CopiedPart:
-        """The part that is so far down in the document."""
-        names = ["rows.gd", *(f"{each}.gd" for each in range(len(files)))]
-        places = tuple(f"{number}/{place}" for place in names)
-        return cls(document, name, lists, rows, uses, files, places)
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The copy's files: the numbers of the rows, then for each of ``files`` the rows."""
+        names = ["rows.gd", *(f"{each}.gd" for each in range(len(self.files)))]
+        return tuple(f"{self.number}/{name}" for name in names)
 
 
 def write_parts(copy: Path, parts: list[CopiedPart]) -> None:
     """Writes the document of a copy."""
-    records = [
-        {
-            "name": part.name,
-            "lists": part.lists,
-            "rows": part.rows,
-            "uses": [list(each) for each in part.uses],
-            "files": list(part.files),
-        }
-        for part in parts
-    ]
+    members = ("name", "lists", "rows", "uses", "files")
+    records = [{member: getattr(part, member) for member in members} for part in parts]
     write_document({"format": _FORMAT, "parts": records}, copy / DOCUMENT)
 
 
@@ -130,7 +112,7 @@ def read_parts(copy: Path, trust: Trust) -> list[CopiedPart]:
         if not is_pairs or sum(count for _, count in uses) != rows:
             raise read.fail(f"{where}.uses", uses, f"[uses, rows] pairs, of {rows} rows together")
         steps = tuple((float(each), count) for each, count in uses)
-        found.append(CopiedPart.at(number, document, name, lists, rows, steps, files))
+        found.append(CopiedPart(number, document, name, lists, rows, steps, files))
     if not found:
         raise read.fail("parts", "none", "rows of some files")
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
@@ -16,7 +15,8 @@ from torch import Tensor
 from pyg_graphzero import _core
 from pyg_graphzero.errors import FormatError
 from pyg_graphzero.store.columns import dtype_name
-from pyg_graphzero.store.rows import FileRows, describe
+from pyg_graphzero.store.rows import FileRows, as_bytes, describe
+from pyg_graphzero.util.arguments import as_tensor
 
 _ID_DTYPES = ("int64", "int32", "uint64", "uint32")
 # Edges that are read at a time.
@@ -265,30 +265,20 @@ def build_csc(
 
 def as_rows(value: Any) -> Tensor:
     """A column of a chunk as a tensor over the same memory, for reading only."""
-    if isinstance(value, Tensor):
-        return value
-    array = np.asarray(value)
-    array = array.astype(array.dtype.newbyteorder("="), copy=False)
-    with warnings.catch_warnings():
-        # Arrays of pyarrow and maps of NumPy are read-only, and are only read here.
-        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-        return torch.from_numpy(array)
+    return value if isinstance(value, Tensor) else as_tensor(np.asarray(value), "edge attribute")
 
 
 def _without_rows(rows: Tensor) -> Tensor:
     return torch.empty((0, *rows.shape[1:]), dtype=rows.dtype)
 
 
-def _bytes(rows: Tensor) -> np.ndarray:
+def _bytes(rows: Tensor) -> Any:
     """The memory of a column."""
-    if rows.numel() == 0:
-        return np.empty(0, np.uint8)
-    flat = rows.detach().cpu().resolve_conj().resolve_neg().contiguous().view(-1)
-    return flat.view(torch.uint8).numpy()
+    return as_bytes(rows.detach().cpu().resolve_conj().resolve_neg().contiguous())
 
 
 def _one(dtype: torch.dtype) -> bytes:
-    return _bytes(torch.ones(1).to(dtype)).tobytes()
+    return bytes(_bytes(torch.ones(1).to(dtype)))
 
 
 def _ids(value: Any) -> np.ndarray:

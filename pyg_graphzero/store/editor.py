@@ -15,7 +15,6 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 
@@ -26,19 +25,14 @@ from pyg_graphzero.store.leftovers import Draft
 from pyg_graphzero.store.rows import Rows
 from pyg_graphzero.store.schema import (
     EdgeType,
-    EdgeTypeSchema,
     NodeTypeSchema,
     StoreSchema,
+    TypeSchema,
     check_new_attr,
 )
-from pyg_graphzero.store.writer import (
-    FileSet,
-    checked_rows,
-    edge_folder,
-    node_folder,
-)
+from pyg_graphzero.store.writer import FileSet, checked_rows
 from pyg_graphzero.util.locks import StoreLock
-from pyg_graphzero.util.names import locate
+from pyg_graphzero.util.names import COLUMN, locate
 
 
 class StoreEditor:
@@ -63,10 +57,9 @@ class StoreEditor:
         self.store = copy.deepcopy(store)
         self.files = FileSet(self._directory, self.store)
 
-    def _own(self, record: Any) -> Any:
+    def _own(self, record: TypeSchema) -> TypeSchema:
         """The record of the same type in what is changed."""
-        is_node = isinstance(record, NodeTypeSchema)
-        return (self.store.node_type if is_node else self.store.edge_type)(record.name)
+        return next(t for t in self.store.types if (type(t), t.name) == (type(record), record.name))
 
     def close(self) -> None:
         """Lets others write to the store."""
@@ -78,12 +71,13 @@ class StoreEditor:
         if self._is_synced:
             leftovers.sweep(self._directory, self.store)
 
-    def put_node_attr(self, record: NodeTypeSchema, attr: str, value: Tensor | Rows) -> None:
-        """Writes or replaces a node column."""
+    def put_attr(self, record: TypeSchema, attr: str, value: Tensor | Rows) -> None:
+        """Writes or replaces a column; rows of edges are in CSC order."""
         self._lock.check()
-        what = f"node attribute {attr!r} of {record.name!r}"
-        tensor, record = checked_rows(value, record.num_nodes, what), self._own(record)
-        record.attrs[attr] = self.files.column(node_folder(record.name), attr, tensor)
+        kind = "node" if isinstance(record, NodeTypeSchema) else "edge"
+        what = f"{kind} attribute {attr!r} of {record.name!r}"
+        rows, record = checked_rows(value, record.num_rows, what), self._own(record)
+        record.attrs[attr] = self.files.column(record.folder, attr, rows)
         self._forget(attr, record)
         self.commit()
 
@@ -116,25 +110,16 @@ class StoreEditor:
                 record = self.store.node_type(draft.node_type)
                 assert record is not None  # node types do not go
                 check_new_attr(self._directory, record, draft.name)
-                file = self.files.place(node_folder(draft.node_type), draft.name)
-                paths = locate(self._directory, draft.file), self._directory / file
+                place = self.files.place(record.folder, draft.name, COLUMN)
+                paths = locate(self._directory, draft.file), place
                 os.rename(*paths)
                 moved.append(paths)
-                record.attrs[draft.name] = self.files.add(file, draft.loss)
+                record.attrs[draft.name] = self.files.add(place)
             self.commit()
         except BaseException:
             for path, place in [] if self.is_replaced else moved:
                 os.rename(place, path)
             raise
-
-    def put_edge_attr(self, record: EdgeTypeSchema, attr: str, value: Tensor | Rows) -> None:
-        """Writes or replaces an edge column, rows in CSC order."""
-        self._lock.check()
-        what = f"edge attribute {attr!r} of {record.name!r}"
-        tensor, record = checked_rows(value, record.num_edges, what), self._own(record)
-        record.attrs[attr] = self.files.column(edge_folder(record.name), attr, tensor)
-        self._forget(attr, record)
-        self.commit()
 
     def put_edges(
         self, name: EdgeType | None, chunks: Iterable[EdgeChunk], num_src: int, num_dst: int
@@ -155,7 +140,7 @@ class StoreEditor:
             self.files.csr(record)
         self.commit()
 
-    def remove_attr(self, record: NodeTypeSchema | EdgeTypeSchema, attr: str) -> None:
+    def remove_attr(self, record: TypeSchema, attr: str) -> None:
         """Removes a column."""
         record = self._own(record)
         del record.attrs[attr]
@@ -167,7 +152,7 @@ class StoreEditor:
         self.store.edge_types[:] = [t for t in self.store.edge_types if t.name != name]
         self.commit()
 
-    def _forget(self, attr: str, owner: NodeTypeSchema | EdgeTypeSchema) -> None:
+    def _forget(self, attr: str, owner: TypeSchema) -> None:
         """Neighbourhoods are not sorted by what ``attr`` is now, nor have its values names."""
         owner.categories.pop(attr, None)
         owner.category_offsets.pop(attr, None)

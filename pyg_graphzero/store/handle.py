@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pyg_graphzero.errors import ClosedStoreError, ReadOnlyStoreError
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.editor import StoreEditor
+from pyg_graphzero.store.opened import Opening
 
 
 class StoreHandle:
@@ -20,7 +20,7 @@ class StoreHandle:
     Args:
         path: The store's directory.
         mode: ``"r"`` or ``"r+"``.
-        **options: Arguments of :class:`~.contents.StoreContents`.
+        how: How it is opened.
 
     Attributes:
         path: Where the directory is; links that lead there may lead elsewhere later.
@@ -35,11 +35,13 @@ class StoreHandle:
         StoreInUseError: ``"r+"`` while it is open so elsewhere.
     """
 
-    def __init__(self, path: str | os.PathLike[str], mode: str = "r", **options: Any) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], mode: str = "r", how: Opening | None = None
+    ) -> None:
         if mode not in ("r", "r+"):
             raise ValueError(f"mode: found {mode!r}, expected 'r' or 'r+'")
         self.path = Path(os.path.realpath(path))
-        self.options = options
+        self.how = how or Opening()
         self.turn = threading.RLock()
         self.drafts: dict[tuple[str | None, str], Any] = {}
         self._editor: StoreEditor | None = None
@@ -55,10 +57,10 @@ class StoreHandle:
                 raise
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(StoreHandle, **self.options), (self.path, "r")
+        return StoreHandle, (self.path, "r", self.how)
 
     def _open(self) -> StoreContents:
-        return StoreContents(self.path, **self.options)
+        return StoreContents(self.path, self.how)
 
     def refresh(self) -> None:
         """Looks at what is in the directory by now."""

@@ -9,7 +9,7 @@ from pyg_graphzero.store.adopted import adopted_path
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.copies import copy_sizes
 from pyg_graphzero.store.leftovers import disk_bytes, drafts
-from pyg_graphzero.store.schema import FORMAT_VERSION, EdgeTypeSchema, NodeTypeSchema
+from pyg_graphzero.store.schema import FORMAT_VERSION, TypeSchema
 from pyg_graphzero.util.html import Shown
 from pyg_graphzero.util.sizes import format_bytes
 
@@ -53,7 +53,7 @@ def info(contents: StoreContents) -> Info:
     def columns(files: dict[str, str]) -> dict[str, Any]:
         return {name: column(file) for name, file in files.items()}
 
-    def attrs(record: NodeTypeSchema | EdgeTypeSchema) -> dict[str, Any]:
+    def attrs(record: TypeSchema) -> dict[str, Any]:
         found = columns(record.attrs)
         for name, file in record.category_offsets.items():
             found[name]["categories"] = contents.column(file).shape[0] - 1

@@ -19,9 +19,14 @@ import xxhash
 from pyg_graphzero import _core
 from pyg_graphzero.errors import FormatError
 from pyg_graphzero.store import schema
-from pyg_graphzero.store.encoding import EncodingLoss
-from pyg_graphzero.store.schema import SCHEMA_FILE, FileRecord, StoreSchema, header_hash
-from pyg_graphzero.store.writer import node_folder, safe_name
+from pyg_graphzero.store.schema import (
+    SCHEMA_FILE,
+    FileRecord,
+    NodeTypeSchema,
+    StoreSchema,
+    header_hash,
+    safe_name,
+)
 from pyg_graphzero.util.locks import StoreLock
 from pyg_graphzero.util.names import COLUMN, TOPOLOGY, locate
 from pyg_graphzero.util.system import stored_bytes
@@ -36,7 +41,7 @@ _OWN_FOLDER = re.compile("(node|edge)(-.*)?|graph", re.DOTALL)
 def draft_stem(node_type: str | None, name: str) -> str:
     """The name of a column's draft in the store, without its ending."""
     key = xxhash.xxh64_hexdigest(json.dumps([node_type, name]).encode())
-    return f"{FOLDER}/{node_folder(node_type)}--{safe_name(name)}.{key}"
+    return f"{FOLDER}/{NodeTypeSchema(node_type, 0).folder}--{safe_name(name)}.{key}"
 
 
 @dataclass(frozen=True)
@@ -47,13 +52,11 @@ class Draft:
         node_type: The node type it belongs to; None in a homogeneous store.
         name: The attribute that it is to be.
         file: Its rows, relative to the store.
-        loss: The cost of encoding; None where that is not known.
     """
 
     node_type: str | None
     name: str
     file: str
-    loss: EncodingLoss | None = None
 
     def is_complete(self, store: Path) -> bool:
         """Whether every row is there and on the device: the header is written last."""
@@ -77,32 +80,30 @@ def drafts(store: Path) -> list[str]:
     return [f"{FOLDER}/{name}" for name in names if name.endswith(COLUMN)]
 
 
-def remove_drafts(store: str | os.PathLike[str]) -> tuple[int, int]:
-    """Removes columns that were begun and never published.
+def remove_leftovers(store: str | os.PathLike[str]) -> tuple[int, int]:
+    """Removes columns that were begun and never published, and :func:`leftovers`.
 
     Args:
         store: The store's directory.
 
     Returns:
-        How many there were, and the bytes that they took on disk.
+        How many files there were, and the bytes that they took on disk.
 
     Raises:
         FileNotFoundError: There is no store.
         StoreInUseError: It is open for writing: a draft may be written to now.
-        OSError: One cannot be removed.
+        OSError: A draft cannot be removed.
     """
-    path, count, num_bytes = Path(os.path.realpath(store)), 0, 0
-    schema.load(path)  # or it is something else's directory
-    if not drafts(path):
+    path = Path(os.path.realpath(store))
+    if not drafts(path) and not leftovers(path, schema.load(path)):
         return 0, 0
     with StoreLock(path):
-        for file in drafts(path):
-            num_bytes += disk_bytes(path / file)
-            (path / file).unlink()
-            count += 1
-        with suppress(OSError):  # another's file is in it
-            (path / FOLDER).rmdir()
-    return count, num_bytes
+        published, begun = schema.load(path), [path / file for file in drafts(path)]
+        sizes = [disk_bytes(file) for file in (*begun, *leftovers(path, published))]
+        for file in begun:
+            file.unlink()
+        sweep(path, published)
+    return len(sizes), sum(sizes)
 
 
 def disk_bytes(path: Path) -> int:
@@ -132,8 +133,8 @@ def leftovers(store: Path, published: StoreSchema) -> list[Path]:
     return left + [store / name for name in _files_in(store) if name == FRESH_SCHEMA]
 
 
-def sweep(store: Path, published: StoreSchema) -> list[Path]:
-    """Deletes ``leftovers``, and returns them. Only while the caller holds the store's lock.
+def sweep(store: Path, published: StoreSchema) -> None:
+    """Deletes ``leftovers``. Only while the caller holds the store's lock.
 
     Files that cannot be deleted now are found again by the next writer.
     """
@@ -145,7 +146,6 @@ def sweep(store: Path, published: StoreSchema) -> list[Path]:
         for path in left:
             path.unlink(missing_ok=True)
         (store / FOLDER).rmdir()
-    return left
 
 
 def _files_in(folder: Path) -> list[str]:

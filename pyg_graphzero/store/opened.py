@@ -5,7 +5,8 @@ Opening reads headers only.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,29 @@ from pyg_graphzero.store.columns import (
     view_column,
 )
 from pyg_graphzero.store.leftovers import Draft
-from pyg_graphzero.store.schema import EdgeType, EdgeTypeSchema, NodeTypeSchema
+from pyg_graphzero.store.schema import EdgeType, EdgeTypeSchema, NodeTypeSchema, TypeSchema
+
+
+@dataclass(frozen=True)
+class Opening:
+    """How a store is opened; ``gz.open`` says more.
+
+    Attributes:
+        keep_half: Attributes that are float16 or bfloat16 for float32 are left so.
+        memory: Memory of the process, in bytes or such as ``"8GB"``; None takes most of what the
+            machine and its cgroups leave.
+        processes: How many share that memory, and have the store open.
+        strict: To bring a large part of the store into memory is an error, not a warning.
+        row_cache: Whether loaders may write rows once more: ``"auto"``, how many bytes, or False.
+        drafts: Drafts that are complete, to be attributes all the same.
+    """
+
+    keep_half: bool = False
+    memory: int | str | None = None
+    processes: int = 1
+    strict: bool = False
+    row_cache: int | str | bool = "auto"
+    drafts: tuple[Draft, ...] = ()
 
 
 class OpenedFiles:
@@ -34,79 +57,68 @@ class OpenedFiles:
 
     Args:
         path: The store's directory.
-        keep_half: Attributes (``"x"``, ``"paper.x"``) that are float16 or bfloat16 for float32 and
-            are to be left so; True for all.
-        drafts: Drafts that are complete, to be attributes here all the same.
+        how: How it is opened.
 
     Raises:
-        ValueError: ``keep_half`` names what is no such attribute.
+        ValueError: ``keep_half`` is no truth value.
         FileNotFoundError: No store at ``path``.
         FormatError: A file contradicts the format or the schema.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        keep_half: bool | Collection[str] = False,
-        drafts: Sequence[Draft] = (),
-    ) -> None:
+    def __init__(self, path: Path, how: Opening | None = None) -> None:
         self.path = path
-        self.keep_half = keep_half
-        self.drafts = tuple(drafts)
+        self.how = how or Opening()
+        if not isinstance(self.how.keep_half, bool):
+            raise ValueError(f"keep_half: found {self.how.keep_half!r}, expected True or False")
         self.schema = schema.load(path)
         schema.check_files(path, self.schema)
-        for draft in drafts:
+        for draft in self.how.drafts:
             draft.join(path, self.schema)
         self._columns: dict[str, _core.Column] = {}
         self._topologies: dict[EdgeType | None, _core.Topology] = {}
         self._csr: dict[EdgeType | None, _core.Topology] = {}
         self._views: dict[str, Tensor] = {}
         self._files: Any = WeakTensorKeyDictionary()  # by view, others' than those above too
-        self._left_half: set[str] = set()
         for node_type in self.schema.node_types:
             self._open_node_type(node_type)
         for edge_type in self.schema.edge_types:
             self._open_edge_type(edge_type)
         for entries in self.schema.loose:
-            for entry in entries.values():
-                if "file" in entry:
-                    self._open_column(entry["file"], None)
-        self._leave_half()
+            self._open_columns((entry.get("file") for entry in entries.values()), None)
 
-    def _open_column(self, file: str, rows: int | None, *numbers: str) -> None:
-        """Opens a column of ``rows`` rows (None: any); ``numbers``: 1-D of one of these dtypes."""
-        if file in self.schema.adopted:
-            column = open_adopted(self.path, file, self.schema.adopted[file])
-        else:
-            column = _core.Column.open(str(self.path / file))
-        if rows is not None and list(column.shape[:1]) != [rows]:
-            raise FormatError.of(column.path, "shape", list(column.shape), f"{rows} rows")
-        if numbers and (len(column.shape) != 1 or column.dtype not in numbers):
-            found = f"{column.dtype} {list(column.shape)}"
-            expected = f"{' or '.join(numbers)} [any]"
-            raise FormatError.of(column.path, "dtype, shape", found, expected)
-        self._columns[file] = column
+    def _open_columns(self, files: Iterable[str | None], rows: int | None, *numbers: str) -> None:
+        """Opens columns of ``rows`` rows (None: any); ``numbers``: 1-D of one of these dtypes."""
+        for file in files:
+            if file is None:
+                continue
+            if file in self.schema.adopted:
+                column = open_adopted(self.path, file, self.schema.adopted[file])
+            else:
+                column = _core.Column.open(str(self.path / file))
+            if rows is not None and list(column.shape[:1]) != [rows]:
+                raise FormatError.of(column.path, "shape", list(column.shape), f"{rows} rows")
+            if numbers and (len(column.shape) != 1 or column.dtype not in numbers):
+                found = f"{column.dtype} {list(column.shape)}"
+                expected = f"{' or '.join(numbers)} [any]"
+                raise FormatError.of(column.path, "dtype, shape", found, expected)
+            self._columns[file] = column
 
-    def _open_node_type(self, record: NodeTypeSchema) -> None:
-        for file in record.attrs.values():
-            self._open_column(file, record.num_nodes)
-        for file in record.index_sets.values():
-            self._open_column(file, None, "int64")
-        if record.id_offsets is not None:
-            self._open_column(record.id_offsets, record.num_nodes + 1, "int64")
-        if record.ids is not None:
-            text = record.id_offsets is not None
-            rows, dtypes = (None, ["uint8"]) if text else (record.num_nodes, ["int64", "uint64"])
-            self._open_column(record.ids, rows, *dtypes)
-        self._open_categories(record)
-
-    def _open_categories(self, record: NodeTypeSchema | EdgeTypeSchema) -> None:
-        for file in record.categories.values():
-            self._open_column(file, None, "uint8")
+    def _open_attrs(self, record: TypeSchema) -> None:
+        self._open_columns(record.attrs.values(), record.num_rows)
+        self._open_columns(record.categories.values(), None, "uint8")
+        self._open_columns(record.category_offsets.values(), None, "int64")
         for file in record.category_offsets.values():
-            self._open_column(file, None, "int64")
             if not self._columns[file].shape[0]:
                 raise FormatError.of(self._columns[file].path, "shape", "[0]", "1 row or more")
+
+    def _open_node_type(self, record: NodeTypeSchema) -> None:
+        self._open_attrs(record)
+        self._open_columns(record.index_sets.values(), None, "int64")
+        self._open_columns([record.id_offsets], record.num_nodes + 1, "int64")
+        if record.id_offsets is None:
+            self._open_columns([record.ids], record.num_nodes, "int64", "uint64")
+        else:
+            self._open_columns([record.ids], None, "uint8")
 
     def _open_edge_type(self, record: EdgeTypeSchema) -> None:
         src = self.node_type(None if record.name is None else record.name[0]).num_nodes
@@ -114,13 +126,8 @@ class OpenedFiles:
         self._topologies[record.name] = self._open_topology(record.topology, src, dst, record)
         if record.csr is not None:
             self._csr[record.name] = self._open_topology(record.csr, dst, src, record)
-        if record.csr_slot is not None:
-            self._open_column(record.csr_slot, record.num_edges, "int32", "int64")
-        for file in record.attrs.values():
-            self._open_column(file, record.num_edges)
-        self._open_categories(record)
-        if record.edge_id is not None:
-            self._open_column(record.edge_id, record.num_edges, "int32", "int64")
+        self._open_columns([record.csr_slot, record.edge_id], record.num_edges, "int32", "int64")
+        self._open_attrs(record)
 
     def _open_topology(
         self, file: str, src: int, dst: int, record: EdgeTypeSchema
@@ -132,32 +139,6 @@ class OpenedFiles:
                 topology.path, "num_src, num_dst, num_edges", found, (src, dst, record.num_edges)
             )
         return topology
-
-    def _leave_half(self) -> None:
-        """Finds the columns that ``keep_half`` is about."""
-        half: dict[str, set[str]] = {}
-        types: list[NodeTypeSchema | EdgeTypeSchema] = []
-        types += self.schema.node_types
-        types += self.schema.edge_types
-        for t in types:
-            owner = ",".join(t.name) if isinstance(t.name, tuple) else t.name
-            for attr, file in t.attrs.items():
-                encoding = self._columns[file].encoding
-                if encoding is not None and not encoding.has_scales:
-                    half[file] = {attr, f"{owner}.{attr}"}
-        if isinstance(self.keep_half, bool):
-            self._left_half = set(half) if self.keep_half else set()
-            return
-        if isinstance(self.keep_half, str):
-            raise ValueError(f"keep_half={self.keep_half!r}: expected True or a list of names")
-        wanted = set(self.keep_half)
-        self._left_half = {file for file, names in half.items() if names & wanted}
-        missing = sorted(wanted.difference(*half.values()))
-        if missing:
-            raise ValueError(
-                f"keep_half names {missing[0]!r}, which {self.path} has not in half precision "
-                f"for float32"
-            )
 
     def node_type(self, name: str | None) -> NodeTypeSchema:
         """The node type called ``name``; MissingAttributeError if there is none."""
@@ -226,6 +207,7 @@ class OpenedFiles:
 
     def rows(self, file: str) -> Tensor | EncodedRows:
         """The column in ``file`` as it was meant: its view, or rows to be decoded."""
-        if file in self._left_half:
+        encoding = self._columns[file].encoding
+        if self.how.keep_half and encoding is not None and not encoding.has_scales:
             return self.view(file)
         return column_rows(self._columns[file], self.view(file))

@@ -369,27 +369,38 @@ class ChainRows(Rows):
 
 
 class ScatterRows(Rows):
-    """One value in all rows but a few, which are kept in memory.
+    """A table, or one value in all rows, but for a few rows, which are kept in memory.
 
     Args:
         num_rows: Number of rows.
         index: Rows that have a value of their own, ``int64 [n]``; of a row named twice the last
             value counts.
-        values: Theirs, ``[n]``.
-        fill: That of all others.
+        values: Theirs, ``[n, ...]``.
+        base: The value of all others; or reads rows ``begin … end - 1``, which may be written to.
     """
 
-    def __init__(self, num_rows: int, index: Tensor, values: Tensor, fill: float) -> None:
-        super().__init__((num_rows,), values.dtype)
+    def __init__(
+        self,
+        num_rows: int,
+        index: Tensor,
+        values: Tensor,
+        base: float | Callable[[int, int], Tensor],
+    ) -> None:
+        super().__init__((num_rows, *values.shape[1:]), values.dtype)
         order = index.argsort(stable=True)
         order = order[torch.cat([index[order].diff() != 0, torch.ones(min(len(order), 1)) > 0])]
-        self._index, self._values, self._fill = index[order].numpy(), values[order], fill
+        self._index, self._values, self._order = index[order].numpy(), values, order
+        self._base = base
 
     def read(self, begin: int, end: int) -> Tensor:
         """See :meth:`Rows.read`."""
-        out = torch.full((end - begin,), self._fill, dtype=self.dtype)
+        if callable(self._base):
+            out = self._base(begin, end)
+        else:
+            out = torch.full((end - begin, *self.shape[1:]), self._base, dtype=self.dtype)
         first, last = np.searchsorted(self._index, (begin, end))
-        out[torch.from_numpy(self._index[first:last]) - begin] = self._values[first:last]
+        places = torch.from_numpy(self._index[first:last]) - begin
+        out[places] = self._values[self._order[first:last]]
         return out
 
 
@@ -413,11 +424,11 @@ def describe(value: Any) -> str:
     return f"{name}[{shape}]" if shape else name
 
 
-def as_bytes(tensor: Tensor) -> memoryview:
-    """The memory of a contiguous tensor of any dtype, for writing to a file."""
+def as_bytes(tensor: Tensor) -> Any:
+    """The memory of a contiguous tensor of any dtype, ``uint8 [num_bytes]``."""
     if tensor.numel() == 0:
-        return memoryview(b"")
-    return tensor.reshape(-1).view(torch.uint8).numpy().data
+        return np.empty(0, np.uint8)
+    return tensor.detach().reshape(-1).view(torch.uint8).numpy()
 
 
 def _typed(data: np.ndarray, shape: Sequence[int], dtype: torch.dtype, swapped: bool) -> Tensor:

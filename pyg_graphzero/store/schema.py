@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -23,6 +24,11 @@ Loose: TypeAlias = dict[str, Any]  # {"file": File} or {"value": a number, text,
 Shape: TypeAlias = list[int]
 
 
+def safe_name(name: str) -> str:
+    """``name`` as a file name; what is lost is harmless, since documents keep the real one."""
+    return re.sub(r"[^A-Za-z0-9_\-]", "_", name)[:80] or "_"
+
+
 @dataclass
 class NodeTypeSchema:
     """One node type. ``name`` is None in a homogeneous store.
@@ -41,6 +47,16 @@ class NodeTypeSchema:
     categories: dict[str, File] = field(default_factory=dict)
     category_offsets: dict[str, File] = field(default_factory=dict)
     others: dict[str, Loose] = field(default_factory=dict)
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of each attribute."""
+        return self.num_nodes
+
+    @property
+    def folder(self) -> str:
+        """Where its columns lie."""
+        return "node" if self.name is None else f"node-{safe_name(self.name)}"
 
 
 @dataclass
@@ -67,6 +83,19 @@ class EdgeTypeSchema:
     categories: dict[str, File] = field(default_factory=dict)
     category_offsets: dict[str, File] = field(default_factory=dict)
     others: dict[str, Loose] = field(default_factory=dict)
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of each attribute."""
+        return self.num_edges
+
+    @property
+    def folder(self) -> str:
+        """Where its files lie."""
+        return "edge" if self.name is None else f"edge-{safe_name('--'.join(self.name))}"
+
+
+TypeSchema: TypeAlias = NodeTypeSchema | EdgeTypeSchema
 
 
 @dataclass
@@ -121,8 +150,12 @@ class StoreSchema:
     @property
     def loose(self) -> list[dict[str, Loose]]:
         """Attributes without rows: the graph's, and the others of each type."""
-        of_nodes = [t.others for t in self.node_types]
-        return [self.graph_attrs, *of_nodes, *(t.others for t in self.edge_types)]
+        return [self.graph_attrs, *(t.others for t in self.types)]
+
+    @property
+    def types(self) -> list[TypeSchema]:
+        """All types of nodes and edges."""
+        return [*self.node_types, *self.edge_types]
 
     def node_type(self, name: str | None) -> NodeTypeSchema | None:
         """The node type called ``name``, or None."""
@@ -287,8 +320,7 @@ def _check_release(body: dict[str, Any], read: _Reader) -> list[Any]:
 def _check_types(schema: StoreSchema, read: _Reader) -> None:
     """Node and edge types must fit together, and homogeneous means one unnamed type."""
     names, edge_names = [t.name for t in schema.node_types], [t.name for t in schema.edge_types]
-    types: list[NodeTypeSchema | EdgeTypeSchema] = [*schema.node_types, *schema.edge_types]
-    for record in types:
+    for record in schema.types:
         if not record.categories.keys() == record.category_offsets.keys() <= record.attrs.keys():
             found = f"{[*record.categories]} and {[*record.category_offsets]}"
             raise read.fail(f"categories of {record.name}", found, "attributes, both the same")
@@ -317,7 +349,7 @@ def _check_types(schema: StoreSchema, read: _Reader) -> None:
 def named_files(schema: StoreSchema) -> list[str]:
     """Every file name that a type or attribute of the schema refers to."""
     named: list[str | None] = []
-    records: tuple[Any, ...] = (schema, *schema.node_types, *schema.edge_types)
+    records: tuple[Any, ...] = (schema, *schema.types)
     for record in records:
         for member in fields(record):
             value = getattr(record, member.name)

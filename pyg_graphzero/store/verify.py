@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from pyg_graphzero import _core
-from pyg_graphzero.errors import FormatError, StoreInUseError
-from pyg_graphzero.store import leftovers, schema
+from pyg_graphzero.errors import FormatError
+from pyg_graphzero.store import schema
 from pyg_graphzero.store.adopted import adopted_path, open_adopted
 from pyg_graphzero.store.columns import edge_prints
 from pyg_graphzero.store.copies import DOCUMENT, FOLDER, read_parts, usable_folders
 from pyg_graphzero.store.manifest import is_sharded, stores_in
-from pyg_graphzero.store.schema import EdgeTypeSchema, StoreSchema
+from pyg_graphzero.store.schema import EdgeTypeSchema
 from pyg_graphzero.util.html import Shown
-from pyg_graphzero.util.locks import StoreLock
 from pyg_graphzero.util.names import locate
 
 _BLOCKS_PER_STEP = 64
@@ -38,8 +37,6 @@ class VerifyReport(Shown):
         adopted: Files that the store refers to; there are no checksums of all their rows, so only
             their size and fingerprint are checked.
         bad: One line per fault: file, block, offset, found and expected checksum.
-        leftovers: Files that a writer which died has left and that nothing names; each says whether
-            it was deleted, for which the store must not be open for writing.
     """
 
     files: int = 0
@@ -47,7 +44,6 @@ class VerifyReport(Shown):
     bytes: int = 0
     adopted: list[str] = field(default_factory=list)
     bad: list[str] = field(default_factory=list)
-    leftovers: list[str] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
@@ -61,7 +57,6 @@ class VerifyReport(Shown):
     def __str__(self) -> str:
         head = f"{self.files} files, {self.blocks} blocks, {self.bytes:,} bytes: "
         notes = [f"{path}: adopted, size and fingerprint checked" for path in self.adopted]
-        notes += self.leftovers
         verdict = ["all good"] if self.ok else [f"{len(self.bad)} bad", *self.bad]
         return head + "\n".join([*verdict, *notes])
 
@@ -118,7 +113,6 @@ def verify(
             open_adopted(path, name, adopted)
         except FormatError as error:
             report.bad.append(str(error))
-    report.leftovers = _swept(path, store)
     if progress is not None:
         progress(total, total)
     return report
@@ -231,18 +225,3 @@ def _bad_csr(path: Path, edge_type: EdgeTypeSchema) -> list[str]:
         return []
     expected = f"those of {edge_type.topology} with both ends exchanged"
     return [str(FormatError.of(path / edge_type.csr, "edges", "others", expected))]
-
-
-def _swept(path: Path, store: StoreSchema) -> list[str]:
-    """Deletes what dead writers have left, where that can be told from what a living one writes."""
-    left = leftovers.leftovers(path, store)
-    if not left:
-        return []
-    try:
-        with StoreLock(path):
-            swept = leftovers.sweep(path, schema.load(path))
-    except StoreInUseError:
-        return []
-    except OSError as error:
-        return [f"{file}: left by a writer that died, not deleted ({error})" for file in left]
-    return [f"{file}: left by a writer that died, deleted" for file in swept]

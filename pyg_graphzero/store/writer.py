@@ -7,9 +7,8 @@ leaves the old store or none. How an existing one changes is in :mod:`pyg_graphz
 from __future__ import annotations
 
 import os
-import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -40,16 +39,12 @@ from pyg_graphzero.store.schema import (
     FileRecord,
     NodeTypeSchema,
     StoreSchema,
+    safe_name,
 )
 from pyg_graphzero.util.arguments import as_tensor, check_index_set
 from pyg_graphzero.util.locks import StoreLock, make_scratch, remove_abandoned
-from pyg_graphzero.util.names import locate
+from pyg_graphzero.util.names import COLUMN, locate
 from pyg_graphzero.util.workspace import Workspace
-
-
-def safe_name(name: str) -> str:
-    """``name`` as a file name; what is lost is harmless, since the schema keeps the real one."""
-    return re.sub(r"[^A-Za-z0-9_\-]", "_", name)[:80] or "_"
 
 
 class FileSet:
@@ -58,25 +53,20 @@ class FileSet:
     def __init__(self, directory: Path, store: StoreSchema) -> None:
         self.directory = directory
         self.schema = store
-        self._placed: set[Path] = set()
 
-    def _place(self, folder: str, name: str, suffix: str) -> Path:
-        """A path in ``folder`` that was not given before."""
+    def place(self, folder: str, name: str, suffix: str, taken: Collection[Path] = ()) -> Path:
+        """The path of a file that is about to be created, which neither is there nor is taken."""
         locate(self.directory, folder, folder=True).mkdir(exist_ok=True)
         stem, n = f"{folder}/{safe_name(name)}", 1
         while (path := self.directory / (stem + (f"-{n}" if n > 1 else "") + suffix)) and (
-            path in self._placed or os.path.lexists(path)
+            path in taken or os.path.lexists(path)
         ):
             n += 1
-        self._placed.add(path)
         return path
 
-    def _record(self, path: Path) -> str:
-        return self.add(path.relative_to(self.directory).as_posix(), None)
-
-    def add(self, file: str, loss: EncodingLoss | None) -> str:
+    def add(self, path: Path, loss: EncodingLoss | None = None) -> str:
         """Records a file that is written and synced; ``loss`` is what encoding has cost."""
-        path = self.directory / file
+        file = path.relative_to(self.directory).as_posix()
         cost = None if loss is None else loss.to_dict()
         self.schema.files[file] = FileRecord(path.stat().st_size, schema.header_hash(path), cost)
         return file
@@ -87,7 +77,7 @@ class FileSet:
         placed: list[Path] = []
 
         def place(name: str, suffix: str) -> Path:
-            placed.append(self._place(folder, name, suffix))
+            placed.append(self.place(folder, name, suffix, placed))
             return placed[-1]
 
         try:
@@ -106,10 +96,9 @@ class FileSet:
     ) -> str:
         """Writes and syncs a column; see ``StoreWriter.add_node_attr``."""
         with self._placing(folder) as place:
-            path = place(name, ".gd")
+            path = place(name, COLUMN)
             write_column(path, value, progress)
-        loss = value.loss() if isinstance(value, ColumnEncoder) else None
-        return self.add(path.relative_to(self.directory).as_posix(), loss)
+        return self.add(path, value.loss() if isinstance(value, ColumnEncoder) else None)
 
     def copy(self, source: Path, file: str, record: FileRecord) -> None:
         """Copies and syncs a file of the store at ``source``."""
@@ -131,12 +120,6 @@ class FileSet:
         found = [self.column(folder, name, torch.from_numpy(value)) for name, value in columns]
         return found[0], found[1]
 
-    def place(self, folder: str, name: str) -> str:
-        """The name of a column file that is about to be created, which nothing else has."""
-        path = self._place(folder, name, ".gd")
-        self._placed.discard(path)
-        return path.relative_to(self.directory).as_posix()
-
     def adopt(self, folder: str, name: str, store: Path, rows: FileRows) -> str:
         """Refers to rows in a file that is not the store's; returns the name they have here."""
         stem, n = f"{folder}/{safe_name(name)}", 1
@@ -157,17 +140,13 @@ class FileSet:
     ) -> tuple[EdgeTypeSchema, Csc]:
         """Writes and syncs the files of an edge type; see ``StoreWriter.add_edge_type``."""
         room = room or BuildRoom(Workspace(self.directory).room, self.directory)
-        with self._placing(edge_folder(name)) as place:
+        record = EdgeTypeSchema(name, 0, "", edge_ids=options is None or options.edge_ids)
+        with self._placing(record.folder) as place:
             csc = build_csc(chunks, num_src, num_dst, place, room, num_edges, options)
-        record = EdgeTypeSchema(
-            name=name,
-            num_edges=csc.num_edges,
-            topology=self._record(csc.topology),
-            edge_id=None if csc.edge_id is None else self._record(csc.edge_id),
-            edge_ids=options is None or options.edge_ids,
-            attrs={attr: self._record(path) for attr, path in csc.columns.items()},
-            time_order=csc.time_order,
-        )
+        record.num_edges, record.time_order = csc.num_edges, csc.time_order
+        record.topology = self.add(csc.topology)
+        record.edge_id = None if csc.edge_id is None else self.add(csc.edge_id)
+        record.attrs = {attr: self.add(path) for attr, path in csc.columns.items()}
         return record, csc
 
     def csr(self, record: EdgeTypeSchema, room: BuildRoom | None = None) -> None:
@@ -176,7 +155,7 @@ class FileSet:
         topology = _core.Topology.open(str(self.directory / record.topology))
         chunks = (EdgeChunk(rows, sources) for sources, rows in edge_slices(topology))
         names = {"topology": "csr", "edge_id": "csr_slot"}
-        with self._placing(edge_folder(record.name)) as place:
+        with self._placing(record.folder) as place:
             csc = build_csc(
                 chunks,
                 topology.num_dst,
@@ -186,23 +165,13 @@ class FileSet:
                 record.num_edges,
                 CscOptions(edge_ids=record.edge_ids),
             )
-        record.csr = self._record(csc.topology)
-        record.csr_slot = None if csc.edge_id is None else self._record(csc.edge_id)
+        record.csr = self.add(csc.topology)
+        record.csr_slot = None if csc.edge_id is None else self.add(csc.edge_id)
 
     def sync_folders(self) -> None:
         """Has the names of all files on the device."""
         for name in {Path(f).parent.as_posix() for f in self.schema.files}:
             _core.sync_directory(str(self.directory / name))
-
-
-def node_folder(name: str | None) -> str:
-    """Where the columns of a node type lie."""
-    return "node" if name is None else f"node-{safe_name(name)}"
-
-
-def edge_folder(name: EdgeType | None) -> str:
-    """Where the files of an edge type lie."""
-    return "edge" if name is None else f"edge-{safe_name('--'.join(name))}"
 
 
 def check_target(path: Path, force: bool) -> None:
@@ -273,14 +242,15 @@ class StoreWriter:
             raise KeyError(f"edge type {name!r} was not added")
         return edge_type
 
+    def _check_new(self, what: str, name: object, there: object) -> None:
+        if (name is None) == self._schema.is_hetero:
+            raise ValueError(f"{what} in a store with is_hetero={self._schema.is_hetero}")
+        if there is not None:
+            raise ValueError(f"{what} was added before")
+
     def add_node_type(self, name: str | None, num_nodes: int) -> None:
         """Declares a node type; ``name`` is None in a homogeneous store."""
-        if (name is None) == self._schema.is_hetero:
-            raise ValueError(
-                f"node type {name!r} in a store with is_hetero={self._schema.is_hetero}"
-            )
-        if self._schema.node_type(name) is not None:
-            raise ValueError(f"node type {name!r} was added before")
+        self._check_new(f"node type {name!r}", name, self._schema.node_type(name))
         self._schema.node_types.append(NodeTypeSchema(name, int(num_nodes)))
 
     def add_node_attr(
@@ -311,40 +281,35 @@ class StoreWriter:
         if encoding is not None:
             table = rows if isinstance(rows, Rows) else ArrayRows(rows)
             rows = encoder = ColumnEncoder(table, encoding, what, progress)
-        record.attrs[attr] = self._files.column(node_folder(node_type), attr, rows, progress)
+        record.attrs[attr] = self._files.column(record.folder, attr, rows, progress)
         return None if encoder is None else encoder.loss()
 
     def adopt_node_attr(self, node_type: str | None, attr: str, rows: FileRows) -> None:
         """Refers to the rows of a node column where they are."""
         record = self._node_type(node_type)
         checked_rows(rows, record.num_nodes, f"node attribute {attr!r} of {node_type!r}")
-        folder = node_folder(node_type)
-        record.attrs[attr] = self._files.adopt(folder, attr, self._target, rows)
+        record.attrs[attr] = self._files.adopt(record.folder, attr, self._target, rows)
 
     def add_index_set(self, node_type: str | None, name: str, index: Any) -> None:
         """Writes a named list of node ids, e.g. ``train_idx``: integers ``[any]``."""
         record = self._node_type(node_type)
         tensor = check_index_set(as_tensor(index, name), record.num_nodes, name)
-        record.index_sets[name] = self._files.column(node_folder(node_type), name, tensor)
+        record.index_sets[name] = self._files.column(record.folder, name, tensor)
 
     def add_node_ids(self, node_type: str | None, ids: Any) -> None:
         """Writes the user's id of every row: integers ``[num_nodes]`` (also as rows), or strings.
 
         Integers are ``int64``, or rows of ``uint64``.
         """
-        record = self._node_type(node_type)
-        folder = node_folder(node_type)
-        if isinstance(ids, Rows):
-            rows = checked_rows(ids, record.num_nodes, f"ids of {node_type!r}")
-            record.ids = self._files.column(folder, "ids", rows)
-            return
+        record, what = self._node_type(node_type), f"ids of {node_type!r}"
         if isinstance(ids, Tensor) or (isinstance(ids, np.ndarray) and ids.dtype.kind in "iu"):
-            tensor = checked_rows(ids, record.num_nodes, f"ids of {node_type!r}").to(torch.int64)
-            record.ids = self._files.column(folder, "ids", tensor)
+            ids = ArrayRows(as_tensor(ids, what).to(torch.int64))
+        if isinstance(ids, Rows):
+            rows = checked_rows(ids, record.num_nodes, what)
+            record.ids = self._files.column(record.folder, "ids", rows)
             return
-        what = f"ids of {node_type!r}"
         record.ids, record.id_offsets = self._files.words(
-            folder, ("ids", "id_offsets"), ids, what, record.num_nodes
+            record.folder, ("ids", "id_offsets"), ids, what, record.num_nodes
         )
 
     def add_categories(self, owner: Any, attr: str, names: Any, of_edges: bool = False) -> None:
@@ -356,14 +321,10 @@ class StoreWriter:
             names: One for each value.
             of_edges: Whether ``owner`` is an edge type, as None may be.
         """
-        record: Any
-        if of_edges:
-            record, folder = self._schema.edge_type(owner), edge_folder(owner)
-        else:
-            record, folder = self._schema.node_type(owner), node_folder(owner)
+        record = self._edge_type(owner) if of_edges else self._node_type(owner)
         files = (f"{attr}_categories", f"{attr}_category_offsets")
         record.categories[attr], record.category_offsets[attr] = self._files.words(
-            folder, files, names, f"categories of {attr!r}"
+            record.folder, files, names, f"categories of {attr!r}"
         )
 
     def add_edge_type(
@@ -388,12 +349,7 @@ class StoreWriter:
         Raises:
             IndexError: Names the first edge whose id is not a node.
         """
-        if (edge_type is None) == self._schema.is_hetero:
-            raise ValueError(
-                f"edge type {edge_type!r} in a store with is_hetero={self._schema.is_hetero}"
-            )
-        if self._schema.edge_type(edge_type) is not None:
-            raise ValueError(f"edge type {edge_type!r} was added before")
+        self._check_new(f"edge type {edge_type!r}", edge_type, self._schema.edge_type(edge_type))
         src = self._node_type(None if edge_type is None else edge_type[0])
         dst = self._node_type(None if edge_type is None else edge_type[2])
         options = options or CscOptions(bipartite=src is not dst)
@@ -414,10 +370,9 @@ class StoreWriter:
             owner: The node or edge type that it belongs to as a whole; None for the graph.
         """
         entries, folder = self._schema.graph_attrs, "graph"
-        if isinstance(owner, str):
-            entries, folder = self._node_type(owner).others, node_folder(owner)
-        elif owner is not None:
-            entries, folder = self._edge_type(owner).others, edge_folder(owner)
+        if owner is not None:
+            named = self._node_type(owner) if isinstance(owner, str) else self._edge_type(owner)
+            entries, folder = named.others, named.folder
         if isinstance(value, (Tensor, np.ndarray)):
             tensor = as_tensor(value, f"attribute {attr!r} of {owner or 'the graph'}")
             entries[attr] = {"file": self._files.column(folder, attr, tensor)}

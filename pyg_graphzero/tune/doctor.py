@@ -31,17 +31,16 @@ from pyg_graphzero.memory.usage import Usage
 from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.store.columns import engine_array
 from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.store.opened import Opening
 from pyg_graphzero.tune.diagnosis import Advice, Diagnosis
 from pyg_graphzero.tune.forecast import Forecast, forecast
-from pyg_graphzero.tune.optimize import choose_seeds
 from pyg_graphzero.tune.rehearsal import Ranks, Sampled, ranks_of, rehearse
+from pyg_graphzero.tune.seeds import choose_seeds, training_set
 from pyg_graphzero.util.disk import DiskSpeed, probe
 from pyg_graphzero.util.machine import machine
 from pyg_graphzero.util.sizes import format_bytes
 from pyg_graphzero.util.system import free_memory, private_rss
 
-#: Sets in which seeds are looked for where none are named.
-TRAINING_SETS = ("train_idx", "train_mask")
 # A change is worth a line if it saves a twentieth of the disk's time.
 _WORTH = 1.05
 # Share of the free memory that sampled batches may take.
@@ -95,16 +94,20 @@ def doctor(
         (True, 0, [])
     """
     path = store.path if isinstance(store, Store) else Path(os.path.abspath(store))
-    opened: dict[str, Any] = {}
-    if isinstance(store, Store):
-        opened = {"keep_half": store.keep_half, "row_cache": store.row_cache}
-    processes = 1
-    if memory is None and isinstance(store, Store):
-        memory, processes = store.memory, store.processes
+    how = store.how if isinstance(store, Store) else Opening()
+    if memory is not None:
+        how = replace(how, memory=memory, processes=1)
     disk = probe(path, seconds=2.0, refresh=refresh)
-    with Store(path, memory=memory, processes=processes, **opened) as own:
+    with Store(path, how=how) as own:
         contents, data = own.contents, own.data()
-        chosen = find_seeds(data, contents, seeds, input_type)
+        if seeds is None:
+            seeds = training_set(contents, input_type)
+        if seeds is None and input_type is None and own.is_hetero:
+            raise ValueError(
+                "seeds: found neither train_idx nor train_mask, expected the name of a set, or an "
+                f"input_type of {own.node_types}"
+            )
+        chosen = choose_seeds(data, seeds, input_type)
         nodes = chosen.nodes if chosen.node_type is None else (chosen.node_type, chosen.nodes)
         loader = NeighborLoader(
             data, num_neighbors, nodes, batch_size=batch_size, edge_ids=edge_ids, **options
@@ -269,22 +272,3 @@ def _encoded(contents: StoreContents, file: Need, item: int) -> Need:
 
 def _is_edge_id(contents: StoreContents, file: Need) -> bool:
     return any(file.name == t.edge_id for t in contents.schema.edge_types)
-
-
-def find_seeds(data: Any, contents: StoreContents, seeds: Any, input_type: str | None) -> Any:
-    """The seeds that are meant, as :func:`doctor` takes them.
-
-    Raises:
-        ValueError: A name that no node type has, or several; no seeds.
-        IndexError: A seed is not a node.
-    """
-    if seeds is None:
-        types = [t for t in contents.schema.node_types if input_type in (None, t.name)]
-        there = {name for t in types for name in (*t.index_sets, *t.attrs)}
-        seeds = next((name for name in TRAINING_SETS if name in there), None)
-        if seeds is None and contents.schema.is_hetero and input_type is None:
-            raise ValueError(
-                f"seeds: found neither {' nor '.join(TRAINING_SETS)}, expected the name of a set, "
-                f"or an input_type of {[t.name for t in types]}"
-            )
-    return choose_seeds(data, seeds, input_type)

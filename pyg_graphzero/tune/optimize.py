@@ -9,16 +9,11 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
-
-from pyg_graphzero.loader.inputs import check_input_nodes
 from pyg_graphzero.loader.neighbor import NeighborLoader
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.making import (
@@ -31,28 +26,20 @@ from pyg_graphzero.memory.making import (
 )
 from pyg_graphzero.memory.needs import needs_of
 from pyg_graphzero.memory.prefetch import prefetch_all
-from pyg_graphzero.memory.usage import AccessCounts, Usage
+from pyg_graphzero.memory.usage import Usage
 from pyg_graphzero.memory.used_copy import room_on_disk
-from pyg_graphzero.pyg.data import (
-    DiskData,
-    DiskHeteroData,
-    contents_of,
-    open_data,
-)
-from pyg_graphzero.pyg.lazy import raw_items
+from pyg_graphzero.pyg.data import open_data
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.copies import usable_folders
+from pyg_graphzero.tune.seeds import choose_seeds
 from pyg_graphzero.util.html import Shown
 from pyg_graphzero.util.progress import Progress
-from pyg_graphzero.util.reading import read_numbers
 from pyg_graphzero.util.sizes import format_bytes
 from pyg_graphzero.util.system import free_memory, rss
 from pyg_graphzero.util.workspace import Workspace
 
 # Rows that wait for their order, in memory: more is hardly faster.
 _MOST_SLAB = 1 << 30
-# Rows that are looked at by one call where all are.
-_PIECE = 1 << 22
 
 
 @dataclass
@@ -62,25 +49,16 @@ class OptimizeSummary(Shown):
     Attributes:
         path: Directory of the copy.
         seeds: The seeds by name, or how many they are.
-        num_neighbors: The fan-out.
-        batch_size: Seeds per batch.
         num_batches: Batches that were counted.
-        nodes_per_batch: Their mean number of nodes, by node type.
         used: Nodes that any of them had, by node type: these rows are copied.
-        hottest: By node type, the share of what batches use that the first 10%, 20% and 30% of the
-            nodes are.
         num_bytes: Size of the copy.
         seconds: How long it took.
     """
 
     path: Path
     seeds: str
-    num_neighbors: Any
-    batch_size: int
     num_batches: int
-    nodes_per_batch: dict[str, float]
     used: dict[str, int]
-    hottest: dict[str, list[float]]
     num_bytes: int = 0
     seconds: float = 0.0
 
@@ -89,17 +67,11 @@ class OptimizeSummary(Shown):
         return asdict(self) | {"path": str(self.path)}
 
     def __str__(self) -> str:
-        lines = [
+        head = (
             f"{self.path}: {format_bytes(self.num_bytes)} in the order of their use by "
             f"{self.seeds}, {self.num_batches:,} batches counted, {self.seconds:.1f} s"
-        ]
-        for name, mean in self.nodes_per_batch.items():
-            shares = ", ".join(f"{100 * share:.0f}%" for share in self.hottest[name])
-            lines.append(
-                f"  {name or 'nodes'}: {mean:,.0f} a batch, {self.used[name]:,} used; "
-                f"the most used 10, 20, 30% are {shares} of what batches use"
-            )
-        return "\n".join(lines)
+        )
+        return "\n".join([head, *(f"  {n or 'nodes'}: {u:,} used" for n, u in self.used.items())])
 
 
 def optimize(
@@ -185,23 +157,14 @@ def optimize(
         _forget(contents)
         parts = copies_of(contents, graph, needs, usage)
         target = _target(contents.path, key)
-        counted = usage.counted
-        orders = {name: rows.order for name, rows in usage.ranked.items()}
         summary = OptimizeSummary(
             target.path,
             chosen.name,
-            _plain(num_neighbors),
-            batch_size,
-            counted.num_batches,
-            {
-                name or "": count / max(1, counted.num_batches)
-                for name, count in counted.num_nodes.items()
-            },
-            {name or "": rows.numel() for name, rows in orders.items()},
-            {name or "": _shares(counted, name, rows) for name, rows in orders.items()},
+            usage.counted.num_batches,
+            {name or "": rows.order.numel() for name, rows in usage.ranked.items()},
             sum(part.num_bytes for part in parts),
         )
-        del usage, counted, orders, data, loader
+        del usage, data, loader
         if all(part.lists for part in parts):
             raise ValueError(
                 f"{contents.path}: found no node with such rows in any batch, expected some"
@@ -230,16 +193,6 @@ def _target(store: Path, key: str) -> CopyTarget:
     return target
 
 
-def _plain(num_neighbors: Any) -> Any:
-    """A fan-out as JSON has it."""
-    if isinstance(num_neighbors, Mapping):
-        return {
-            ",".join(key) if isinstance(key, tuple) else str(key): list(value)
-            for key, value in num_neighbors.items()
-        }
-    return list(num_neighbors)
-
-
 def _warm(contents: StoreContents) -> None:
     """Has topologies in the page cache, if they fit: sampling would ask for page after page."""
     files = [edge_type.topology for edge_type in contents.schema.edge_types]
@@ -251,98 +204,3 @@ def _forget(contents: StoreContents) -> None:
     """Lets go of the topologies' pages; the kernel may keep them."""
     for edge_type in contents.schema.edge_types:
         contents.topology(edge_type.name).forget_pages()
-
-
-def _shares(counted: AccessCounts, name: str | None, order: Tensor) -> list[float]:
-    """Share of all uses that the first 10%, 20% and 30% of a type's nodes have, in this order."""
-    counts = counted.counts[name]
-    total, firsts = max(1, int(counts.sum())), (order[: len(counts) * n // 10] for n in (1, 2, 3))
-    return [
-        sum(int(counts[part.to(torch.int64)].sum()) for part in first.split(_PIECE)) / total
-        for first in firsts
-    ]
-
-
-@dataclass
-class ChosenSeeds:
-    """Seeds, and what they are called.
-
-    Attributes:
-        name: Names, file, or how many.
-        node_type: Their type.
-        nodes: ``int64 [num_seeds]``.
-    """
-
-    name: str
-    node_type: str | None
-    nodes: Tensor
-
-
-def choose_seeds(
-    data: DiskData | DiskHeteroData, seeds: Any, input_type: str | None = None
-) -> ChosenSeeds:
-    """The seeds that are meant; see ``optimize``.
-
-    Raises:
-        ValueError: Names that no node type has, or several; no seeds.
-        IndexError: A seed is not a node.
-    """
-    if isinstance(seeds, str | os.PathLike):
-        name, node_type, nodes = _named(data, os.fspath(seeds), input_type)
-    else:
-        if isinstance(data, DiskHeteroData) and input_type is not None:
-            seeds = (input_type, seeds)
-        found = check_input_nodes(data, seeds)
-        node_type, nodes = found if isinstance(data, DiskHeteroData) else (None, found)
-        name = ""
-    if nodes is None:
-        nodes = torch.arange(int((data if node_type is None else data[node_type]).num_nodes))
-    if nodes.dtype == torch.bool:
-        nodes = nodes.nonzero().view(-1)
-    if nodes.numel() == 0:
-        raise ValueError(f"seeds: found none in {name or 'what was given'}, expected at least one")
-    return ChosenSeeds(name or f"{nodes.numel():,} nodes", node_type, nodes)
-
-
-def _named(
-    data: DiskData | DiskHeteroData, names: str, input_type: str | None
-) -> tuple[str, str | None, Tensor]:
-    types = list(data._node_store_dict) if isinstance(data, DiskHeteroData) else [None]
-    if input_type is not None and input_type not in types:
-        raise ValueError(f"input_type: found {input_type!r}, expected one of {types}")
-    wanted = [name.strip() for name in names.split(",") if name.strip()]
-    having = {t: _sets(data, t) for t in types if input_type in (None, t)}
-    fitting = [t for t, sets in having.items() if wanted and all(name in sets for name in wanted)]
-    if len(fitting) > 1:
-        raise ValueError(f"seeds={names!r}: found in {fitting}, expected an input_type")
-    if fitting:
-        found = [_ids(having[fitting[0]][name]) for name in wanted]
-        return names, fitting[0], torch.cat(found).unique() if len(found) > 1 else found[0]
-    file = Path(names)
-    if not file.is_file():
-        there = sorted({name for sets in having.values() for name in sets})
-        raise ValueError(
-            f"seeds={names!r}: found no such index set, mask or file; there are: "
-            f"{', '.join(there) or 'none'}"
-        )
-    if len(having) > 1:
-        raise ValueError(f"seeds={names!r}: found a file, expected an input_type with it")
-    (node_type,) = having
-    ids = read_numbers(file)
-    nodes = check_input_nodes(data, ids if node_type is None else (node_type, ids))
-    return str(file), node_type, nodes if node_type is None else nodes[1]
-
-
-def _sets(data: DiskData | DiskHeteroData, node_type: str | None) -> dict[str, Any]:
-    """Index sets and masks of a node type, by name; nothing is built."""
-    contents = contents_of(data)
-    assert contents is not None
-    record = contents.node_type(node_type)
-    items = dict(raw_items(data._store if node_type is None else data[node_type]))
-    masks = [n for n in record.attrs if items[n].dtype == torch.bool and len(items[n].shape) == 1]
-    return {name: items[name] for name in (*record.index_sets, *masks)}
-
-
-def _ids(value: Any) -> Tensor:
-    value = value if isinstance(value, Tensor) else value.copy()
-    return value.nonzero().view(-1) if value.dtype == torch.bool else value

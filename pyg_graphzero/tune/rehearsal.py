@@ -166,18 +166,13 @@ def _likely(sampled: Sampled, file: Need, plan: MemoryPlan) -> Tensor:
 def top_rows(counts: Tensor, size: int) -> Tensor:
     """The ``size`` rows of the highest counts, fewer if fewer have any (``int64``, ascending).
 
-    The count of the last of them is found by bisection: to sort would take eight bytes a row.
+    To sort would take eight bytes a row.
     """
-    low, high = 0, int(counts.max()) if counts.numel() else 0
-    while low < high:  # the lowest count that at most `size` rows are above of
-        middle = (low + high) // 2
-        if int((counts > middle).sum()) <= size:
-            high = middle
-        else:
-            low = middle + 1
-    chosen = counts > low
-    if low > 0:
-        ties = (counts == low).nonzero().view(-1)
+    at_least = torch.bincount(counts).flip(0).cumsum(0).flip(0)  # rows, by count
+    low = max(1, int((at_least > size).sum()))  # the lowest count of which there is room for all
+    chosen = counts >= low
+    if low > 1:
+        ties = (counts == low - 1).nonzero().view(-1)
         chosen[ties[: size - int(chosen.sum())]] = True
     return chosen.nonzero().view(-1)
 

@@ -1,8 +1,7 @@
 """The operating system: what Python knows only of some of them, or what lies in ``/proc``.
 
-The only module of the package that asks it, but for ``bench/``, whose control groups and counters
-are Linux's. Another system than Linux is asked by its C library; ``posix`` stands for one of which
-nothing is known but POSIX.
+The only module of the package that asks it. Another system than Linux is asked by its C library;
+``posix`` stands for one of which nothing is known but POSIX.
 """
 
 from __future__ import annotations

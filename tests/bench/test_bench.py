@@ -12,9 +12,9 @@ from click.testing import CliRunner, Result
 
 from graphs import write_store
 from pyg_graphzero.bench.contestants import CONTESTANTS
-from pyg_graphzero.bench.settings import PRESETS, WORKLOADS
 from pyg_graphzero.bench.training import MODELS
 from pyg_graphzero_cli import main
+from pyg_graphzero_cli.bench import PRESETS, WORKLOADS
 
 ROOT = Path(__file__).resolve().parents[2]
 TAKING_PART = [name for name, each in CONTESTANTS.items() if each.missing() is None]
@@ -54,14 +54,7 @@ def test_every_case_is_measured(quick):
         assert 64 < each["edges_per_batch"] <= 64 * 30
         assert len(each["seconds_per_batch"]) == len(each["cpu_seconds_per_batch"]) == 1
         assert min(each["seconds_per_batch"]) > 0
-        assert each["cached"] == [1.0, 1.0]
-        for moment in ("prepare", "run"):
-            peak = each["memory"][moment]
-            assert 0 < peak["own"] < peak["rss"]
-        assert ("compute_seconds_per_batch" in each) == (each["workload"] == "train")
-    stock = [each for each in report["results"] if each["contestant"] == "stock"]
-    for each in stock:
-        assert each["memory"]["run"]["processes"] == 1 + (each["workers"] or 0)
+        assert 0 < each["memory"]["own"] < each["memory"]["pss"]
 
 
 @pytest.mark.long
@@ -69,7 +62,7 @@ def test_the_report_discloses_what_it_was_measured_on(quick):
     result, out = quick
     report = json.loads((out / "bench.json").read_text())
     page = (ROOT / "docs" / "benchmarks.md").read_text()
-    fields = [*report, *report["results"][0], "compute_seconds_per_batch", "stats"]
+    fields = [*report, *report["results"][0], "stats"]
     for name in [*fields, *PRESETS, *WORKLOADS]:
         assert f"`{name}`" in page, name
     assert report["environment"] == {"OMP_WAIT_POLICY": "passive"}
@@ -84,6 +77,7 @@ def test_the_report_discloses_what_it_was_measured_on(quick):
         for case in ("sample", "load", "train", "link"):
             best = re.findall(rf"{case}: .* by graphzero \(.*1 \w+\) against .* by stock", part)
             assert len(best) == len(TAKING_PART) - 1
+    text = re.sub(" +", " ", text)
     assert "| load, 1 worker | graphzero |" in text
     assert "| train, accelerated model, 1 worker | graphzero |" in text
     assert "| train, accelerated model, 1 worker | stock |" not in text
@@ -131,8 +125,7 @@ def test_a_store_without_labels(tmp_path, homo):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--data", "cora", "--datasets", "nowhere"], "error: nowhere: found no files of cora"),
-        (["--data", "synthetic:1"], "error: data: found 'synthetic:1', expected synthetic:"),
+        (["--data", "synthetic:1"], "error: data: found 'synthetic:1', expected a store, or"),
         (["--workload", "sample,fly"], "'fly' is not one of"),
         (["--fanout", "5,x"], "'x' is not a valid integer"),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import json
+import re
 import shutil
 import sys
 from math import inf
@@ -260,8 +261,8 @@ def test_what_a_grid_says():
         "12 s, with 2,000,000,000 bytes 10 s",
         "12 s, with order=off 10.5 s",
     ]
-    table_lines = grid.grid_table("grid", points).splitlines()
-    assert table_lines[4].endswith("|  |  |  | at least 2,000 MB |")
+    table_lines = re.sub(" +", " ", grid.grid_table("grid", points)).splitlines()
+    assert table_lines[4].endswith("| | | | at least 2,000 MB |")
     assert "| 20 | 10 | 12 | 40 | 4.0 | 2 | 50% | made in epoch 1 |" in table_lines[5]
 
 

@@ -510,7 +510,7 @@ def test_halves_are_decoded_whatever_the_handle_keeps(stores, tmp_path):
     gz.convert(gz.open(plain).data(), path, features="float16")
     model = GraphSAGE(8, 16, 2, 5)
     gz.inference.layerwise(model, gz.open(path, keep_half=True), out="a")
-    with gz.open(path, "r+", keep_half=["x"]) as store:
+    with gz.open(path, "r+", keep_half=True) as store:
         gz.inference.layerwise(model, store, out="b")
     rounded = Data(x=data.x.half().float(), edge_index=data.edge_index)
     assert_equal(column(path, "a"), output(model, rounded))

@@ -311,7 +311,7 @@ def test_a_changed_attribute_is_gathered_as_it_is_now(homogeneous, between_epoch
 def test_a_pickled_store_keeps_its_budget(homogeneous):
     store = gz.open(homogeneous, memory="3GB")
     again = pickle.loads(pickle.dumps(store))
-    assert again.memory == "3GB"
+    assert again.how.memory == "3GB"
     data = pickle.loads(pickle.dumps(store.data()))
     assert data.__dict__["_contents"].memory == 3 * 10**9
 
@@ -320,7 +320,7 @@ def test_processes_share_a_budget_and_what_they_hold(homogeneous, monkeypatch):
     store = gz.open(homogeneous, memory="12GB", processes=3)
     assert store.contents.memory == 4 * 10**9
     again = pickle.loads(pickle.dumps(store))
-    assert (again.memory, again.processes) == ("12GB", 3)
+    assert (again.how.memory, again.how.processes) == ("12GB", 3)
     data = pickle.loads(pickle.dumps(store.data()))
     assert data.__dict__["_contents"].processes == 3
     loader = gz.loader.NeighborLoader(store.data(), [5], input_nodes=SEEDS[:100], batch_size=50)

@@ -7,8 +7,6 @@ import importlib
 import inspect
 import json
 import re
-import threading
-import time
 from itertools import permutations
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,19 +21,16 @@ from torch_geometric.data import Data
 
 import pyg_graphzero as gz
 from pyg_graphzero.bench import data as bench_data
-from pyg_graphzero.bench import report, run, settings, training
+from pyg_graphzero.bench import report, run, training, workloads
 from pyg_graphzero.bench.report import tables
-from pyg_graphzero.bench.settings import PRESETS
 from pyg_graphzero.inference.summary import InferenceSummary, LayerSummary
 from pyg_graphzero.loader import NeighborLoader
 from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.memory.needs import Kind
-from pyg_graphzero.store import column_writer
 from pyg_graphzero.util import progress
 from pyg_graphzero.util.sizes import format_bytes
 from pyg_graphzero_cli import main
-from pyg_graphzero_cli.bench import MODELS, WORKLOADS
-from pyg_graphzero_cli.bench import PRESETS as PRESET_NAMES
+from pyg_graphzero_cli.bench import MODELS, PRESETS, WORKLOADS
 
 # Flags ############################################################################################
 
@@ -169,9 +164,7 @@ def test_flags_of_the_bench_arrive(monkeypatch, tmp_path):
     seen: list[Any] = []
     monkeypatch.setattr(bench_data, "prepare", lambda *arguments: seen.append(arguments))
     monkeypatch.setattr(run, "run", lambda settings, *_: seen.append(settings))
-    monkeypatch.setattr(report, "write_report", lambda report, out: [f"to {out}"])
-    for name in ("facts", "tables", "summary"):
-        monkeypatch.setattr(report, name, lambda report: [])
+    monkeypatch.setattr(report, "write_report", lambda report, out: f"to {out}")
 
     def ran(*arguments: str) -> Any:
         seen.clear()
@@ -180,7 +173,7 @@ def test_flags_of_the_bench_arrive(monkeypatch, tmp_path):
         return seen[1], seen[0], done.output
 
     by_name = {option.name: option.opts[-1] for option in options("bench")}
-    handled = {"preset", "quick", "datasets", "out"} | set(given)
+    handled = {"preset", "quick", "out"} | set(given)
     assert set(by_name) == handled
     for name, text in given.items():
         settings = ran(by_name[name], text)[0]
@@ -189,8 +182,8 @@ def test_flags_of_the_bench_arrive(monkeypatch, tmp_path):
         settings = dataclasses.asdict(ran("--preset", preset)[0])
         assert PRESETS[preset].items() <= settings.items()
     assert ran("--quick")[0] == ran("--preset", "quick")[0]
-    _, prepared, printed = ran("--datasets", str(tmp_path / "d"), "-o", str(tmp_path / "o"))
-    assert prepared[1:] == (tmp_path / "o" / "stores", tmp_path / "d")
+    _, prepared, printed = ran("-o", str(tmp_path / "o"))
+    assert prepared[1:] == (tmp_path / "o" / "stores",)
     assert f"to {tmp_path / 'o'}" in printed
 
 
@@ -213,8 +206,7 @@ def test_flags_of_the_others(tmp_path, monkeypatch):
 
 def test_choices_of_the_bench_are_what_there_is():
     """They are written down a second time, for ``--help`` to import nothing."""
-    assert list(PRESETS) == list(PRESET_NAMES)
-    assert settings.WORKLOADS == WORKLOADS
+    assert tuple(workloads.WORKLOADS) == WORKLOADS
     assert training.MODELS == MODELS
 
 
@@ -298,29 +290,28 @@ def test_the_doctor_reads_edge_ids_where_a_loader_does(tmp_path, flags):
     assert any("edge_id" in file.name for file in found.files) == ("e_id" in batch)
 
 
+def rows_of(table: str) -> list[dict[str, str]]:
+    """The rows of a Markdown table under its title."""
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[2:]]
+    return [dict(zip(lines[0], line, strict=True)) for line in lines[2:]]
+
+
 def test_the_tables_of_the_bench():
     each = {
         "case": "train, 2 workers", "workload": "train", "contestant": "graphzero", "workers": 2,
         "seconds_per_batch": [0.5, 0.25, 2.0], "edges_per_batch": 3e6, "nodes_per_batch": 4321.0,
-        "cpu_seconds_per_batch": [0.125], "compute_seconds_per_batch": [0.0625],
-        "loader_cpu_seconds_per_batch": [0.25], "bytes_read": 7 << 20, "open_seconds": 1.5,
-        "prepare_seconds": 0.25,
-        "memory": {"run": {"own": 1 << 20, "rss": 2 << 20, "pss": 3 << 20, "processes": 4}},
+        "cpu_seconds_per_batch": [0.125], "ready_seconds": 1.75,
+        "memory": {"own": 1 << 20, "pss": 3 << 20},
     }  # fmt: skip
     slower = each | {"contestant": "pyg", "seconds_per_batch": [5.0]}
-    made = tables({"results": [each, slower], "machine": {"usable_cores": 2}})
-    speed, memory, training = (dict(zip(t.header, t.rows[0], strict=True)) for t in made)
+    made = tables({"results": [each, slower]})
+    speed, memory = (rows_of(each)[0] for each in made)
     assert {name: speed[name] for name in speed if name not in ("case", "by")} == {
         "batches/s": "2", "min": "0.5", "max": "4", "M edges/s": "6", "nodes/batch": "4,321",
         "CPU ms/batch": "125", "time": "1.0×",
     }  # fmt: skip
-    assert dict(zip(made[0].header, made[0].rows[1], strict=True))["time"] == "10.0×"
-    assert list(memory.values())[2:] == ["1", "2", "3", "4", "7", "1.75"]
-    assert list(training.values())[2:] == ["500", "62.5", "250", "2.67", "1.0×"]
-    faster = each | {"case": "train, accelerated", "seconds_per_batch": [0.125]}
-    rows = tables({"results": [each, faster], "machine": {"usable_cores": 2}})[2].rows
-    assert rows[1][-1] == "4.0×"
-    assert made[2].title.startswith("Training, ms per batch")
+    assert rows_of(made[0])[1]["time"] == "10.0×"
+    assert list(memory.values())[2:] == ["3", "1", "1.75"]
 
 
 def test_the_summary_of_a_conversion_and_what_info_prints(tmp_path):
@@ -414,51 +405,3 @@ def test_both_zeros_are_one_time(tmp_path, on_disk, level, seed, neighbor):
         data, [-1], torch.tensor([0]), time_attr=level, input_time=torch.tensor([seed])
     )
     assert next(iter(loader)).n_id.tolist() == [0, 1]
-
-
-@pytest.mark.parametrize("by_node", [False, True])
-def test_the_loss_of_a_column_that_threads_write(tmp_path, monkeypatch, by_node):
-    """One thread at a time is in the encoder, whose sums are not made for more."""
-    data = Data(x=torch.randn(400, 8), edge_index=torch.zeros(2, 0, dtype=torch.long))
-    gz.convert(data, tmp_path / "s", progress=False)
-    rows = torch.randn(400, 8) * 1000
-    inside, most, real = [0], [0], column_writer.encode_rows
-
-    def encode(*arguments: Any) -> Any:
-        inside[0] += 1
-        most[0] = max(most[0], inside[0])
-        time.sleep(0.002)  # others come in meanwhile, if they can
-        try:
-            return real(*arguments)
-        finally:
-            inside[0] -= 1
-
-    monkeypatch.setattr(column_writer, "encode_rows", encode)
-    with gz.open(tmp_path / "s", "r+") as store:
-        one = store.create_column("one", 8, encoding="float16")
-        one.write(0, rows)
-        one.publish()
-        column = store.create_column("four", 8, encoding="float16")
-
-        def work(thread: int) -> None:
-            for begin in range(100 * thread, 100 * (thread + 1), 10):
-                part = rows[begin : begin + 10]
-                if by_node:
-                    column.put_tensor(part, torch.arange(begin, begin + 10))
-                else:
-                    column.write(begin, part)
-
-        threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        column.publish()
-        losses = {
-            name: attr["encoding"] for name, attr in store.info()["node_types"][0]["attrs"].items()
-            if name != "x"
-        }  # fmt: skip
-    assert most == [1]
-    assert losses["four"].pop("rmse") == pytest.approx(losses["one"].pop("rmse"))
-    for name, value in losses["one"].items():
-        assert losses["four"][name] == (pytest.approx(value) if type(value) is float else value)

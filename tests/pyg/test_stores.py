@@ -12,7 +12,7 @@ from torch_geometric.data import Data, EdgeAttr, FeatureStore, GraphStore, Tenso
 
 import pyg_graphzero as gz
 from pyg_graphzero.pyg.data import contents_of
-from pyg_graphzero.pyg.features import ReplacedRows
+from pyg_graphzero.store.rows import ScatterRows
 
 EDGE = ("author", "writes", "paper")
 
@@ -251,7 +251,7 @@ def test_an_update_that_fails_changes_nothing(homo, monkeypatch):
 
     with gz.open(store.path, mode="r+") as writable:
         with monkeypatch.context() as patch:
-            patch.setattr(ReplacedRows, "read", lambda self, begin, end: full(self))
+            patch.setattr(ScatterRows, "read", lambda self, begin, end: full(self))
             with pytest.raises(OSError, match="No space left"):
                 writable.feature_store.update_tensor(torch.zeros(8), None, "x", 3)
         assert torch.equal(writable.data().x, data.x)

@@ -96,5 +96,5 @@ def test_what_takes_no_memory_is_not_told(path):
     mapped = torch.from_file(str(path / "node/y.gd"), size=(path / "node/y.gd").stat().st_size,
                              dtype=torch.uint8, shared=True)  # fmt: skip
     data.mapped = mapped
-    assert store.strict
-    assert pickle.loads(pickle.dumps(store)).strict
+    assert store.how.strict
+    assert pickle.loads(pickle.dumps(store)).how.strict

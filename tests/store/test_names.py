@@ -17,7 +17,7 @@ from store_files import edit_schema
 
 import pyg_graphzero as gz
 from pyg_graphzero import FormatError
-from pyg_graphzero.store.leftovers import remove_drafts
+from pyg_graphzero.store.leftovers import remove_leftovers
 from pyg_graphzero_cli import main
 
 PRECIOUS = b"precious" * 1000
@@ -64,7 +64,7 @@ def everything(store: Path) -> list[Callable[[], object]]:
         lambda: gz.open(store).info(),
         lambda: edit(replace),
         lambda: edit(lambda s: s.create_column("h", 2)),
-        lambda: remove_drafts(store),
+        lambda: remove_leftovers(store),
     ]
 
 

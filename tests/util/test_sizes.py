@@ -42,4 +42,4 @@ def test_sizes_that_are_taken(store: Path) -> None:
     for value in (8_000_000_000, 8e9, np.int64(8_000_000_000), np.float64(8e9), "8GB", " 8 gb"):
         assert parse_size(value, "memory") == 8_000_000_000
     assert parse_size("1.5GiB", "memory") == 3 << 29
-    assert gz.open(store, memory=8e9).memory == 8_000_000_000
+    assert gz.open(store, memory=8e9).contents.memory == 8_000_000_000
