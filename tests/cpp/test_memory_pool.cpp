@@ -112,7 +112,8 @@ TEST(no_block_is_larger_than_memory) {
 }
 
 TEST(large_blocks_begin_where_huge_pages_do) {
-  if (needs("posix", "Windows gives huge pages to those who have a right to them")) return;
+  if (gz::test::needs("posix", "Windows gives huge pages to those who have a right to them"))
+    return;
   for (const std::size_t size : {kHugePage, 3 * kHugePage}) {
     const Block block = take_block(size);
     CHECK(reinterpret_cast<std::uintptr_t>(block.data) % kHugePage == 0);
