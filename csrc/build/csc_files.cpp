@@ -67,8 +67,7 @@ class Ranks {
 CscFiles::CscFiles(const CscOptions& options, const RecordLayout& layout,
                    const Numbering& numbering, const CscPaths& paths, std::uint64_t num_edges,
                    std::uint64_t num_reverses, ScratchSpace& space, NodeMarks* marks)
-    : options_(options),
-      layout_(layout),
+    : layout_(layout),
       numbering_(numbering),
       num_edges_(num_edges),
       num_reverses_(num_reverses),

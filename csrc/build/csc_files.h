@@ -50,7 +50,6 @@ class CscFiles {
   void write_ids(std::uint64_t* ids, std::uint64_t count);
   void rank_numbers(std::uint64_t room, int threads, const Checkpoint& checkpoint);
 
-  const CscOptions& options_;
   const RecordLayout& layout_;
   const Numbering& numbering_;
   const std::uint64_t num_edges_;

@@ -6,7 +6,8 @@
 
 namespace gz {
 
-// From this size on, memory starts on a huge page's boundary and asks the kernel for huge pages.
+// From this size on, memory starts on a huge page's boundary and asks the kernel for huge pages;
+// not on Windows, which gives them to those alone who have a right to them.
 inline constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 // Zeroed memory of `size` bytes, a multiple of 4096. Raises std::bad_alloc.

@@ -257,7 +257,8 @@ inline bool draw_by_variates(const Draw& draw, const SampledEdgeType& type,
     std::int64_t size = 0;
     while (next < to && size < piece) {
       const std::int64_t step = std::min(listed(next) - next_done, piece - size);
-      for (std::int64_t j = 0; j < step; ++j) slots[size + j] = draw.first[next] + next_done + j;
+      for (std::int64_t j = 0; j < step; ++j)
+        slots.get()[size + j] = draw.first[next] + next_done + j;
       size += step;
       next_done += step;
       if (next_done == listed(next)) {

@@ -51,7 +51,7 @@ def _load(path: Path) -> Any:
         ) from error
     with reading(path, "file", "valid YAML"):
         try:
-            return yaml.safe_load(path.read_text())
+            return yaml.safe_load(path.read_bytes())
         except yaml.YAMLError as error:
             raise ValueError(" ".join(str(error).split())) from error
 

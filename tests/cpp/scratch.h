@@ -39,6 +39,8 @@ inline void overwrite(const std::string& path, std::uint64_t offset, const std::
   file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
 }
 
+inline constexpr char kCannotBeCut[] = "Windows keeps a mapped file's size";
+
 // A file that is cut short as long as this lives: whoever reads on fails until then.
 class CutShort {
  public:

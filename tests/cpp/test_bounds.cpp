@@ -252,6 +252,7 @@ TEST(a_reader_that_failed_reads_again) {
 }
 
 TEST(a_paged_topology_is_sampled_again_after_an_error) {
+  if (needs("posix", kCannotBeCut)) return;
   const Ring ring(400, 6);
   const auto topology = Topology::open(ring.path);
   const auto columns = std::vector<ColumnFile>{ColumnFile::of_indices(*topology, false)};

@@ -40,6 +40,12 @@ TEST(files_that_are_none) {
   CHECK_THROWS(FormatError, "found a symbolic link", File::lock(link));
 }
 
+TEST(temporary_files_have_no_name) {
+  const Scratch dir;
+  const File file = File::temporary(dir / "t");
+  CHECK(std::filesystem::is_empty(dir / ""));
+}
+
 TEST(a_file_truncated_under_its_map) {
   const Scratch dir;
   const std::string path = dir / "x.gd";

@@ -297,6 +297,7 @@ TEST(labor_refuses_bad_requests) {
 }
 
 TEST(labor_over_damaged_files) {
+  if (needs("posix", kCannotBeCut)) return;
   const std::vector<std::int64_t> seeds{1, 2, 3};
   const Ring other(1000, 10);
   overwrite(other.path, kHeaderBytes + 8192, std::string(40'000, '\xFF'));

@@ -294,6 +294,7 @@ TEST(pages_that_stay_in_memory_are_read_once) {
 
 // A neighbour that cannot be read costs the batches that drew it, nobody else.
 TEST(a_topology_cut_short_fails_the_batches_concerned) {
+  if (needs("posix", kCannotBeCut)) return;
   const PagedRing paged(100'000, 5);
   const std::vector<std::int64_t> low{5, 40'000}, high{99'000}, other{7}, across{30'000, 99'999};
   const std::vector<SampleRequest> requests{request(low, {2, 2}), request(high, {2, 2}),

@@ -253,6 +253,7 @@ TEST(sampler_over_garbage) {
 }
 
 TEST(sampler_over_a_file_that_is_cut) {
+  if (needs("posix", kCannotBeCut)) return;
   const Ring ring(100'000, 5);
   const NeighborSampler sampler = ring.sampler();
   const std::vector<std::int64_t> seeds{99'999};

@@ -56,7 +56,7 @@ struct Crew {
 std::map<std::string, std::int64_t> time_of_threads() {
   std::map<std::string, std::int64_t> found;
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
-    std::ifstream(task.path() / "schedstat") >> found[task.path().filename()];
+    std::ifstream(task.path() / "schedstat") >> found[task.path().filename().string()];
   }
   return found;
 }

@@ -105,7 +105,8 @@ TEST(column_that_is_cut_short) {
   write_column(path, 10, 4);
   const std::uint64_t full = size_of(path);
   const std::string whole = contents(path);
-  for (const std::uint64_t size : {0UL, 1UL, 4095UL, 4096UL, full - 1, full + 1}) {
+  for (const std::uint64_t size :
+       {UINT64_C(0), UINT64_C(1), UINT64_C(4095), UINT64_C(4096), full - 1, full + 1}) {
     overwrite(path, 0, whole);
     cut(path, size);
     CHECK_THROWS(FormatError, path + ": file size: found " + std::to_string(size) + " bytes",
@@ -168,7 +169,8 @@ TEST(topology_writer_checks_its_counts) {
 TEST(topology_with_counts_that_overflow) {
   const Scratch dir;
   const std::string path = dir / "t.gl";
-  for (const std::uint64_t value : {1UL << 61, 1UL << 63, UINT64_MAX, UINT64_MAX / 8}) {
+  for (const std::uint64_t value :
+       {UINT64_C(1) << 61, UINT64_C(1) << 63, UINT64_MAX, UINT64_MAX / 8}) {
     for (const std::size_t field :
          {offsetof(TopologyHeader, num_src), offsetof(TopologyHeader, num_dst),
           offsetof(TopologyHeader, num_edges)}) {
@@ -216,12 +218,14 @@ TEST(a_file_knows_whether_it_is_in_place) {
   CHECK(!file.is_in_place());
 }
 
-TEST(temporary_files_have_no_name) {
+TEST(temporary_files_are_gone_when_closed) {
   const Scratch dir;
-  File file = File::temporary(dir / "t");
-  file.write_at("abc", 3, 0);
-  char back[3];
-  CHECK(file.read_at(back, 3, 0) == 3 && std::memcmp(back, "abc", 3) == 0);
+  {
+    File file = File::temporary(dir / "t");
+    file.write_at("abc", 3, 0);
+    char back[3];
+    CHECK(file.read_at(back, 3, 0) == 3 && std::memcmp(back, "abc", 3) == 0);
+  }
   CHECK(std::filesystem::is_empty(dir / ""));
   CHECK_THROWS(OsError, "No such file", File::temporary(dir / "no/t"));
 }
