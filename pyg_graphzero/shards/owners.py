@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import xxhash
 from torch import Tensor
+from typing_extensions import Self
 
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.columns import in_memory
@@ -30,11 +31,18 @@ class Owners:
 
     Attributes:
         division: The manifest's entry of the type.
+        num_parts: How many parts there are.
         parts: The part of each node, ``uint8`` or ``int32 [num_nodes]``; None: parts are ranges.
     """
 
     division: NodeDivision
+    num_parts: int
     parts: Tensor | None = None
+
+    @classmethod
+    def of_ranges(cls, name: Any, bounds: list[int]) -> Self:
+        """Parts that are ranges of numbers, from each of ``bounds`` to the next."""
+        return cls(NodeDivision(name, bounds[-1], bounds, None, []), len(bounds) - 1)
 
     def nodes(self, part: int) -> range | Tensor:
         """The nodes of a part, which rise."""
@@ -93,7 +101,7 @@ def _owners(contents: OpenedFiles, record: NodeTypeSchema, parts: int, given: An
     count, attrs = record.num_nodes, list(record.attrs)
     if given is None:
         bounds = [count * part // parts for part in range(parts + 1)]
-        return Owners(NodeDivision(record.name, count, bounds, None, attrs))
+        return Owners(NodeDivision(record.name, count, bounds, None, attrs), parts)
     what = f"parts of {record.name or 'nodes'}"
     if isinstance(given, (str, os.PathLike)):
         what = f"{what} by {os.fspath(given)}"
@@ -112,4 +120,4 @@ def _owners(contents: OpenedFiles, record: NodeTypeSchema, parts: int, given: An
         raise InputError(what, "numbers", f"{low} to {high}", f"0 to {parts - 1}")
     numbers = numbers.to(torch.uint8 if parts <= _BYTE else torch.int32).contiguous()
     digest = xxhash.xxh64_hexdigest(as_bytes(numbers))
-    return Owners(NodeDivision(record.name, count, None, digest, attrs), numbers)
+    return Owners(NodeDivision(record.name, count, None, digest, attrs), parts, numbers)

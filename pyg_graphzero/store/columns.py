@@ -205,7 +205,17 @@ def decoded(rows: Tensor | EncodedRows) -> Tensor:
 
 
 def view_topology(topology: _core.Topology) -> tuple[Tensor, Tensor]:
-    """``indptr`` (``int64 [num_dst + 1]``), ``indices`` (``uint32`` or ``int64 [num_edges]``)."""
+    """``indptr`` (``int64 [num_dst + 1]``), ``indices`` (``uint32`` or ``int64 [num_edges]``).
+
+    Raises:
+        UnsupportedError: Other ranks have its neighbours.
+    """
+    if not topology.index_bytes:
+        raise UnsupportedError(
+            f"{topology.path}: found neighbours in shards, expected all of them on this machine: "
+            "only the batches of gz.loader's NeighborLoader, LinkNeighborLoader and HGTLoader "
+            "have those of other ranks"
+        )
     indptr, indices = topology.view()
     dtype = torch.uint32 if topology.index_bytes == 4 else torch.int64
     empty = torch.empty(0, dtype=dtype)

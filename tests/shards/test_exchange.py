@@ -39,16 +39,21 @@ def loaders(data, first: int) -> list:
         return [
             gz.loader.NeighborLoader(data, [4, 3], paper, **common),
             gz.loader.LinkNeighborLoader(data, [3, 2], (cites, ends), **common),
+            gz.loader.HGTLoader(data, [6, 5], paper, **common),
         ]
     seeds, ends = torch.arange(first, 100), torch.arange(2 * (20 + first)).view(2, -1)
+    alone = common | {"num_workers": 0}
     return [
         gz.loader.NeighborLoader(data, [5, 3], seeds, **common),
+        gz.loader.NeighborLoader(data, [5, -1], seeds, disjoint=True, **alone),
         gz.loader.NeighborLoader(
-            data, [5, 3], seeds, disjoint=True, **(common | {"num_workers": 0})
+            data, [3, 3], seeds, replace=True, subgraph_type="induced", edge_ids=False, **alone
         ),
+        gz.loader.ShaDowKHopSampler(data, 2, 3, node_idx=seeds, **alone),
         gz.loader.LinkNeighborLoader(
             data, [3, 3], ends, neg_sampling="binary", transform=lambda batch: batch, **common
         ),
+        gz.loader.LinkNeighborLoader(data, [3, 3], ends, exclude_seed_edges=True, **alone),
     ]
 
 
@@ -95,17 +100,32 @@ def convert_encoded(data, path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("ranks", "is_assigned"),
-    [(2, True), *(pytest.param(n, False, marks=pytest.mark.long) for n in (1, 4))],
+    ("ranks", "is_assigned", "topology"),
+    [
+        (2, True, "own"),
+        *(
+            pytest.param(*each, marks=pytest.mark.long)
+            for each in [
+                (1, False, "own"),
+                (4, False, "own"),
+                (4, True, "own"),
+                (1, False, "whole"),
+                (2, True, "whole"),
+                (4, False, "whole"),
+            ]
+        ),
+    ],
 )
-def test_batches_are_those_of_the_single_store(homo, hetero, tmp_path, ranks, is_assigned):
+def test_batches_are_those_of_the_single_store(
+    homo, hetero, tmp_path, ranks, is_assigned, topology
+):
     encoded = gz.open(convert_encoded(homo[0], tmp_path / "encoded"))
     pairs = []
     for number, store in enumerate((homo[1], hetero[1], encoded)):
         types = [t.name for t in store.contents.schema.node_types]
         by = {name: torch.randint(ranks, (store.num_nodes_of(name),)) for name in types}
         shards = tmp_path / f"shards-{number}"
-        gz.shard(store.path, shards, ranks, topology="whole", by=by if is_assigned else None)
+        gz.shard(store.path, shards, ranks, topology=topology, by=by if is_assigned else None)
         pairs.append((str(store.path), str(shards)))
     run(read_epochs, ranks, tmp_path, *pairs)
 
@@ -170,10 +190,10 @@ def test_a_lost_rank_is_an_error_for_the_others(homo, tmp_path, how):
 def refuse(rank: int, shards: str) -> None:
     mine = Path(shards)
     for path, message in (
-        (mine / "own", "sampling across ranks is not built"),
         (mine / "three", "found 3 parts, expected 2"),
         (mine / str(rank), "source: found .* on rank 1"),
         (mine / ("whole" if rank else "missing"), "rank 0: FileNotFoundError"),
+        (mine / ("own" if rank else "whole"), "topology: found 'own' on rank 1"),
     ):
         with pytest.raises(ValueError, match=message):
             gz.open_shards(path)
@@ -186,6 +206,22 @@ def refuse(rank: int, shards: str) -> None:
             lambda: pickle.dumps(opened),
         ):
             with pytest.raises(gz.UnsupportedError, match="in shards"):
+                use()
+    with gz.open_shards(mine / "own", timeout=30.0) as opened:
+        data, ends = opened.data(), torch.arange(4).view(2, 2)
+        excluded = gz.SamplingOptions(exclude_edges=True)
+        for use in (
+            lambda: data.edge_index,
+            lambda: data.edge_attr,
+            lambda: opened.graph_store.get_edge_index(*opened.graph_store.get_all_edge_attrs()),
+            lambda: gz.loader.NeighborLoader(data, [2], [0], weight_attr="edge_attr")([0]),
+            lambda: gz.loader.LinkNeighborLoader(data, [2])([0]),
+            lambda: gz.loader.LinkNeighborLoader(
+                data, [2], ends, neg_sampling="binary", options=excluded
+            )([0]),
+            lambda: gz.loader.GraphSAINTRandomWalkSampler(data, 2, 2)([0]),
+        ):
+            with pytest.raises((gz.UnsupportedError, ValueError), match="in shards"):
                 use()
     dist.destroy_process_group()
 

@@ -59,7 +59,7 @@ def edges_of(contents: StoreContents, name, nodes: Tensor) -> list[tuple]:
 
 @pytest.mark.parametrize("name", STORES)
 @pytest.mark.parametrize("is_assigned", [False, True])
-def test_parts_have_the_rows_ids_and_edges_of_their_nodes(tmp_path, name, is_assigned):
+def test_parts_have_the_wide_rows_and_the_edges_of_their_nodes(tmp_path, name, is_assigned):
     whole, parts = golden(name, tmp_path), 3
     by = in_turn(whole, parts) if is_assigned else {}
     summary = gz.shard(whole.path, tmp_path / "shards", parts, by=by)
@@ -67,22 +67,17 @@ def test_parts_have_the_rows_ids_and_edges_of_their_nodes(tmp_path, name, is_ass
     manifest = Manifest.load(tmp_path / "shards")
     for part in range(parts):
         contents = StoreContents(tmp_path / "shards" / f"part-{part}")
-        store = gz.open(contents.path)
         nodes = own_nodes(whole, by, parts, part)
         for record in whole.schema.node_types:
             division, own = manifest.of(record.name), nodes[record.name]
             found = contents.node_type(division.own)
-            assert list(found.attrs) == list(record.attrs)
-            for attr, file in record.attrs.items():
+            wide = [a for a, f in record.attrs.items() if whole.column(f).row_bytes > 8]
+            assert list(found.attrs) == wide
+            for attr in wide:
+                file = record.attrs[attr]
                 rows, wanted = contents.rows(found.attrs[attr]), whole.rows(file)
                 assert type(rows) is type(wanted)  # encoded rows stay encoded
                 assert torch.equal(decoded(rows), decoded(wanted)[own])
-            ids = gz.open(whole.path).ids(record.name)
-            assert list(store.ids(division.own)) == list(ids[own])
-            for index, file in record.index_sets.items():
-                local = contents.view(found.index_sets[index])
-                wanted = whole.view(file)
-                assert torch.equal(own[local], wanted[torch.isin(wanted, own)])
         for record in whole.schema.edge_types:
             own = nodes[None if record.name is None else record.name[2]]
             edges = manifest.own_edges(record.name)
@@ -97,13 +92,14 @@ def test_parts_have_the_rows_ids_and_edges_of_their_nodes(tmp_path, name, is_ass
             places = torch.arange(len(own)).repeat_interleave(indptr.diff())
             assert list(zip(indices.tolist(), places.tolist(), *rows, strict=True)) == wanted
             away = sum(edge[0] not in nodes[(record.name or [None])[0]].tolist() for edge in wanted)
-            assert summary.stores[part].away[" → ".join(edges)] == away
+            assert summary.stores[part + 1].away[" → ".join(edges)] == away
 
 
+@pytest.mark.parametrize("topology", ["own", "whole"])
 @pytest.mark.parametrize("name", STORES)
-def test_whole_topology_and_parts_have_all_rows(tmp_path, name):
+def test_every_machine_has_what_is_not_divided(tmp_path, name, topology):
     whole = golden(name, tmp_path)
-    gz.shard(whole.path, tmp_path / "shards", 2, topology="whole")
+    gz.shard(whole.path, tmp_path / "shards", 2, topology=topology)
     assert gz.verify(tmp_path / "shards").ok
     beside = StoreContents(tmp_path / "shards" / "whole")
     parts = [StoreContents(tmp_path / "shards" / f"part-{part}") for part in range(2)]
@@ -120,11 +116,16 @@ def test_whole_topology_and_parts_have_all_rows(tmp_path, name):
                 assert torch.equal(torch.cat(rows), wanted)
         assert kept.index_sets == record.index_sets
         assert kept.ids == record.ids
-    assert beside.schema.edge_types == whole.schema.edge_types
     assert beside.schema.graph_attrs == whole.schema.graph_attrs
     assert not beside.schema.adopted
     for record in whole.schema.edge_types:
-        assert torch.equal(beside.edge_index(record.name), whole.edge_index(record.name))
+        assert torch.equal(beside.bounds(record.name), whole.bounds(record.name))
+        if topology == "whole":
+            assert beside.edge_type(record.name) == record
+            assert torch.equal(beside.edge_index(record.name), whole.edge_index(record.name))
+            continue
+        with pytest.raises(gz.UnsupportedError, match="found neighbours in shards"):
+            beside.edge_index(record.name)
 
 
 def test_a_part_is_written_alone_and_is_the_same(homo, tmp_path):
@@ -134,7 +135,7 @@ def test_a_part_is_written_alone_and_is_the_same(homo, tmp_path):
     gz.shard(store.path, tmp_path / "all", 4, by=tmp_path / "graph.part.4")
     for part in (2, 0):
         gz.shard(store.path, tmp_path / "some", 4, by=numbers, part=part)
-    assert sorted(gz.info(tmp_path / "some")["stores"]) == ["part-0", "part-2"]
+    assert sorted(gz.info(tmp_path / "some")["stores"]) == ["part-0", "part-2", "whole"]
     for file in (tmp_path / "some").rglob("*.*"):
         assert (
             file.read_bytes()
@@ -152,6 +153,7 @@ def test_memory_is_bounded_by_a_slab_not_by_a_part(homo, tmp_path, monkeypatch):
     gz.shard(store.path, tmp_path / "large", 2, by=torch.arange(store.num_nodes) % 2)
     monkeypatch.setattr("pyg_graphzero.store.columns.SLAB_BYTES", 100)
     monkeypatch.setattr("pyg_graphzero.shards.split._EDGES_AT_ONCE", 7)
+    monkeypatch.setattr("pyg_graphzero.shards.split._NODES_AT_ONCE", 7)
     gz.shard(store.path, tmp_path / "small", 2, by=torch.arange(store.num_nodes) % 2)
     for file in (tmp_path / "small").rglob("*.g?"):
         assert (
@@ -167,7 +169,7 @@ def test_command_line(hetero, tmp_path):
     divided = ["--by", f"paper={tmp_path / 'parts.npy'}"]
     result = CliRunner().invoke(main, [*command, "--part", "1/2", *divided])
     assert result.exit_code == 0, result.output
-    assert [each["name"] for each in json.loads(result.stdout)["stores"]] == ["part-1"]
+    assert [each["name"] for each in json.loads(result.stdout)["stores"]] == ["whole", "part-1"]
     result = CliRunner().invoke(main, ["info", str(tmp_path / "out")])
     assert "a store in 2 parts, topology: own" in result.output
     assert "own:paper" in result.output
@@ -211,15 +213,11 @@ def test_names_of_categories(tmp_path, topology):
     assert named
     gz.shard(contents.path, tmp_path / "shards", 2, topology=topology)
     manifest = Manifest.load(tmp_path / "shards")
-    folders = ["whole"] if topology == "whole" else ["part-0", "part-1"]
     with gz.open(contents.path) as store:
         for record, attr in named:
             expected = list(store.categories(attr, record.name))
-            is_edge = record in contents.schema.edge_types
-            for folder in folders:
-                owner = record.name
-                if topology == "own":
-                    own_node = "own" if record.name is None else f"own:{record.name}"
-                    owner = manifest.own_edges(record.name) if is_edge else own_node
+            in_parts = record in contents.schema.edge_types and topology == "own"
+            for folder in ["part-0", "part-1"] if in_parts else ["whole"]:
+                owner = manifest.own_edges(record.name) if in_parts else record.name
                 with gz.open(tmp_path / "shards" / folder) as part:
                     assert list(part.categories(attr, owner)) == expected
