@@ -23,9 +23,10 @@ from pyg_graphzero_cli.options import bounded, print_summary
 @click.option(
     "--by",
     multiple=True,
-    metavar="[TYPE=]NAME|FILE",
-    help="The part of each node: an integer attribute, or a file with a number for each node "
-    "(.npy, .pt, text as METIS writes it). Ranges of ids without it.",
+    metavar="[TYPE=]NAME|FILE|ldg",
+    help="The part of each node: an integer attribute, a file with a number for each node "
+    "(.npy, .pt, text as METIS writes it), or 'ldg': near its neighbours. Without it, ranges of "
+    "ids.",
 )
 @click.option(
     "--topology",

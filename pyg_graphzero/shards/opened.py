@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
@@ -21,6 +21,7 @@ from pyg_graphzero.shards.owners import Owners
 from pyg_graphzero.shards.window import Request, Window, sample
 from pyg_graphzero.store.columns import EncodedRows, in_memory, view_topology
 from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.store.leftovers import Draft
 from pyg_graphzero.store.manifest import (
     EDGE_ID,
     PART_ATTR,
@@ -71,28 +72,62 @@ def open_shards(
         raise ValueError(
             "group: found no process group, expected torch.distributed.init_process_group() before"
         )
-    ranks = dist.get_process_group_ranks(group or dist.group.WORLD)
-    own = dist.new_group(
-        ranks, timedelta(seconds=timeout), backend="gloo", use_local_synchronization=True
-    )
-    directory, store, error = Path(os.path.realpath(path)), None, None
+    ranks = _Ranks(dist.get_process_group_ranks(group or dist.group.WORLD), timeout)
+    options = {
+        "memory": memory, "processes": processes, "strict": strict, "row_cache": row_cache
+    }  # fmt: skip
+    return _open(Path(os.path.realpath(path)), ranks, options)
+
+
+@dataclass(frozen=True)
+class _Ranks:
+    """The ranks that have parts.
+
+    Attributes:
+        numbers: Their global numbers.
+        timeout: Seconds until one that does not answer counts as lost.
+    """
+
+    numbers: list[int]
+    timeout: float
+
+    def group(self) -> Any:
+        """A group that nothing else uses."""
+        time = timedelta(seconds=self.timeout)
+        return dist.new_group(self.numbers, time, backend="gloo", use_local_synchronization=True)
+
+    def gather(self, value: Any, group: Any) -> list[Any]:
+        """The values of all ranks."""
+        everyone: list[Any] = [None] * len(self.numbers)
+        dist.all_gather_object(everyone, value, group=group)
+        return everyone
+
+
+def _open(
+    directory: Path,
+    ranks: _Ranks,
+    options: dict[str, Any],
+    drafts: Sequence[Draft] = (),
+    attrs: Mapping[str | None, Collection[str]] | None = None,
+) -> ShardedStore:
+    """Opens a store in shards, on all ranks at once.
+
+    Args:
+        directory: Where it lies.
+        ranks: The ranks.
+        options: Arguments of ``gz.open``.
+        drafts: Drafts in this rank's part, to be attributes here.
+        attrs: Attributes in shards to show, by node type; None: all.
+    """
+    own, store, error = ranks.group(), None, None
     try:
-        store = _Opened(directory, dist.get_rank(own), len(ranks))
+        store = _Opened(directory, dist.get_rank(own), len(ranks.numbers), drafts, attrs)
         found: Any = store.identity
     except Exception as caught:
         error, found = caught, f"{type(caught).__name__}: {caught}"
-    everyone: list[Any] = [None] * len(ranks)
-    dist.all_gather_object(everyone, found, group=own)
-    _check_alike(everyone, error)
+    _check_alike(ranks.gather(found, own), error)
     assert store is not None
-    return ShardedStore(
-        store,
-        Exchange(store.shelves, own, str(directory)),
-        memory=memory,
-        processes=processes,
-        strict=strict,
-        row_cache=row_cache,
-    )
+    return ShardedStore(store, Exchange(store.shelves, own, str(directory)), ranks, options)
 
 
 def _check_alike(everyone: list[Any], error: Exception | None) -> None:
@@ -112,7 +147,14 @@ def _check_alike(everyone: list[Any], error: Exception | None) -> None:
 class _Opened:
     """A rank's part, checked against the manifest."""
 
-    def __init__(self, directory: Path, rank: int, size: int) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        rank: int,
+        size: int,
+        drafts: Sequence[Draft],
+        attrs: Mapping[str | None, Collection[str]] | None,
+    ) -> None:
         manifest = Manifest.load(directory)
         if manifest.parts != size:
             raise ValueError(
@@ -120,7 +162,8 @@ class _Opened:
             )
         self.directory, self.manifest = directory, manifest
         whole = OpenedFiles(directory / WHOLE)  # which is opened again once all ranks have theirs
-        part = OpenedFiles(directory / part_name(rank))
+        self.rank = rank
+        part = OpenedFiles(directory / part_name(rank), drafts=drafts)
         self.shelves: dict[Key, Shelf] = {}
         self.owners: dict[str | None, Owners] = {}
         self.starts: dict[EdgeType | None, Tensor] = {}
@@ -136,7 +179,12 @@ class _Opened:
                     f"{part.path}: found {record.num_nodes} nodes of {division.every!r}, expected "
                     f"{len(nodes)} by the manifest"
                 )
-            self.shelves["node", division.name] = _shelf(part, owners, nodes, record.attrs)
+            files = {
+                attr: file
+                for attr, file in record.attrs.items()
+                if attrs is None or attr in attrs.get(division.name, ())
+            }
+            self.shelves["node", division.name] = _shelf(part, owners, nodes, files)
         for edges in whole.schema.edge_types if manifest.topology == "own" else []:
             self._open_edges(part, edges.name, rank)
 
@@ -210,8 +258,9 @@ class Shards:
     def attrs(self, name: str | None, whole: Collection[str]) -> list[str]:
         """All attributes of a node type in order, of which ``whole`` are not in shards."""
         there = {*whole, *self._opened.shelves["node", name].columns}
-        ordered = [attr for attr in self._opened.manifest.of(name).attrs if attr in there]
-        return [*ordered, *(attr for attr in whole if attr not in ordered)]
+        first = [attr for attr in self._opened.manifest.of(name).attrs if attr in there]
+        more = (*whole, *self._opened.shelves["node", name].columns)
+        return list(dict.fromkeys((*first, *more)))
 
     def edge_attrs(self, name: EdgeType | None) -> list[str]:
         """Attributes of an edge type that are in shards."""
@@ -254,9 +303,14 @@ class Shards:
 class ShardedStore(Store):
     """A store in shards, opened by ``gz.open_shards``. Every rank is to call ``close()``."""
 
-    def __init__(self, opened: _Opened, exchange: Exchange, **options: Any) -> None:
+    def __init__(
+        self, opened: _Opened, exchange: Exchange, ranks: _Ranks, options: dict[str, Any]
+    ) -> None:
         super().__init__(opened.directory / WHOLE, **options)
+        self._opened = opened
         self._exchange = exchange
+        self._ranks = ranks
+        self._options = options
         self.contents.shards = Shards(opened, exchange)
         self.contents.shards.name_paths(self.contents)
 
@@ -270,6 +324,30 @@ class ShardedStore(Store):
             self.close()
         else:  # whoever serves the others after an error would keep them from hearing of it
             self._exchange.fail()
+
+    @property
+    def part(self) -> Path:
+        """This rank's part, a store with the rows of its own nodes."""
+        return self._opened.directory / part_name(self._opened.rank)
+
+    @property
+    def source(self) -> str:
+        """Checksum of the store that was divided."""
+        return self._opened.manifest.source
+
+    def nodes(self, node_type: str | None = None) -> range | Tensor:
+        """The nodes of this rank's part, which rise; loaders of them fetch the least."""
+        return self._opened.owners[node_type].nodes(self._opened.rank)
+
+    def gather(self, value: Any) -> list[Any]:
+        """The values of all ranks, each of which calls this."""
+        return self._ranks.gather(value, self._ranks.group())
+
+    def again(
+        self, drafts: Sequence[Draft], attrs: Mapping[str | None, Collection[str]]
+    ) -> ShardedStore:
+        """Opens it once more, on all ranks: with drafts, and these attributes of the nodes."""
+        return _open(self._opened.directory, self._ranks, self._options, drafts, attrs)
 
     @property
     def exchanged(self) -> ExchangeStats:

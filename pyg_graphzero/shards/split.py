@@ -122,9 +122,10 @@ def shard(
         parts: How many parts.
         part: Write this one only, ``0 … parts - 1``; None: all of them.
         by: The part of each node: the name of an integer attribute, a file with a number for each
-            node (``.npy``, ``.pt``, or text as METIS and KaHIP write it), or integers
-            ``[num_nodes]``; a dictionary of these by node type. None, and types that are not
-            named: ranges of ids.
+            node (``.npy``, ``.pt``, or text as METIS and KaHIP write it), integers
+            ``[num_nodes]``, or ``"ldg"``: near its neighbours, by three passes over the edges, in 4
+            bytes for each node and part; a dictionary of these by node type. None, and types
+            that are not named: ranges of ids.
         topology: ``"own"``: a part has the edges into its nodes, with their ids and attributes, and
             its nodes' rows of more than 8 bytes. All else lies in one more store, ``out/whole``,
             that every machine is to have: narrow rows, ids, index sets, and where each
@@ -138,7 +139,7 @@ def shard(
         FileNotFoundError: There is no such store.
         FileExistsError: ``out`` has other shards, or the part, and ``force`` is not given.
         ValueError: An argument that does not fit the store.
-        MemoryBudgetError: ``memory`` is too small for a number of each node.
+        MemoryBudgetError: ``memory`` is too small for a number of each node, or for ``"ldg"``.
         OSError: Writing failed; the shard it failed in is not there.
 
     Example:
@@ -156,7 +157,7 @@ def shard(
     out = Path(out)
     _check_names(contents, topology)
     with Workspace(out, memory) as space:
-        owners = divide_nodes(contents, parts, by)
+        owners = divide_nodes(contents, parts, by, space.left())
         source = read_document(locate(contents.path, SCHEMA_FILE))["checksum"]
         manifest = Manifest(source, parts, topology, [each.division for each in owners])
         if not force and is_sharded(out) and Manifest.load(out) != manifest:

@@ -216,10 +216,15 @@ def view_topology(topology: _core.Topology) -> tuple[Tensor, Tensor]:
             "only the batches of gz.loader's NeighborLoader, LinkNeighborLoader and HGTLoader "
             "have those of other ranks"
         )
-    indptr, indices = topology.view()
+    indices = topology.view()[1]
     dtype = torch.uint32 if topology.index_bytes == 4 else torch.int64
     empty = torch.empty(0, dtype=dtype)
-    return indptr.view(torch.int64), indices.view(dtype) if topology.num_edges else empty
+    return view_bounds(topology), indices.view(dtype) if topology.num_edges else empty
+
+
+def view_bounds(topology: _core.Topology) -> Tensor:
+    """``indptr``, ``int64 [num_dst + 1]``."""
+    return topology.view()[0].view(torch.int64)
 
 
 def edge_prints(topology: _core.Topology, values: Tensor | None = None) -> tuple[int, int]:

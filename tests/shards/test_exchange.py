@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import random
 import signal
 import time
 from pathlib import Path
@@ -185,6 +186,78 @@ def test_a_lost_rank_is_an_error_for_the_others(homo, tmp_path, how):
     finally:
         for process in ranks:
             process.kill()
+
+
+def train_on(rank: int, shards: str, store: str, folder: str) -> None:
+    """Checks each batch against the single store's; notes how far it is, and goes on from there."""
+    try:
+        with gz.open_shards(shards, timeout=20.0) as opened, gz.open(store) as single:
+            loader, other = (
+                gz.loader.NeighborLoader(data, [4, 3], torch.arange(rank, 300, 2), batch_size=4)
+                for data in (opened.data(), single.data())
+            )
+            notes = Path(folder) / f"rank-{rank}"
+            done = int(notes.read_text()) if notes.exists() else 0
+            for each in (loader, other):
+                torch.manual_seed(5)
+                each.load_state_dict({"generator": torch.get_rng_state(), "num_batches": done})
+            for batch, wanted in zip(loader, other, strict=True):
+                check_equal(batch, wanted)
+                done += 1
+                notes.with_suffix(".new").write_text(str(done))
+                notes.with_suffix(".new").replace(notes)
+    except gz.RankLostError:
+        os._exit(3)
+    os._exit(0)
+
+
+@pytest.mark.parametrize(
+    "kills", [2, pytest.param(int(os.environ.get("KILLS", 50)), marks=pytest.mark.long)]
+)
+@pytest.mark.parametrize("topology", ["own", pytest.param("whole", marks=pytest.mark.long)])
+def test_ranks_are_killed_at_any_instant_and_start_again(homo, tmp_path, kills, topology):
+    """No hang, no wrong batch; and the epoch goes on where each rank was."""
+    store = homo[1].path
+    gz.shard(store, tmp_path / "shards", 2, topology=topology)
+    context = torch.multiprocessing.get_context("spawn")
+    instants, lost = random.Random(3), 0
+    for number in range(10 * kills):
+        place = f"file://{tmp_path}/ranks-{number}"
+        arguments = (train_on, 2, place, (str(tmp_path / "shards"), str(store), str(tmp_path)))
+        ranks = [context.Process(target=start, args=(rank, *arguments)) for rank in range(2)]
+        try:
+            for process in ranks:
+                process.start()
+            if lost < kills:
+                victim = instants.randrange(2)
+                wait_for(tmp_path, ranks, instants.uniform(0.0, 0.4))
+                ranks[victim].kill()
+            for process in ranks:
+                process.join(PATIENCE)
+            codes = [process.exitcode for process in ranks]
+        finally:
+            for process in ranks:
+                process.kill()
+        lost += -signal.SIGKILL in codes
+        # One that was killed before it had begun is a failure to connect for the other.
+        assert set(codes) <= {0, 1, 3, -signal.SIGKILL}, codes
+        if codes == [0, 0]:
+            for rank in range(2):
+                assert (tmp_path / f"rank-{rank}").read_text() == "38"
+                (tmp_path / f"rank-{rank}").unlink()
+            if lost >= kills:
+                return
+    pytest.fail(f"{lost} of {kills} ranks were killed in {10 * kills} starts")
+
+
+def wait_for(folder: Path, ranks: list, seconds: float) -> None:
+    """Waits until a batch is made, and then as long."""
+    before = [note.stat().st_mtime_ns for note in folder.glob("rank-?")]
+    while [note.stat().st_mtime_ns for note in folder.glob("rank-?")] == before:
+        if not all(process.is_alive() for process in ranks):
+            return
+        time.sleep(0.01)
+    time.sleep(seconds)
 
 
 def refuse(rank: int, shards: str) -> None:

@@ -11,11 +11,13 @@ import pytest
 import torch
 from click.testing import CliRunner
 from torch import Tensor
+from torch_geometric.data import Data
 
 import pyg_graphzero as gz
 from pyg_graphzero.store.columns import decoded
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.manifest import Manifest
+from pyg_graphzero.util.system import private_rss
 from pyg_graphzero_cli import main
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "v1"
@@ -162,6 +164,39 @@ def test_memory_is_bounded_by_a_slab_not_by_a_part(homo, tmp_path, monkeypatch):
         )
 
 
+def test_parts_by_a_stream_hold_communities_together(tmp_path):
+    """Eight communities whose nodes are scattered over the ids, in four parts of equal size."""
+    generator = torch.Generator().manual_seed(1)
+    community = torch.randint(8, (4000,), generator=generator)
+    members = [(community == each).nonzero().view(-1) for each in range(8)]
+    ends = []
+    for own in members:
+        ends.append(own[torch.randint(len(own), (2, 4 * len(own)), generator=generator)])
+    ends.append(torch.randint(4000, (2, 1600), generator=generator))
+    gz.convert(Data(edge_index=torch.cat(ends, 1), num_nodes=4000), tmp_path / "graph")
+    away = {}
+    for by in (None, "ldg"):
+        summary = gz.shard(tmp_path / "graph", tmp_path / str(by), 4, by=by, progress=False)
+        parts = summary.stores[1:]
+        away[by] = sum(sum(part.away.values()) for part in parts)
+        assert max(sum(part.nodes.values()) for part in parts) <= 1.05 * 1000
+    assert away["ldg"] < 0.7 * away[None]
+    again = gz.shard(tmp_path / "graph", tmp_path / "again", 4, by="ldg", part=2)
+    assert again.stores[1].nodes == parts[2].nodes  # another machine finds the same ones
+    assert Manifest.load(tmp_path / "again") == Manifest.load(tmp_path / "ldg")
+    memory = private_rss() + (200 << 20)
+    with pytest.raises(gz.MemoryBudgetError, match="by='ldg': found room for"):
+        gz.shard(tmp_path / "graph", tmp_path / "small", 20000, by="ldg", memory=memory)
+
+
+def test_parts_by_a_stream_of_many_types(hetero, tmp_path):
+    _, store = hetero
+    summary = gz.shard(store.path, tmp_path / "shards", 3, by={"paper": "ldg"})
+    counts = [part.nodes for part in summary.stores[1:]]
+    assert sum(each["paper"] for each in counts) == store.num_nodes_of("paper")
+    assert max(each["paper"] for each in counts) <= 1.02 * store.num_nodes_of("paper") / 3 + 1
+
+
 def test_command_line(hetero, tmp_path):
     _, store = hetero
     np.save(tmp_path / "parts.npy", np.arange(store.num_nodes_of("paper")) % 2)
@@ -186,7 +221,7 @@ def test_refusals(homo, tmp_path):
         ({"parts": 0}, "parts: found 0"),
         ({"part": 2}, "part: found 2, expected 0 to 1"),
         ({"topology": "none"}, "topology: found 'none', expected one of own, whole"),
-        ({"by": "nothing"}, "by nothing: found neither a file nor one of"),
+        ({"by": "nothing"}, "by nothing: found neither 'ldg', nor a file, nor one of"),
         ({"by": torch.zeros(3)}, r"parts of nodes: shape: found torch.float32 \[3\]"),
         ({"by": torch.full((count,), 2)}, "numbers: found 2 to 2, expected 0 to 1"),
     ):
