@@ -118,10 +118,15 @@ def layerwise(
     editor = open_store(path if shards is None else shards.part, "r+") if is_own else given
     assert editor is not None
     try:
-        settings: tuple[Any, ...] = (
-            editor, _device_of(model, device), memory, max_edges, num_workers, Progress(progress)
-        )  # fmt: skip
-        run = _Run(*settings) if shards is None else _ShardedRun(*settings, shards=shards)
+        settings: dict[str, Any] = {
+            "store": editor,
+            "device": _device_of(model, device),
+            "memory": memory,
+            "max_edges": max_edges,
+            "num_workers": num_workers,
+            "progress": Progress(progress),
+        }
+        run = _Run(**settings) if shards is None else _ShardedRun(**settings, shards=shards)
         seen = shards or open_store(path)  # as passes open it, halves decoded
         inputs = _inputs_of(seen, input_attr, edge_weight, edge_attr)
         with (

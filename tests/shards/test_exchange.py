@@ -193,14 +193,16 @@ def train_on(rank: int, shards: str, store: str, folder: str) -> None:
     try:
         with gz.open_shards(shards, timeout=20.0) as opened, gz.open(store) as single:
             loader, other = (
-                gz.loader.NeighborLoader(data, [4, 3], torch.arange(rank, 300, 2), batch_size=4)
+                gz.loader.NeighborLoader(
+                    data, [4, 3], torch.arange(rank, 300, 2), batch_size=4,
+                    generator=torch.Generator().manual_seed(5),
+                )
                 for data in (opened.data(), single.data())
-            )
+            )  # fmt: skip
             notes = Path(folder) / f"rank-{rank}"
             done = int(notes.read_text()) if notes.exists() else 0
             for each in (loader, other):
-                torch.manual_seed(5)
-                each.load_state_dict({"generator": torch.get_rng_state(), "num_batches": done})
+                each.load_state_dict({"generator": each.generator.get_state(), "num_batches": done})
             for batch, wanted in zip(loader, other, strict=True):
                 check_equal(batch, wanted)
                 done += 1
@@ -212,14 +214,15 @@ def train_on(rank: int, shards: str, store: str, folder: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "kills", [2, pytest.param(int(os.environ.get("KILLS", 50)), marks=pytest.mark.long)]
+    "kills", [1, pytest.param(int(os.environ.get("KILLS", 50)), marks=pytest.mark.long)]
 )
 @pytest.mark.parametrize("topology", ["own", pytest.param("whole", marks=pytest.mark.long)])
 def test_ranks_are_killed_at_any_instant_and_start_again(homo, tmp_path, kills, topology):
     """No hang, no wrong batch; and the epoch goes on where each rank was."""
     store = homo[1].path
     gz.shard(store, tmp_path / "shards", 2, topology=topology)
-    context = torch.multiprocessing.get_context("spawn")
+    context = torch.multiprocessing.get_context("forkserver")  # which imports torch once
+    context.set_forkserver_preload(["torch.distributed", "pyg_graphzero", __name__])
     instants, lost = random.Random(3), 0
     for number in range(10 * kills):
         place = f"file://{tmp_path}/ranks-{number}"
@@ -239,8 +242,7 @@ def test_ranks_are_killed_at_any_instant_and_start_again(homo, tmp_path, kills, 
             for process in ranks:
                 process.kill()
         lost += -signal.SIGKILL in codes
-        # One that was killed before it had begun is a failure to connect for the other.
-        assert set(codes) <= {0, 1, 3, -signal.SIGKILL}, codes
+        assert set(codes) <= {0, 3, -signal.SIGKILL}, codes  # a wrong batch is 1
         if codes == [0, 0]:
             for rank in range(2):
                 assert (tmp_path / f"rank-{rank}").read_text() == "38"
