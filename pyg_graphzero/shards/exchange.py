@@ -37,7 +37,7 @@ _FAREWELL = 2.0
 
 _NONE = torch.empty(0, dtype=torch.int64)
 
-# Rows of what: ("node", a node type), ("edge", an edge type), …, and their numbers.
+# Rows of one kind: ("node", a node type), ("edge", an edge type), …; and their numbers.
 Key = tuple[str, Any]
 Wanted = Mapping[Key, Tensor]
 # Rows by attribute in some order, and where among them each that was wanted is.
@@ -93,7 +93,7 @@ class Shelf:
 
 @dataclass
 class ExchangeStats:
-    """What travelled to and from this rank.
+    """Bytes that travelled to and from this rank, and how often.
 
     Attributes:
         exchanges: Rounds in which some rank wanted rows.

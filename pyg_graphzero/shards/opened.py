@@ -351,7 +351,7 @@ class ShardedStore(Store):
 
     @property
     def exchanged(self) -> ExchangeStats:
-        """What travelled to and from this rank until now."""
+        """Exchanges and bytes of this rank until now."""
         return self._exchange.stats
 
     def close(self) -> None:

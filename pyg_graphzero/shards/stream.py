@@ -100,7 +100,7 @@ def _choose(votes: Tensor, loads: Tensor, room: int) -> Tensor:
     score = votes * (left.clamp(min=0) / room)
     best, part = score.max(1)
     part[best <= 0] = -1
-    # Those with most to gain come first; the others of a part that is full go elsewhere.
+    # Nodes with most to gain come first; the others of a part that is full go elsewhere.
     order = best.argsort(descending=True, stable=True)
     for each in range(len(loads)):
         mine = order[part[order] == each]

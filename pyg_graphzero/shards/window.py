@@ -79,7 +79,7 @@ class Window:
         self._done.set()
 
     def _united(self, wanted: Sequence[Wanted]) -> Wanted:
-        """What all of them want; nodes each once."""
+        """Rows that any of them wants; of nodes each once."""
         none, united = torch.empty(0, dtype=torch.int64), {}
         for key in {key: None for each in wanted for key in each}:
             lists = [each.get(key, none) for each in wanted]
