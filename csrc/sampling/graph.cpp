@@ -79,8 +79,8 @@ bool is_asked(const std::vector<SampledEdgeType>& edge_types) noexcept {
 void need_neighbors(const Csc& csc) {
   if (!csc.is_elsewhere()) return;
   throw std::invalid_argument(csc.name +
-                              ": found neighbours in shards, expected all of them here: loaders of "
-                              "neighbours fetch them, and nothing else does");
+                              ": found neighbours in shards, expected all of them here: only "
+                              "batches of neighbours over gz.open_shards() have those of others");
 }
 
 void check_seed(std::size_t i, std::int64_t node, std::int64_t num_nodes) {

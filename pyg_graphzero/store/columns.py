@@ -213,8 +213,7 @@ def view_topology(topology: _core.Topology) -> tuple[Tensor, Tensor]:
     if not topology.index_bytes:
         raise UnsupportedError(
             f"{topology.path}: found neighbours in shards, expected all of them on this machine: "
-            "only the batches of gz.loader's NeighborLoader, LinkNeighborLoader and HGTLoader "
-            "have those of other ranks"
+            "only batches of neighbours over gz.open_shards() have those of others"
         )
     indices = topology.view()[1]
     dtype = torch.uint32 if topology.index_bytes == 4 else torch.int64

@@ -452,12 +452,12 @@ def test_two_ranks_over_shards(script, store, tmp_path, topology):
     options = [*OPTIONS, "--epochs", "1", "--use-gat", "--num-layers", "3"]
     for name, path, more in (
         ("single", store, []),
-        ("shards", shards, ["--inference", "layerwise"]),
+        ("divided", shards, ["--inference", "layerwise"]),
     ):
         folder = tmp_path / name
         folder.mkdir()
         done = run_ranks(folder, [str(path), *options, *more, *files(folder)], 2, torchrun=True)
         assert done.returncode == 0, done.stdout + done.stderr
-    assert torch.equal(*(parameters(tmp_path / name / "c.pt") for name in ("single", "shards")))
-    assert losses(tmp_path / "single" / "log.jsonl") == losses(tmp_path / "shards" / "log.jsonl")
+    assert torch.equal(*(parameters(tmp_path / name / "c.pt") for name in ("single", "divided")))
+    assert losses(tmp_path / "single" / "log.jsonl") == losses(tmp_path / "divided" / "log.jsonl")
     assert re.search(rf"test accuracy 0\.\d+ of {SPLIT['test']}, all neighbours", done.stdout)

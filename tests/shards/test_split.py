@@ -128,6 +128,12 @@ def test_every_machine_has_what_is_not_divided(tmp_path, name, topology):
             continue
         with pytest.raises(gz.UnsupportedError, match="found neighbours in shards"):
             beside.edge_index(record.name)
+    if topology == "own":  # it is a store, and no loader mistakes it for one with neighbours
+        types = [t.name for t in whole.schema.node_types if t.num_nodes]
+        data = gz.open(beside.path).data()
+        seeds = [0] if types[0] is None else (types[0], [0])
+        with pytest.raises(ValueError, match="found neighbours in shards"):
+            gz.loader.NeighborLoader(data, [2], seeds)([0])
 
 
 def test_a_part_is_written_alone_and_is_the_same(homo, tmp_path):
