@@ -3,6 +3,8 @@
     python examples/papers100m_sage.py papers100m --dataset_dir data --memory 10GB
     python examples/papers100m_sage.py papers100m --memory 10GB --checkpoint sage.pt
     torchrun --standalone --nproc-per-node 2 examples/papers100m_sage.py papers100m --memory 10GB
+    graphzero shard papers100m -o shards --parts 2
+    torchrun --standalone --nproc-per-node 2 examples/papers100m_sage.py shards
 
 The model, the options and what they are by default are those of PyG's ``examples/ogbn_train.py``;
 the graph is made undirected, as it is there. The first command converts the dataset if there is no
@@ -72,6 +74,8 @@ def raw_dataset(args: argparse.Namespace) -> Path | None:
 def open_store(args: argparse.Namespace, ranks_here: int) -> gz.Store:
     """The converted dataset; converts it first where there is none."""
     path = args.store
+    if (path / "shards.json").exists():
+        return open_shards(args, ranks_here)
     if (path / "raw").is_dir():
         sys.exit(
             f"{path}: found a raw dataset directory, expected a converted store. Convert it:\n"
@@ -112,6 +116,17 @@ def open_store(args: argparse.Namespace, ranks_here: int) -> gz.Store:
             f"--features out, or convert to another store:\n"
             f"  {convert_command(args, raw_dataset(args) or 'RAW_DIR', 'NEW_STORE')}"
         )
+    return store
+
+
+def open_shards(args: argparse.Namespace, ranks_here: int) -> gz.Store:
+    """The dataset in shards, of which each rank has one."""
+    if "RANK" not in os.environ:
+        sys.exit(f"{args.store}: found shards, expected torchrun, with a rank for each of them")
+    store = gz.open_shards(args.store, memory=args.memory, processes=ranks_here)
+    data = store.data()
+    if "x" not in data or "y" not in data:
+        sys.exit(f"{args.store}: expected a homogeneous store with features x and labels y")
     return store
 
 
@@ -159,8 +174,10 @@ def make_loader(
 ) -> gz.loader.NeighborLoader:
     """Batches around some nodes, without edge ids: nobody here uses them.
 
-    The first layer's means are taken by the loader: batches are a third as large by that.
+    The first layer's means are taken by the loader: batches are a third as large by that. Rows in
+    shards come as they are.
     """
+    is_whole = not (args.store / "shards.json").exists()
     return gz.loader.NeighborLoader(
         data,
         num_neighbors=args.fan_out,
@@ -169,7 +186,7 @@ def make_loader(
         num_workers=args.num_workers,
         device=args.device,
         edge_ids=False,
-        first_aggregation=None if args.use_gat else "mean",
+        first_aggregation="mean" if is_whole and not args.use_gat else None,
         **options,
     )
 
@@ -408,6 +425,34 @@ class Training:
                 counts = int((found == labels.view(-1)).sum()), len(nodes)
                 print(f"{split} accuracy {accuracy(counts)}, all neighbours", flush=True)
 
+    def infer_in_shards(self) -> None:
+        """Classifies every node by all of its neighbours: each rank its own, kept in its part."""
+        self.interrupt.release()
+        name, own_type = "prediction", "own:node"
+        with gz.open(self.store.part, "r+") as part:
+            if name in part.data()[own_type]:  # of an earlier run
+                part.feature_store.remove_tensor(group_name=own_type, attr_name=name, index=None)
+        gz.inference.layerwise(
+            self.model,
+            self.store,
+            out=name,
+            head=lambda logits: logits.argmax(dim=-1).to(torch.int16),
+            encoding="float16",
+            num_workers=self.args.num_workers,
+            device=self.args.device,
+        )
+        own = torch.as_tensor(self.store.nodes())
+        with gz.open(self.store.part) as part:
+            predictions = part.data()[own_type][name]
+        for split in ("val", "test"):
+            there = torch.isin(own, self.nodes[split])
+            labels = self.store.feature_store.get_tensor(
+                group_name=None, attr_name="y", index=own[there]
+            )
+            right = int((predictions[there] == labels.view(-1)).sum())
+            correct, total = map(int, self.ranks.sum(right, int(there.sum())))
+            self.ranks.say(f"{split} accuracy {accuracy((correct, total))}, all neighbours")
+
     def say_memory(self) -> None:
         """Compares what each machine's processes took with what they were given."""
         self.peak.look()
@@ -418,12 +463,13 @@ class Training:
             _, anon, file, given = zip(*(f for f in found if f[0] == machine), strict=True)
             # Pages of files are the same ones in all processes, for the most part.
             taken, budget = sum(anon) + max(file), sum(given)
+            verdict = "was kept" if taken <= budget else "is for loaders: training came on top"
             name = f"machine {machine}: " if len({each[0] for each in found}) > 1 else ""
             print(
                 f"memory: {name}{taken / 1e9:.2f} GB at most, {sum(anon) / 1e9:.2f} of its own "
                 f"(RssAnon) and {max(file) / 1e9:.2f} of files (RssFile), in {len(anon)} "
-                f"process(es); the budget of {budget / 1e9:.2f} GB "
-                + ("was kept" if taken <= budget else "is for loaders: training came on top"),
+                "process(es)"
+                + (f"; the budget of {budget / 1e9:.2f} GB {verdict}" if budget else ""),
                 flush=True,
             )
 
@@ -514,11 +560,17 @@ def main(argv: list[str] | None = None) -> Training:
     training = Training(parse_args(argv))
     finished = training.run()
     training.say_memory()
+    is_sharded = (training.args.store / "shards.json").exists()
+    by_all = training.args.inference == "layerwise"
+    if is_sharded:
+        if finished and by_all:
+            training.infer_in_shards()
+        training.store.close()  # waits for the others
     training.parallel = training.model  # lets go of the group, see leave()
     training.ranks.leave()
     if not finished:
         sys.exit(128 + (training.interrupt.signal or signal.SIGTERM))  # or another rank's
-    if training.args.inference == "layerwise" and training.ranks.rank == 0:
+    if by_all and not is_sharded and training.ranks.rank == 0:
         training.infer()
     return training
 

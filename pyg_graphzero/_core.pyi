@@ -156,6 +156,9 @@ class Topology:
     def destinations(self, slots: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))]:
         """The rows whose neighbours these slots are, int64 [n]."""
 
+    def write_bounds(self, path: str) -> None:
+        """Writes a topology with these bounds, whose neighbours lie elsewhere."""
+
     def forget_pages(self) -> None:
         """
         Lets go of what samplers have touched, until they touch it again: it no longer counts as this process's memory.
@@ -322,9 +325,9 @@ class SamplerBuilder:
 
     def __init__(self, num_nodes: Sequence[int]) -> None: ...
 
-    def add_file(self, src_type: int, dst_type: int, topology: Topology, paged: PagedRows | None = None, bounds: PackedBounds | None = None, packed: PackedSources | None = None) -> None:
+    def add_file(self, src_type: int, dst_type: int, topology: Topology, paged: PagedRows | None = None, bounds: PackedBounds | None = None, packed: PackedSources | None = None, starts: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> None:
         """
-        `paged`: ColumnFile.of_indices of the topology, of which memory holds a part. `bounds` and `packed`: in place of what the file says, which is then not touched.
+        `paged`: ColumnFile.of_indices of the topology, of which memory holds a part. `bounds` and `packed`: in place of what the file says, which is then not touched. `starts`: where the slots of each node begin, in place of what its bounds say.
         """
 
     def add_arrays(self, src_type: int, dst_type: int, indptr: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], indices: Annotated[torch.Tensor, dict(shape=(None,), order='C', device='cpu', writable=False)], num_src: int, name: str) -> None: ...
@@ -760,6 +763,25 @@ class Recipe:
         """
         One batch, the `number`th of its epoch, made at once by the caller. `excluded`: edges by edge type that are in no sample of `neighbors`, by their ends, and by their time unless that is None.
         """
+
+class SteppedWindow:
+    """Batches over neighbours in shards, sampled together step by step."""
+
+    def __init__(self, requests: Sequence[tuple[Recipe, Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], int, int, Sequence[tuple[int, torch.Tensor, torch.Tensor, torch.Tensor | None]]]], num_threads: int = 0) -> None:
+        """
+        (recipe, seeds, key, number, excluded) of each batch, as of Recipe.make().
+        """
+
+    def step(self) -> list[tuple[str, Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))]]]:
+        """
+        Goes on until sources are wanted: the path of a topology and its slots, int64 [n], for each list of them. None at the end.
+        """
+
+    def fill(self, sources: Sequence[Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]]) -> None:
+        """The sources of what step() has listed, int64 [n] each."""
+
+    def take(self, number: int) -> Batch:
+        """A batch, once there is nothing to step; raises its error."""
 
 class Epoch:
     """Batches by number, made ahead by threads."""

@@ -20,10 +20,10 @@ from pyg_graphzero_cli.options import bounded, option, print_summary
 )
 @option(
     "--by",
-    "The part of each node: an integer attribute, or a file with a number for each node "
-    "(.npy, .pt, text as METIS writes it). Ranges of ids without it.",
+    "The part of each node: an integer attribute, a file with a number for each node (.npy, .pt, "
+    "text as METIS writes it), or 'ldg': near its neighbours. Ranges of ids without it.",
     multiple=True,
-    metavar="[TYPE=]NAME|FILE",
+    metavar="[TYPE=]NAME|FILE|ldg",
 )
 @option(
     "--topology",

@@ -2,8 +2,11 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
 #include <chrono>
 #include <memory>
@@ -14,6 +17,7 @@
 #include "arrays/narrow_ids.h"
 #include "bindings/gathered.h"
 #include "pipeline/epoch.h"
+#include "pipeline/stepped_window.h"
 #include "sampling/hgt_sampler.h"
 #include "sampling/neighbor_sampler.h"
 
@@ -266,6 +270,64 @@ void init_pipeline(nb::module_& m) {
           "by "
           "edge type that are in no sample of `neighbors`, by their ends, and by their time unless "
           "that is None.");
+
+  using Requests = std::vector<std::tuple<std::shared_ptr<const Recipe>, SeedArrays, std::uint64_t,
+                                          std::uint64_t, ExcludedArrays>>;
+  nb::class_<SteppedWindow>(m, "SteppedWindow",
+                            "Batches over neighbours in shards, sampled together step by step.")
+      .def(
+          "__init__",
+          [](SteppedWindow* self, const Requests& requests, int num_threads) {
+            std::vector<SteppedWindow::Wanted> batches;
+            for (const auto& [recipe, seeds, key, number, excluded] : requests) {
+              batches.push_back({recipe, request_of(seeds, excluded, {key, number})});
+            }
+            new (self) SteppedWindow(std::move(batches), num_threads);
+          },
+          "requests"_a, "num_threads"_a = 0,
+          nb::sig("def __init__(self, requests: Sequence[tuple[Recipe, Sequence[tuple[int, "
+                  "torch.Tensor, torch.Tensor | None]], int, int, Sequence[tuple[int, "
+                  "torch.Tensor, torch.Tensor, torch.Tensor | None]]]], num_threads: int = 0) -> "
+                  "None"),
+          "(recipe, seeds, key, number, excluded) of each batch, as of Recipe.make().")
+      .def(
+          "step",
+          [](SteppedWindow& self) {
+            std::vector<std::pair<std::string, Buffer<std::int64_t>>> found;
+            {
+              const nb::gil_scoped_release released;
+              for (const SourceList& list : self.step()) {
+                Buffer<std::int64_t> slots(std::ssize(list.slots));
+                std::copy(list.slots.begin(), list.slots.end(), slots.data());
+                found.emplace_back(list.csc->name, std::move(slots));
+              }
+            }
+            std::vector<std::pair<std::string, Int64Tensor>> lists;
+            for (auto& [name, slots] : found) lists.emplace_back(name, to_tensor(std::move(slots)));
+            return lists;
+          },
+          "Goes on until sources are wanted: the path of a topology and its slots, int64 [n], for "
+          "each list of them. None at the end.")
+      .def(
+          "fill",
+          [](SteppedWindow& self, const std::vector<Int64Array>& sources) {
+            const auto lists = self.lists();
+            bool fits = sources.size() == lists.size();
+            for (std::size_t i = 0; fits && i < lists.size(); ++i) {
+              fits = sources[i].size() == lists[i].slots.size();
+            }
+            if (!fits) throw std::invalid_argument("sources: expected one of each slot");
+            for (std::size_t i = 0; i < lists.size(); ++i) {
+              std::copy_n(sources[i].data(), sources[i].size(), lists[i].sources);
+            }
+          },
+          "sources"_a, "The sources of what step() has listed, int64 [n] each.")
+      .def(
+          "take",
+          [](SteppedWindow& self, std::size_t number) {
+            return TensorBatch::of(self.take(number));
+          },
+          "number"_a, "A batch, once there is nothing to step; raises its error.");
 
   nb::class_<OwnedEpoch>(m, "Epoch", nb::is_weak_referenceable(),
                          "Batches by number, made ahead by threads.")

@@ -106,15 +106,25 @@ void init_sampling(nb::module_& m) {
           "add_file",
           [](SamplerBuilder& self, int src_type, int dst_type, std::shared_ptr<const Topology> file,
              std::shared_ptr<PagedRows> paged, std::shared_ptr<const PackedBounds> bounds,
-             std::shared_ptr<const PackedInts> packed) {
-            self.edge_types.push_back(
-                {src_type, dst_type,
-                 csc_of(std::move(file), std::move(paged), std::move(bounds), std::move(packed))});
+             std::shared_ptr<const PackedInts> packed, const Int64s& starts) {
+            Csc csc =
+                csc_of(std::move(file), std::move(paged), std::move(bounds), std::move(packed));
+            if (starts) {
+              if (static_cast<std::int64_t>(starts->size()) != csc.num_dst) {
+                throw std::invalid_argument(csc.name + ": starts: found " +
+                                            std::to_string(starts->size()) + ", expected " +
+                                            std::to_string(csc.num_dst));
+              }
+              csc.starts = {hold(*starts), starts->data()};
+            }
+            self.edge_types.push_back({src_type, dst_type, std::move(csc)});
           },
           "src_type"_a, "dst_type"_a, "topology"_a, "paged"_a.none() = nb::none(),
           "bounds"_a.none() = nb::none(), "packed"_a.none() = nb::none(),
+          nb::arg("starts").noconvert().none() = nb::none(),
           "`paged`: ColumnFile.of_indices of the topology, of which memory holds a part. `bounds` "
-          "and `packed`: in place of what the file says, which is then not touched.")
+          "and `packed`: in place of what the file says, which is then not touched. `starts`: "
+          "where the slots of each node begin, in place of what its bounds say.")
       .def(
           "add_arrays",
           [](SamplerBuilder& self, int src_type, int dst_type, const Int64Array& indptr,

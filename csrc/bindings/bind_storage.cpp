@@ -172,6 +172,10 @@ void init_storage(nb::module_& m) {
             });
           },
           nb::arg("slots").noconvert(), "The rows whose neighbours these slots are, int64 [n].")
+      .def(
+          "write_bounds", [](const Topology& t, const std::string& path) { write_bounds(t, path); },
+          "path"_a, nb::call_guard<nb::gil_scoped_release>(),
+          "Writes a topology with these bounds, whose neighbours lie elsewhere.")
       .def("forget_pages", &Topology::forget_pages,
            "Lets go of what samplers have touched, until they touch it again: it no longer counts "
            "as "

@@ -78,6 +78,8 @@ void unpack(Batch& batch) {
   batch.packed.reset();
 }
 
+}  // namespace
+
 SampleInput input_of(const BatchRequest& request) {
   SampleInput input;
   for (const auto& [type, nodes, times] : request.seeds)
@@ -88,7 +90,6 @@ SampleInput input_of(const BatchRequest& request) {
   return input;
 }
 
-// The arrays of a sample, as batches have them.
 void take_sample(const Recipe& recipe, Sample sample, Batch& batch) {
   for (Sample::Edges& e : sample.edges) {
     const auto& [src, dst] = recipe.backward ? std::tie(e.col, e.row) : std::tie(e.row, e.col);
@@ -104,8 +105,6 @@ void take_sample(const Recipe& recipe, Sample sample, Batch& batch) {
   batch.num_sampled_nodes = std::move(sample.num_sampled_nodes);
   batch.num_sampled_edges = std::move(sample.num_sampled_edges);
 }
-
-}  // namespace
 
 std::int64_t Batch::num_nodes() const noexcept {
   std::int64_t count = 0;

@@ -116,6 +116,11 @@ struct Batch {
   std::int64_t bytes() const noexcept;  // of all arrays
 };
 
+// What a sampler is given; its spans are of the request.
+SampleInput input_of(const BatchRequest& request);
+// Turns a sample into the batch's arrays.
+void take_sample(const Recipe& recipe, Sample sample, Batch& batch);
+
 // The stages, in this order; `threads` 0: as many as torch uses. Raise what the sampler and
 // gather() do.
 Batch sample_batch(const Recipe& recipe, const BatchRequest& request, int threads);

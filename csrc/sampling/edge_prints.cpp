@@ -12,6 +12,7 @@ namespace gz {
 
 EdgePrints edge_prints(const Csc& csc, const std::int64_t* values, int threads,
                        const std::function<void()>& checkpoint) {
+  need_neighbors(csc);
   std::atomic<std::uint64_t> along{0}, against{0};
   std::atomic<std::int64_t> bad{-1};
   if (csc.file != nullptr) csc.file->check_size();

@@ -57,7 +57,7 @@ ExcludedEdges::ExcludedEdges(const SampledEdgeType& type, const ExcludedPairs& p
   for (const std::size_t i : firsts_) {
     first_.find_or_insert(times_[i].first, static_cast<std::uint32_t>(i));
   }
-  if (type.csc.paged != nullptr) stretches_.emplace(type, begin, degree, num_nodes);
+  if (type.csc.is_asked()) stretches_.emplace(type, begin, degree, num_nodes);
 }
 
 void ExcludedEdges::find() {

@@ -31,7 +31,7 @@ Csc csc_of(std::shared_ptr<const Topology> file, std::shared_ptr<PagedRows> page
                                 std::to_string(num_edges));
   }
   return {file->indptr(),
-          paged != nullptr ? nullptr : file->indices(),
+          paged != nullptr || file->index_bytes() == 0 ? nullptr : file->indices(),
           file->index_bytes(),
           static_cast<std::int64_t>(file->num_src()),
           static_cast<std::int64_t>(file->num_dst()),
@@ -67,13 +67,20 @@ void check_edge_types(const std::vector<std::int64_t>& num_nodes,
 void check_files(const std::vector<SampledEdgeType>& edge_types) {
   renew_guard();
   for (const SampledEdgeType& type : edge_types) {
-    if (type.csc.file != nullptr && type.csc.paged == nullptr) type.csc.file->check_size();
+    if (type.csc.file != nullptr && !type.csc.is_asked()) type.csc.file->check_size();
   }
 }
 
-bool is_paged(const std::vector<SampledEdgeType>& edge_types) noexcept {
+bool is_asked(const std::vector<SampledEdgeType>& edge_types) noexcept {
   return std::any_of(edge_types.begin(), edge_types.end(),
-                     [](const SampledEdgeType& type) { return type.csc.paged != nullptr; });
+                     [](const SampledEdgeType& type) { return type.csc.is_asked(); });
+}
+
+void need_neighbors(const Csc& csc) {
+  if (!csc.is_elsewhere()) return;
+  throw std::invalid_argument(csc.name +
+                              ": found neighbours in shards, expected all of them here: only "
+                              "batches of neighbours over gz.open_shards() have those of others");
 }
 
 void check_seed(std::size_t i, std::int64_t node, std::int64_t num_nodes) {

@@ -33,8 +33,14 @@ struct Csc {
   // In place of indptr and of indices for who samples, so that nobody touches these.
   std::shared_ptr<const PackedBounds> bounds = {};
   std::shared_ptr<const PackedInts> packed = {};
+  // [num_dst], or null: where slots begin that are numbered otherwise than the bounds say.
+  std::shared_ptr<const std::int64_t> starts = {};
 
-  // REQUIRES, as what follows, that it is not paged.
+  // Whether samplers ask for the sources of slots: it is paged, or others have its neighbours.
+  bool is_asked() const noexcept { return paged != nullptr || is_elsewhere(); }
+  bool is_elsewhere() const noexcept { return index_bytes == 0; }
+
+  // REQUIRES, as what follows, that samplers do not ask for sources.
   std::int64_t source(std::int64_t slot) const noexcept {
     if (packed != nullptr) return (*packed)[slot];
     return index_bytes == 4
@@ -91,7 +97,10 @@ void check_edge_types(const std::vector<std::int64_t>& num_nodes,
 // better message than the fault that would follow. Paged files are left to their reader's errors.
 void check_files(const std::vector<SampledEdgeType>& edge_types);
 
-bool is_paged(const std::vector<SampledEdgeType>& edge_types) noexcept;
+bool is_asked(const std::vector<SampledEdgeType>& edge_types) noexcept;
+
+// Raises std::invalid_argument where others have the neighbours.
+void need_neighbors(const Csc& csc);
 
 // Raises std::out_of_range unless 0 <= node < num_nodes; `i` is the seed's place.
 void check_seed(std::size_t i, std::int64_t node, std::int64_t num_nodes);

@@ -168,7 +168,7 @@ class HgtSampler::Run {
     const SampledEdgeType& type = sampler_.edge_types_[e];
     look_up(e, 0, 0);
     const std::int64_t count = workspace_.degree.size();
-    if (type.csc.paged != nullptr) {
+    if (type.csc.is_asked()) {
       stretches_.emplace(type, workspace_.first.data(), workspace_.degree.data(), count);
       return;
     }
@@ -319,7 +319,7 @@ void HgtSampler::check(const HgtRequest& request) const {
   check_files(edge_types_);
 }
 
-bool HgtSampler::reads() const noexcept { return is_paged(edge_types_); }
+bool HgtSampler::reads() const noexcept { return is_asked(edge_types_); }
 
 SamplingRun HgtSampler::begin(HgtRequest request) const {
   check(request);
@@ -336,7 +336,7 @@ SamplingRun HgtSampler::begin(HgtRequest request) const {
   }
   for (std::size_t e = 0; e < edge_types_.size(); ++e) {
     run.join(e);
-    if (edge_types_[e].csc.paged == nullptr) continue;
+    if (!edge_types_[e].csc.is_asked()) continue;
     while (run.list_edges()) {
       co_yield run.wanted();
       run.keep_edges(e);

@@ -113,7 +113,7 @@ class NeighborSampler::Run {
     const auto e = static_cast<std::size_t>(pairs.edge_type);
     const SampledEdgeType& type = sampler_.edge_types_[e];
     excluded_[e] = std::make_unique<ExcludedEdges>(type, pairs, request_.threads);
-    if (type.csc.paged != nullptr) return;
+    if (type.csc.is_asked()) return;
     excluded_[e]->find();
     excluded_[e]->settle();
   }
@@ -161,7 +161,7 @@ class NeighborSampler::Run {
     out_.edges[e].resize(0);
     const std::int64_t count = type.csc.num_edges == 0 ? 0 : out_.nodes[dst].size();
     look_up_degrees(e, 0, 0, count, -1, nullptr);
-    if (type.csc.paged != nullptr) {
+    if (type.csc.is_asked()) {
       stretches_.emplace(type, workspace_.first.data(), workspace_.degree.data(), count);
     } else if (count > 0) {
       with_positions(type, [&](const auto& positions) {
@@ -504,7 +504,7 @@ void NeighborSampler::check(const SampleRequest& request) const {
   check_files(edge_types_);
 }
 
-bool NeighborSampler::reads() const noexcept { return is_paged(edge_types_); }
+bool NeighborSampler::reads() const noexcept { return is_asked(edge_types_); }
 
 SamplingRun NeighborSampler::begin(SampleRequest request) const {
   check(request);
@@ -514,7 +514,7 @@ SamplingRun NeighborSampler::begin(SampleRequest request) const {
   for (const ExcludedPairs& pairs : request.excluded) {
     const auto e = static_cast<std::size_t>(pairs.edge_type);
     run.exclude(pairs);
-    while (edge_types_[e].csc.paged != nullptr && run.list_excluded(e)) {
+    while (edge_types_[e].csc.is_asked() && run.list_excluded(e)) {
       co_yield run.wanted();
       run.keep_excluded(e);
     }
@@ -527,7 +527,7 @@ SamplingRun NeighborSampler::begin(SampleRequest request) const {
   if (request.induced) {
     for (std::size_t e = 0; e < edge_types_.size(); ++e) {
       run.induce(e);
-      while (edge_types_[e].csc.paged != nullptr && run.list_induced()) {
+      while (edge_types_[e].csc.is_asked() && run.list_induced()) {
         co_yield run.wanted();
         run.keep_induced(e);
       }

@@ -74,6 +74,7 @@ NeighborSums::NeighborSums(Csc csc, SummedColumn column, const SumLimits& limits
       num_parts_(threads_ > 1 ? kParts * threads_ : 1),
       max_mapped_(limits.max_mapped),
       room_bytes_(limits.room) {
+  need_neighbors(csc_);
   const RowLayout& layout = column_.file.layout;
   const bool is_scaled = column_.encoding && has_scales(*column_.encoding);
   const auto numbers = static_cast<std::size_t>(is_scaled ? column_.items : 0);

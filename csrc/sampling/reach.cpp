@@ -68,7 +68,7 @@ Reach reach(const std::vector<std::int64_t>& num_nodes,
   check_files(edge_types);
   const std::int64_t num_batches = std::ssize(bounds) - 1;
   const auto dst = static_cast<std::size_t>(dst_type);
-  if (limits.row_bytes.size() != num_nodes.size() || is_paged(edge_types) ||
+  if (limits.row_bytes.size() != num_nodes.size() || is_asked(edge_types) ||
       limits.edge_bytes.size() != edge_types.size() || first < 0 || first >= num_batches ||
       !std::is_sorted(bounds.begin(), bounds.end()) || bounds.front() < 0 ||
       bounds.back() > num_nodes[dst]) {

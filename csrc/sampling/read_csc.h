@@ -58,6 +58,8 @@ void visit_ranges(const Csc& csc, const Bounds& bounds, const std::int64_t* node
       // A damaged indptr must not send the sampler out of its arrays.
       if (start < 0 || stop < start || stop > csc.num_edges) [[unlikely]] {
         bad.store(nodes[i], std::memory_order_relaxed);
+      } else if (csc.starts != nullptr) {
+        visit(i, csc.starts.get()[nodes[i]], csc.starts.get()[nodes[i]] + (stop - start));
       } else {
         visit(i, start, stop);
       }
@@ -133,7 +135,7 @@ void fetch_sources(const SampledEdgeType& type, const Sources& sources, std::int
 // type are added to `wanted` instead, for whoever reads them.
 inline void fetch_sources(const SampledEdgeType& type, std::int64_t* slot, std::int64_t* source,
                           std::int64_t count, int threads, std::vector<SourceList>& wanted) {
-  if (type.csc.paged != nullptr) {
+  if (type.csc.is_asked()) {
     parallel_for(count, kEdgeGrain, threads, [&](std::int64_t from, std::int64_t to) {
       guarded([&] { detail::ranks_to_slots(type.order, slot, from, to); });
     });

@@ -42,6 +42,12 @@ void fill(const SourceList& list, const RowWindow& window, std::size_t number) {
 // Lists of one file, as many at a time as may be. False if stopped.
 bool read_sources(std::span<const Wanted> wanted, std::int64_t max_bytes, std::stop_token stop,
                   SampleWindow& out) {
+  try {
+    need_neighbors(*wanted.front().list.csc);
+  } catch (...) {
+    for (const Wanted& one : wanted) out.errors[one.run] = std::current_exception();
+    return true;
+  }
   PagedRows& paged = *wanted.front().list.csc->paged;
   std::size_t most = wanted.size();
   while (!wanted.empty()) {

@@ -18,7 +18,7 @@
 
 namespace gz {
 
-// Slots of a paged edge type, and where their sources go.
+// Slots of an edge type whose samplers ask for sources, and where their sources go.
 struct SourceList {
   const Csc* csc;
   std::span<const std::int64_t> slots;

@@ -81,6 +81,7 @@ Walker::Walker(std::vector<std::int64_t> num_nodes, std::vector<SampledEdgeType>
       edge_types_(std::move(edge_types)),
       is_sorted_(std::move(is_sorted)) {
   check_edge_types(num_nodes_, edge_types_);
+  for (const SampledEdgeType& type : edge_types_) need_neighbors(type.csc);
   if (is_sorted_.size() != edge_types_.size()) {
     throw std::invalid_argument("is_sorted: expected one of each edge type");
   }

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstring>
 #include <stdexcept>
+#include <vector>
 
 #include "arrays/parallel.h"
 #include "base/chunk_sizes.h"
@@ -30,10 +31,10 @@ std::shared_ptr<const Topology> Topology::open(const std::string& path) {
 
   expect(path, "flags", h.flags, 0);
   checked_add(h.num_src, 0, path, "num_src");
-  if (h.index_bytes != 8 && h.index_bytes != index_bytes_for(h.num_src)) {
+  if (h.index_bytes != 0 && h.index_bytes != 8 && h.index_bytes != index_bytes_for(h.num_src)) {
     throw FormatError(
         path, "index_bytes", std::to_string(h.index_bytes),
-        "8, or 4 for at most 2^32 source nodes (num_src is " + std::to_string(h.num_src) + ")");
+        "0, 8, or 4 for at most 2^32 source nodes (num_src is " + std::to_string(h.num_src) + ")");
   }
   const std::uint64_t rows = checked_add(h.num_dst, 1, path, "num_dst");
   expect(path, "indptr_bytes", h.indptr_bytes, checked_mul(rows, 8, path, "num_dst"));
@@ -142,6 +143,23 @@ TopologyHeader make_header(const std::string& path, std::uint64_t num_src, std::
 }
 
 }  // namespace
+
+void write_bounds(const Topology& topology, const std::string& path) {
+  TopologyHeader header = make_header(path, topology.num_src(), topology.num_dst());
+  header.index_bytes = 0;
+  header.num_edges = topology.num_edges();
+  BlockWriter out(path);
+  std::vector<std::int64_t> bounds;
+  const std::uint64_t size = kBlockBytes / sizeof(std::int64_t);
+  for (std::uint64_t first = 0; first <= topology.num_dst(); first += size) {
+    const std::uint64_t last = std::min(first + size - 1, topology.num_dst());
+    bounds.resize(last - first + 1);
+    topology.read_bounds(first, last, bounds.data());
+    out.append(bounds.data(), bounds.size() * sizeof(std::int64_t));
+  }
+  out.align();
+  out.finish(&header, sizeof header);
+}
 
 TopologyWriter::TopologyWriter(const std::string& path, std::uint64_t num_src,
                                std::uint64_t num_dst)

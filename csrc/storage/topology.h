@@ -25,6 +25,7 @@ class Topology {
   std::uint64_t num_src() const noexcept { return header_.num_src; }
   std::uint64_t num_dst() const noexcept { return header_.num_dst; }
   std::uint64_t num_edges() const noexcept { return header_.num_edges; }
+  // 0: the neighbours lie elsewhere; there are only bounds.
   std::uint32_t index_bytes() const noexcept { return header_.index_bytes; }
   const std::string& path() const noexcept { return file_.path(); }
   const File& file() const noexcept { return file_; }
@@ -68,6 +69,9 @@ class Topology {
   TopologyHeader header_{};
   std::shared_ptr<const Mapping> map_;
 };
+
+// Writes a file with the bounds of a topology and without its neighbours. Raises as read_bounds().
+void write_bounds(const Topology& topology, const std::string& path);
 
 // Writes indptr and indices, each front to back in as many pieces as the caller likes, in turns or
 // from two threads. The number of edges is known at the end.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Callable
 
 from pyg_graphzero.inference.schedule import Sweep
 from pyg_graphzero.nn.rules import Value
@@ -27,6 +28,7 @@ class Activations:
         names: Names of the results, by value.
         fingerprint: The run's.
         encoding: Encoding of the other columns.
+        type_of: Names a node type in the store.
     """
 
     def __init__(
@@ -36,6 +38,7 @@ class Activations:
         names: dict[Value, str],
         fingerprint: str,
         encoding: str | None,
+        type_of: Callable[[str | None], str | None],
     ) -> None:
         self.store = store
         self.sweeps = sweeps
@@ -46,7 +49,7 @@ class Activations:
         self._drafts: dict[Value, Draft] = {}
         values = [value for sweep in sweeps for value in sweep.outputs]
         for number, value in enumerate(values, 1):
-            node_type = value.space.name
+            node_type = type_of(value.space.name)
             name = names.get(value, f"{stem}.{fingerprint}.{number}")
             file = f"{draft_stem(node_type, stem)}.{fingerprint}.{number}.gd"
             self._drafts[value] = Draft(node_type, name, file)
@@ -67,7 +70,7 @@ class Activations:
         """
         try:
             for value, name in self.results.items():
-                record = self.store.contents.node_type(value.space.name)
+                record = self.store.contents.node_type(self._drafts[value].node_type)
                 check_new_attr(self.store.path, record, name)
         except ValueError:
             self.remove(list(self._drafts))
@@ -79,6 +82,10 @@ class Activations:
                 wanted.update(sweep.gathered, sweep.own)
                 left.append(sweep)
         return left[::-1]
+
+    def complete(self) -> list[Value]:
+        """The values whose rows are all there."""
+        return [value for value in self._drafts if self._is_complete(value)]
 
     def _is_complete(self, value: Value) -> bool:
         return self._drafts[value].is_complete(self.store.path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -14,7 +14,7 @@ from torch_geometric.data import HeteroData
 from pyg_graphzero.inference.normalize import Degrees
 from pyg_graphzero.inference.rows import RowFile
 from pyg_graphzero.inference.schedule import Convolve, Replay, Sweep, bytes_of
-from pyg_graphzero.inference.sweep import SweepLoader, sweep_bounds
+from pyg_graphzero.inference.sweep import SweepLoader, own_bounds, sweep_bounds
 from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.budget import Budget, how_many
@@ -27,6 +27,11 @@ from pyg_graphzero.pyg.lazy import raw_items
 from pyg_graphzero.sampling.hops import Hops, SampledEdgeIndex, known_no_hops
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.util.system import private_rss
+
+# Batches of which the rows lie in memory, where they are fetched from shards.
+_FETCHED = 12
+# Rows of a column in the order of the sweep, by its name.
+Rows = Callable[[str], Any]
 
 
 @dataclass(frozen=True)
@@ -57,18 +62,23 @@ class Pass:
         task: The sweep.
         contents: The store's files.
         own: Values of which the nodes' own rows are read, in the order of their columns.
+        rows: Rows of a column, by its name; None: of the store's files.
 
     Attributes:
         peak_memory: The most that was taken between two batches; 0: its caller sees it.
     """
 
-    def __init__(self, task: Task, contents: StoreContents, own: list[Value]) -> None:
+    def __init__(
+        self, task: Task, contents: StoreContents, own: list[Value], rows: Rows | None = None
+    ) -> None:
         self.task = task
         self.peak_memory = 0
         self._contents = contents
         self._replay = Replay(task.sweep)
-        attrs = contents.node_type(task.sweep.node_type).attrs
-        self._own = {value: RowFile(contents, attrs[task.columns[value]]) for value in own}
+        if rows is None:
+            attrs = contents.node_type(task.sweep.node_type).attrs
+            rows = lambda attr: RowFile(contents, attrs[attr])  # noqa: E731
+        self._own = {value: rows(task.columns[value]) for value in own}
         self._stats = LoaderStats(num_workers=1)
         self._begun = perf_counter()
 
@@ -97,11 +107,20 @@ class RowPass(Pass):
         task: The sweep.
         contents: The store's files.
         max_rows: Rows of a batch; None: as many as there is room for.
+        own: Number of the rows, and rows of a column; None: all of the store's.
     """
 
-    def __init__(self, task: Task, contents: StoreContents, max_rows: int | None = None) -> None:
-        super().__init__(task, contents, task.sweep.own)
-        self._num_rows = contents.node_type(task.sweep.node_type).num_nodes
+    def __init__(
+        self,
+        task: Task,
+        contents: StoreContents,
+        max_rows: int | None = None,
+        own: tuple[int, Rows] | None = None,
+    ) -> None:
+        super().__init__(task, contents, task.sweep.own, None if own is None else own[1])
+        self._num_rows = (
+            contents.node_type(task.sweep.node_type).num_nodes if own is None else own[0]
+        )
         each = 4 * (3 * sum(f.row_bytes for f in self._own.values()) + task.sweep.row_bytes)
         most = costs.MAX_SUMS_ROWS if max_rows is None else max_rows
         budget = Budget(contents.memory, private_rss())
@@ -122,18 +141,25 @@ class LayerPass(Pass):
         data: ``store.data()``; is cut down to the attributes that the sweep gathers.
         max_edges: Bounds a batch; None: as fits into memory.
         num_workers: Threads of the engine that work ahead.
+        own: Nodes to sweep over, and rows of a column; None: all of the store's.
 
     Attributes:
         loader: Makes the batches.
     """
 
     def __init__(
-        self, task: Task, data: Any, max_edges: int | None = None, num_workers: int = 0
+        self,
+        task: Task,
+        data: Any,
+        max_edges: int | None = None,
+        num_workers: int = 0,
+        own: tuple[range | Tensor, Rows] | None = None,
     ) -> None:
         contents = contents_of(data)
         assert contents is not None
         sweep = task.sweep
-        super().__init__(task, contents, sweep.own)
+        nodes, of_column = own or (None, None)
+        super().__init__(task, contents, sweep.own, of_column)
         only(data, task)
         if max_edges is None:
             rows: dict[str | None, int] = {}
@@ -141,9 +167,15 @@ class LayerPass(Pass):
                 name = value.space.name
                 rows[name] = rows.get(name, 0) + bytes_of(value.row)
             room = contents.memory - private_rss()
+            if nodes is not None:
+                room //= _FETCHED
             max_edges = batch_edges(room, sweep.row_bytes + max(rows.values(), default=0))
-        bounds = sweep_bounds(data, sweep.node_type, max_edges)
-        self.loader = SweepLoader(data, sweep.node_type, bounds, num_workers)
+        bounds = (
+            sweep_bounds(data, sweep.node_type, max_edges)
+            if nodes is None
+            else own_bounds(data, sweep.node_type, nodes, max_edges)
+        )
+        self.loader = SweepLoader(data, sweep.node_type, bounds, num_workers, nodes)
 
     def stats(self) -> LoaderStats:
         """Counts of reads and seconds of waiting until now."""

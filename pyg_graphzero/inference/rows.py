@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pyg_graphzero.store.columns import DTYPES, EncodedRows, column_rows
+from pyg_graphzero.store.columns import DTYPES, EncodedRows, column_rows, gather, numbers_of
 from pyg_graphzero.store.contents import StoreContents
 
 
@@ -51,3 +51,20 @@ class RowFile:
         if not isinstance(self._rows, EncodedRows):
             return values
         return EncodedRows(values, self._rows.scale, self._rows.zero_point)[:]
+
+
+class NarrowRows:
+    """Rows of some nodes of a column that is mapped, as :class:`RowFile` has them of all."""
+
+    def __init__(self, rows: Tensor | EncodedRows, nodes: range | Tensor) -> None:
+        self._rows = rows
+        self._nodes = nodes
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row."""
+        return math.prod(self._rows.shape[1:]) * self._rows.dtype.itemsize
+
+    def read(self, first: int, count: int) -> Tensor:
+        """``[count, ...]`` rows from the node at place ``first`` on."""
+        return gather(self._rows, numbers_of(self._nodes, first, first + count))

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from time import perf_counter
 from typing import Any
 
@@ -19,7 +20,8 @@ from pyg_graphzero.inference.check import check_sweeps
 from pyg_graphzero.inference.normalize import Degrees, inverse_roots
 from pyg_graphzero.inference.passes import LayerPass, Pass, RowPass, Task
 from pyg_graphzero.inference.reader import Inputs, Reading, Row, reading
-from pyg_graphzero.inference.schedule import sweeps_of
+from pyg_graphzero.inference.rows import NarrowRows, RowFile
+from pyg_graphzero.inference.schedule import Sweep, sweeps_of
 from pyg_graphzero.inference.summary import InferenceSummary, LayerSummary
 from pyg_graphzero.inference.sums import SummedPass, can_sum
 from pyg_graphzero.nn.rules import Value
@@ -27,6 +29,8 @@ from pyg_graphzero.pyg.data import edge_storages, node_storages, open_data
 from pyg_graphzero.pyg.lazy import OnDemand, raw_items
 from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.pyg.stores import open as open_store
+from pyg_graphzero.shards.opened import ShardedStore
+from pyg_graphzero.store.column_writer import Column
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.opened import Opening
 from pyg_graphzero.util.progress import Progress
@@ -65,7 +69,9 @@ def layerwise(
             with ``(x_dict, edge_index_dict)``. Its steps are read from that: convolutions of PyG,
             or subclasses of ``MessagePassing``, and functions of each node's row by itself between
             them. It is in eval mode for the run.
-        store: The store, or its path. No other process may have it open for writing.
+        store: The store, or its path. No other process may have it open for writing. Or one of
+            ``gz.open_shards``, on every rank: each computes its own nodes, and its part has their
+            results.
         input_attr: The node attribute that goes in. Node types that lack it take no part.
         out: Name of the node attribute that comes out, for every node type that the model returns;
             or names by node type, and only what these need is computed.
@@ -105,15 +111,23 @@ def layerwise(
         raise ValueError(f"max_edges: found {max_edges}, expected 1 or more")
     given = store if isinstance(store, Store) else None
     is_own = given is None or given.mode != "r+"
+    shards = given if isinstance(given, ShardedStore) else None
     path = store.path if isinstance(store, Store) else store
     memory = None if given is None else given.how.memory
-    editor = open_store(path, "r+") if is_own else given
+    editor = open_store(path if shards is None else shards.part, "r+") if is_own else given
     assert editor is not None
     try:
-        run = _Run(
-            editor, _device_of(model, device), memory, max_edges, num_workers, Progress(progress)
-        )
-        inputs = _inputs_of(editor, input_attr, edge_weight, edge_attr)
+        settings: dict[str, Any] = {
+            "store": editor,
+            "device": _device_of(model, device),
+            "memory": memory,
+            "max_edges": max_edges,
+            "num_workers": num_workers,
+            "progress": Progress(progress),
+        }
+        run = _Run(**settings) if shards is None else _ShardedRun(**settings, shards=shards)
+        seen = shards or open_store(path)  # as passes open it, halves decoded
+        inputs = _inputs_of(seen, input_attr, edge_weight, edge_attr)
         with (
             torch.inference_mode(False),
             torch.no_grad(),
@@ -153,20 +167,21 @@ class _Run:
         encoding: str | None,
     ) -> InferenceSummary:
         begun = perf_counter()
-        sweeps = sweeps_of(found, list(names), list(self.store.node_types))
+        sweeps = sweeps_of(found, list(names), list(self.seen.node_types))
         _check_used(found, inputs)
         check_sweeps(found, sweeps, inputs, self.device)
         about = {
             "inputs": (inputs.attr, inputs.edge_weight, inputs.edge_attr),
             "encoding": encoding,
             "names": names,
-            "files": sorted(self._files_read(inputs)),
+            "files": self.files_read(inputs),
         }
         results = {found.outputs[name]: attr for name, attr in names.items()}
-        made = Activations(self.store, sweeps, results, found.fingerprint(about), encoding)
+        fingerprint = found.fingerprint(about)
+        made = Activations(self.store, sweeps, results, fingerprint, encoding, self.type_of)
         made.clear_others()
-        left = made.left()
-        contents = self.store.contents
+        left = self.left(made)
+        contents = self.seen.contents
         degrees = Degrees(partial(inverse_roots, contents, weight=inputs.edge_weight))
         for step in (step for sweep in left for step in sweep.convs):
             if step.func in found.normalised:
@@ -176,7 +191,7 @@ class _Run:
         summary = InferenceSummary(self.store.path, names)
         for sweep in sweeps:
             columns = ", ".join(map(made.name, sweep.outputs))
-            num_rows = self.store.num_nodes_of(sweep.node_type)
+            num_rows = self.store.num_nodes_of(self.type_of(sweep.node_type))
             done = LayerSummary(sweep.level, sweep.node_type, columns, num_rows)
             if sweep in left:
                 read = {v: found.attrs.get(v) or made.name(v) for v in sweep.read}
@@ -195,7 +210,6 @@ class _Run:
 
     def _run(self, task: Task, made: Activations, done: LayerSummary, last: int) -> None:
         """One sweep, to its columns."""
-        begun = perf_counter()
         sweep = task.sweep
         columns = [made.create(value) for value in sweep.outputs]
         contents = StoreContents(
@@ -209,6 +223,11 @@ class _Run:
             step = SummedPass(task, contents, self.max_edges)
         else:
             step = LayerPass(task, open_data(contents), self.max_edges, self.num_workers)
+        self.write(step, columns, done, last)
+
+    def write(self, step: Pass, columns: list[Column], done: LayerSummary, last: int) -> None:
+        """Writes a sweep's rows to its columns."""
+        begun, sweep = perf_counter(), step.task.sweep
         title = f"layer {sweep.level}/{last}"
         title += "" if sweep.node_type is None else f" {sweep.node_type}"
         with self.progress.step(title, done.num_rows, "nodes") as bar:
@@ -228,18 +247,100 @@ class _Run:
             column.complete()
         done.seconds = perf_counter() - begun
 
-    def _files_read(self, inputs: Inputs) -> list[str]:
+    @property
+    def seen(self) -> Store:
+        """The store as the model sees it."""
+        return self.store
+
+    def type_of(self, name: str | None) -> str | None:
+        """A node type of that, as the store that is written to calls it."""
+        return name
+
+    def left(self, made: Activations) -> list[Sweep]:
+        """The sweeps that are left to do."""
+        return made.left()
+
+    def files_read(self, inputs: Inputs) -> list[str]:
         """Tells the inputs' files from others of the same name."""
         schema, of_edges = self.store.contents.schema, (inputs.edge_weight, inputs.edge_attr)
         files = [t.topology for t in schema.edge_types]
         files += [f for t in schema.node_types for a, f in t.attrs.items() if a == inputs.attr]
         files += [f for t in schema.edge_types for a, f in t.attrs.items() if a in of_edges]
-        return [f"{file} {schema.files.get(file, schema.adopted.get(file))}" for file in files]
+        return sorted(f"{f} {schema.files.get(f, schema.adopted.get(f))}" for f in files)
+
+
+@dataclass
+class _ShardedRun(_Run):
+    """One call over shards: ``store`` is this rank's part, to whose nodes columns are added.
+
+    All ranks go from one sweep to the next together: leaving the shards of a sweep, each waits for
+    the others, so that activations are whole when they are read, and there until all have read
+    them. A rank that has finished a sweep before it was killed serves the others in it.
+    """
+
+    shards: ShardedStore
+
+    @property
+    def seen(self) -> Store:
+        """The store that was divided."""
+        return self.shards
+
+    def type_of(self, name: str | None) -> str:
+        """The type of a rank's own nodes."""
+        return f"own:{name or 'node'}"
+
+    def left(self, made: Activations) -> list[Sweep]:
+        """The sweeps that a rank has left to do; an error of one is raised on all."""
+        found: Any = None
+        try:
+            found = [made.sweeps.index(sweep) for sweep in made.left()]
+        except ValueError as error:
+            found = str(error)
+        everyone = self.shards.gather(found)
+        for rank, each in enumerate(everyone):
+            if isinstance(each, str):
+                raise ValueError(f"rank {rank}: {each}")
+        return [made.sweeps[number] for number in sorted(set(chain(*everyone)))]
+
+    def files_read(self, inputs: Inputs) -> list[str]:
+        """Tells the divided store's files from others: alike on all ranks."""
+        return [self.shards.source]
+
+    def _run(self, task: Task, made: Activations, done: LayerSummary, last: int) -> None:
+        """One sweep over this rank's nodes, to its columns."""
+        sweep = task.sweep
+        is_done = set(sweep.outputs) <= set(made.complete())
+        columns = [] if is_done else [made.create(value) for value in sweep.outputs]
+        how = Opening(memory=self.memory, drafts=tuple(made.drafts()))
+        part = StoreContents(self.store.path, how)
+        nodes = self.shards.nodes(sweep.node_type)
+        attrs = part.node_type(self.type_of(sweep.node_type)).attrs
+        whole = self.shards.contents
+
+        def rows(attr: str) -> RowFile | NarrowRows:
+            if attr in attrs:
+                return RowFile(part, attrs[attr])
+            return NarrowRows(whole.rows(whole.node_type(sweep.node_type).attrs[attr]), nodes)
+
+        if not sweep.convs:
+            if not is_done:
+                own = len(nodes), rows
+                self.write(RowPass(task, part, self.max_edges, own), columns, done, last)
+            return
+        gathered: dict[str | None, set[str]] = {}
+        for value in sweep.gathered:
+            gathered.setdefault(value.space.name, set()).add(task.columns[value])
+        with self.shards.again(made.drafts(), gathered) as opened:
+            if not is_done:
+                step = LayerPass(
+                    task, opened.data(), self.max_edges, self.num_workers, (nodes, rows)
+                )
+                self.write(step, columns, done, last)
 
 
 def _inputs_of(store: Store, attr: str, edge_weight: str | None, edge_attr: str | None) -> Inputs:
     """The attributes that go in, as the store has them."""
-    data = open_store(store.path).data()  # as passes open it, halves decoded
+    data = store.data()
     nodes: dict[str | None, Row] = {}
     for name, kept in node_storages(data).items():
         row = _row_of(kept, attr)

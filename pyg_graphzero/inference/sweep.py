@@ -27,7 +27,7 @@ from pyg_graphzero.memory.prefetch import prefetch_files
 from pyg_graphzero.memory.residence import Residence
 from pyg_graphzero.pyg.data import contents_of
 from pyg_graphzero.sampling.base import Prepared
-from pyg_graphzero.store.columns import engine_array
+from pyg_graphzero.store.columns import engine_array, gather, numbers_of, view_bounds
 from pyg_graphzero.util.system import private_rss
 
 # Number of rows whose bounds are looked at together.
@@ -47,6 +47,8 @@ class SweepLoader(NeighborLoader[Any]):
         bounds: ``int64 [num_batches + 1]``, ascending: batch ``i`` has the rows from
             ``bounds[i]`` to ``bounds[i + 1]``; see :func:`sweep_bounds`.
         num_workers: Threads of the engine that work ahead.
+        nodes: The nodes that rows stand for, a rank's own where the store is in shards; None: the
+            rows themselves.
 
     Example:
         >>> import pyg_graphzero as gz
@@ -58,8 +60,14 @@ class SweepLoader(NeighborLoader[Any]):
     """
 
     def __init__(
-        self, data: Any, node_type: str | None, bounds: Tensor, num_workers: int = 0
+        self,
+        data: Any,
+        node_type: str | None,
+        bounds: Tensor,
+        num_workers: int = 0,
+        nodes: range | Tensor | None = None,
     ) -> None:
+        self._nodes = nodes
         # The seeds that the loader shows to torch are numbers of batches: rows are made of them
         # batch by batch, never a list of all.
         self.bounds = bounds
@@ -79,7 +87,7 @@ class SweepLoader(NeighborLoader[Any]):
         """None: what is in memory is up to the blocks."""
 
     def _files(self) -> None:
-        self._blocks = self._new_blocks()
+        self._blocks = self._new_blocks() if self._nodes is None else None
 
     def _new_blocks(self) -> Blocks | None:
         """The blocks of an epoch; None where the store is in memory whole."""
@@ -123,7 +131,11 @@ class SweepLoader(NeighborLoader[Any]):
         number = int(index[0])
         first, stop = self.bounds[number : number + 2].tolist()
         types = list(self.graph_sampler.graph.node_types)
-        rows = torch.arange(first, stop)
+        rows = (
+            torch.arange(first, stop)
+            if self._nodes is None
+            else numbers_of(self._nodes, first, stop)
+        )
         seeds = [(types.index(self.node_type), engine_array(rows), None)]
         return Prepared(seeds, lambda sampled: (first, stop - first))
 
@@ -188,4 +200,22 @@ def sweep_bounds(data: Any, node_type: str | None, max_edges: int) -> Tensor:
             costs = costs_of(first, min(first + at_once, num_rows))
             end = bisect_right(costs, int(costs[0]) + max_edges, 1) - 1
         bounds.append(first + max(end, at + 1))
+    return torch.tensor(bounds)
+
+
+def own_bounds(data: Any, node_type: str | None, nodes: range | Tensor, max_edges: int) -> Tensor:
+    """Cuts some nodes into runs of a bounded number of edges, as :func:`sweep_bounds` does rows."""
+    contents = contents_of(data)
+    assert contents is not None
+    rows = numbers_of(nodes, 0, len(nodes))
+    costs = torch.ones(len(nodes), dtype=torch.int64)
+    for record in contents.schema.edge_types:
+        if record.name is None or record.name[2] == node_type:
+            indptr = view_bounds(contents.topology(record.name))
+            costs += gather(indptr, rows + 1) - gather(indptr, rows)
+    ends, bounds = costs.cumsum(0).numpy(), [0]
+    while bounds[-1] < len(nodes):
+        at = bounds[-1]
+        before = int(ends[at - 1]) if at else 0
+        bounds.append(max(at + 1, bisect_right(ends, before + max_edges, at)))
     return torch.tensor(bounds)

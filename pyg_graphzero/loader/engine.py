@@ -287,7 +287,8 @@ class EpochOfShards(Epoch):
     """An epoch over a store in shards: rows of its batches are fetched for windows of them, ahead.
 
     Batches that the engine has made wait here until those of a window are there, and again until
-    their rows are: the next window is under way while the last one is used.
+    their rows are: the next window is under way while the last one is used. Where neighbours lie in
+    shards, too, windows sample their batches, and the engine has none.
 
     Args:
         loader: See :class:`Epoch`.
@@ -296,7 +297,7 @@ class EpochOfShards(Epoch):
 
     def __init__(self, loader: Any, first: int) -> None:
         super().__init__(loader, first)
-        self._made: dict[int, tuple[_core.Batch, Request]] = {}  # by number, until it was used
+        self._made: dict[int, tuple[_core.Batch | None, Request]] = {}  # until it was used
         self._asked: dict[int, tuple[Any, int]] = {}  # its window, and its place in that
         self._begins = self._ends = first  # numbers from the one to the other wait for a window
 
@@ -315,12 +316,29 @@ class EpochOfShards(Epoch):
             self._asked.pop(old, None)
         self._make(number)
         batch, request = self._made[number]
-        if request.plan is None:  # is put together of what a transform makes of its sample
-            return super()._finish(batch, request)
+        fetched: tuple[Fetched, ...] = ()
         with self._waiting:
-            window, place = self._asked[number]
-            fetched = window.rows(place)
-        return super()._finish(batch, request, fetched)
+            if batch is None:
+                window, place = self._asked[number]
+                batch = window.batch(place)
+                self.stats.add(batch)
+                self.stats.elapsed = perf_counter() - self._begun
+            if request.plan is not None:  # or it is put together of a transform's sample
+                window, place = self._asked[number]
+                fetched = (window.rows(place),)
+        return super()._finish(batch, request, *fetched)
+
+    @property
+    def _shards(self) -> Any:
+        return self._loader.graph_sampler.graph.shards
+
+    @property
+    def _ahead(self) -> int:
+        return super()._ahead if self._shards is None else 0
+
+    def _begin(self, number: int) -> None:
+        if self._shards is None:
+            super()._begin(number)
 
     def _finish(self, batch: _core.Batch, request: Request, *fetched: Fetched) -> Any:
         return batch, request  # its rows are not there yet
@@ -331,7 +349,7 @@ class EpochOfShards(Epoch):
             if self._ends >= number + 2 * _FETCHED_TOGETHER:
                 break
             try:
-                self._made[self._ends] = super().get(self._ends)
+                self._made[self._ends] = self._begun_batch(self._ends)
             except Exception:
                 if self._ends == number:
                     raise
@@ -342,18 +360,42 @@ class EpochOfShards(Epoch):
         if number >= self._begins:
             self._ask()
 
+    def _begun_batch(self, number: int) -> tuple[_core.Batch | None, Request]:
+        """A batch that the engine has made, or how its window is to make it."""
+        if self._shards is None:
+            made: tuple[_core.Batch, Request] = super().get(number)
+            return made
+        with self._preparing:
+            self._seeds.forget(number - 1)
+            return None, self._request(number)
+
     def _ask(self) -> None:
-        """Has the rows of all batches fetched that wait for a window."""
+        """Has all batches that wait for a window sampled, if need be, and their rows fetched."""
         numbers, sampler = range(self._begins, self._ends), self._loader.graph_sampler
-        made = {n: self._made[n] for n in numbers if self._made[n][1].plan is not None}
-        if made:
-            plan = next(iter(made.values()))[1].plan
-            assert plan is not None
-            nodes = [plan.nodes_of(sampler.sample_of(batch)) for batch, _ in made.values()]
-            assert plan.shards is not None
-            window = plan.shards.ask(nodes)
-            self._asked |= {number: (window, place) for place, number in enumerate(made)}
         self._begins = self._ends
+        made = {number: self._made[number] for number in numbers}
+
+        def wanted_of(number: int, batch: _core.Batch) -> Any:
+            plan = made[number][1].plan
+            return {} if plan is None else plan.wanted(sampler.sample_of(batch))
+
+        if self._shards is not None:
+            window = self._shards.sample(
+                [_as_asked(number, request) for number, (_, request) in made.items()],
+                lambda place, batch: wanted_of(numbers[place], batch),
+                self._loader.num_workers or sampler.num_threads,
+            )
+        else:
+            window = contents_of(self._loader.data).shards.ask(  # type: ignore[union-attr]
+                [wanted_of(number, batch) for number, (batch, _) in made.items()]  # type: ignore[arg-type]
+            )
+        self._asked |= {number: (window, place) for place, number in enumerate(numbers)}
+
+
+def _as_asked(number: int, request: Request) -> Any:
+    """A batch as :func:`~pyg_graphzero.shards.window.sample` takes it."""
+    prepared = request.prepared
+    return request.recipe, prepared.seeds, request.key, number, prepared.excluded
 
 
 class EngineLoader(KeyedLoader[Graph_co]):

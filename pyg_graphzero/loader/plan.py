@@ -40,7 +40,7 @@ class _Part:
     n_id: Tensor | None = None
     edge_index: Tensor | None = None
     e_id: Tensor | None = None
-    fetched: Mapping[str, Tensor] | None = None
+    fetched: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 _Value = Callable[[_Part], Any]
@@ -54,11 +54,13 @@ class _Storage:
         values: Attributes that are always there, by key.
         by_edge: Attributes that are there if the sampled edges have an identity.
         edge_ids: Number of the looked-up list with original edge ids; None: slots are the ids.
+        remote: Kinds of rows in shards that it has, as :mod:`.shards.exchange` calls them.
     """
 
     values: dict[str, _Value] = field(default_factory=dict)
     by_edge: dict[str, _Value] = field(default_factory=dict)
     edge_ids: int | None = None
+    remote: set[str] = field(default_factory=set)
 
     def fill(self, part: _Part) -> None:
         # Not by setattr: a new storage has no caches to clear, and there are many attributes.
@@ -70,8 +72,8 @@ class _Storage:
                 mapping[key] = value(part)
 
 
-#: Rows in shards of one batch, by node type and attribute.
-Fetched = Mapping[str | None, Mapping[str, Tensor]]
+#: Rows in shards of one batch, by kind and type, and by attribute.
+Fetched = Mapping[tuple[str, Any], Mapping[str, Tensor]]
 
 
 class RowsOfFiles(Protocol):
@@ -186,7 +188,7 @@ class BatchPlan:
             fetched: Its rows in shards; None: they are fetched now, if there are any.
         """
         if fetched is None and self.shards is not None:
-            fetched = self.shards.ask([self.nodes_of(sampled)]).rows(0)
+            fetched = self.shards.ask([self.wanted(sampled)]).rows(0)
         fetched = fetched or {}
         batch = empty_like(self.data) if batch is None else batch
         if isinstance(batch, HeteroData):
@@ -200,14 +202,18 @@ class BatchPlan:
 
         ids, rows = gathered.lists, gathered.columns
         for out, name, n_id in zip(nodes, self.node_types, sampled.nodes, strict=True):
-            self._nodes[name].fill(_Part(out, rows, n_id, fetched=fetched.get(name)))
+            own = fetched.get(("node", name), {})
+            self._nodes[name].fill(_Part(out, rows, n_id, fetched=own))
         for out, edge_type, edge_index, slots in zip(
             edges, self.edge_types, sampled.edge_index, sampled.slots, strict=True
         ):
             storage = self._edges[edge_type]
             by_id = slots is not None and storage.edge_ids is not None
             e_id = ids[storage.edge_ids] if by_id else slots  # type: ignore[index]
-            storage.fill(_Part(out, rows, edge_index=edge_index, e_id=e_id))
+            own = {}
+            for kind in storage.remote:
+                own.update(fetched.get((kind, edge_type), {}))
+            storage.fill(_Part(out, rows, edge_index=edge_index, e_id=e_id, fetched=own))
         for key, stores, values in (
             ("batch", nodes, sampled.trees),
             ("num_sampled_nodes", nodes, sampled.num_sampled_nodes),
@@ -220,9 +226,17 @@ class BatchPlan:
             attach_hops(batch)
         return batch
 
-    def nodes_of(self, sampled: Sampled) -> dict[str | None, Tensor]:
-        """The nodes of a sample by type."""
-        return dict(zip(self.node_types, sampled.nodes, strict=True))
+    def wanted(self, sampled: Sampled) -> dict[tuple[str, Any], Tensor]:
+        """Numbers of the rows in shards that a batch of a sample has, by kind and type."""
+        found: dict[tuple[str, Any], Tensor] = {
+            ("node", name): nodes
+            for name, nodes in zip(self.node_types, sampled.nodes, strict=True)
+            if self._nodes[name].remote
+        }
+        for name, slots in zip(self.edge_types, sampled.slots, strict=True):
+            if slots is not None:
+                found |= {(kind, name): slots for kind in self._edges[name].remote}
+        return found
 
     def _look_up(self, by: int, ids: Tensor | None) -> tuple[int, int | None]:
         """The index list of ids in the places of list ``by``: its number, and that among lookups.
@@ -250,6 +264,7 @@ class BatchPlan:
                     and self.first_aggregation is None
                 ):
                     out.values[key] = _fetched(key)
+                    out.remote.add("node")
                     continue
                 if isinstance(value, OnDemand):
                     is_stored = not value.is_built and value.rows is not None
@@ -285,8 +300,13 @@ class BatchPlan:
             for key, value in raw_items(store)
             if key != "edge_index"
             and (key == "adj_t" or store.is_edge_attr(key))
-            and not (isinstance(value, OnDemand) and is_by_slot(value))
+            and not (isinstance(value, OnDemand) and (value.is_remote or is_by_slot(value)))
         ]
+        if joined and self.graph.shards is not None:
+            raise UnsupportedError(
+                f"{called(name, joined[0])}: found edges in shards, expected no attribute "
+                "of theirs that is not in the store"
+            )
         for key in joined:
             self.graph.need_edge_ids(name, called(name, key))
         has_ids = self.has_edge_ids and name not in self.graph.unnumbered
@@ -301,6 +321,10 @@ class BatchPlan:
             elif isinstance(value, OnDemand):
                 if not store.is_edge_attr(key):
                     continue
+                if value.is_remote:
+                    out.by_edge[key] = _fetched(key)
+                    out.remote.add("edge")
+                    continue
                 in_order = is_by_slot(value)
                 rows = value.rows if in_order else value.value()
                 out.by_edge[key] = self._rows(
@@ -312,6 +336,9 @@ class BatchPlan:
                 out.values[key] = _constant(value)
         if has_ids and "e_id" not in out.values:
             out.by_edge.setdefault("e_id", lambda part: part.e_id)
+            if self.graph.shards is not None:
+                out.by_edge["e_id"] = lambda part: part.fetched["e_id"].to(torch.int64)
+                out.remote.add("edge_id")
         return out
 
     def _rows(self, store: BaseStorage, key: str, value: Any, by: int, index: _Value) -> _Value:
@@ -399,7 +426,7 @@ def _constant(value: Any) -> _Value:
 
 
 def _fetched(key: str) -> _Value:
-    return lambda part: part.fetched[key]  # type: ignore[index]
+    return lambda part: part.fetched[key]
 
 
 def _sparse(adj_t: Any) -> _Value:

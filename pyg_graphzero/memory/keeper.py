@@ -307,8 +307,8 @@ def _check_held(memory: int, baseline: int, needs: Needs) -> None:
 
 
 def keeper_of(contents: StoreContents | None) -> Keeper | None:
-    """The keeper of a store; None for graphs in memory."""
-    if contents is None:
+    """The keeper of a store; None for graphs in memory, and where shards have the topology."""
+    if contents is None or (contents.shards is not None and contents.shards.has_topology):
         return None
     if contents.keeper is None or contents.keeper.is_foreign:
         contents.keeper = Keeper(contents, contents.memory, contents.is_memory_given)

@@ -248,7 +248,7 @@ def _fill_nodes(mapping: LazyMapping, contents: StoreContents, name: str | None)
     record, shards = contents.node_type(name), contents.shards
     for attr in record.attrs if shards is None else shards.attrs(name, record.attrs):
         if attr not in record.attrs:
-            mapping.put(attr, _in_shards(contents, name, attr), "node")
+            mapping.put(attr, _in_shards(contents, ("node", name), attr), "node")
             continue
         rows = contents.rows(record.attrs[attr])
         value: Any = rows
@@ -263,17 +263,17 @@ def _fill_nodes(mapping: LazyMapping, contents: StoreContents, name: str | None)
     mapping.put("num_nodes", record.num_nodes, "other")
 
 
-def _in_shards(contents: StoreContents, name: str | None, attr: str) -> OnDemand:
+def _in_shards(contents: StoreContents, key: tuple[str, Any], attr: str) -> OnDemand:
     """An attribute whose rows only batches have."""
 
     def build() -> Tensor:
         raise UnsupportedError(
-            f"{contents.path}: {called(name, attr)}: found rows in shards, expected an attribute "
+            f"{contents.path}: {called(key[1], attr)}: found rows in shards, expected an attribute "
             "that every rank has whole; batches of gz.loader.NeighborLoader and "
             "LinkNeighborLoader have the rows of their nodes"
         )
 
-    shape, dtype = contents.shards.kind(name, attr)
+    shape, dtype = contents.shards.kind(key, attr)
     found = OnDemand(shape, dtype, build)
     found.is_remote = True
     return found
@@ -293,6 +293,8 @@ def _fill_edges(mapping: LazyMapping, contents: StoreContents, name: EdgeType | 
             tell = partial(_tell_column, contents, name, attr)
             value = OnDemand(list(rows.shape), rows.dtype, build, rows, tell=tell)
         mapping.put(attr, value, "edge")
+    for attr in [] if contents.shards is None else contents.shards.edge_attrs(name):
+        mapping.put(attr, _in_shards(contents, ("edge", name), attr), "edge")
     _fill_loose(mapping, contents, record.others)
 
 

@@ -17,6 +17,7 @@ from torch_geometric.sampler import (
 )
 
 from pyg_graphzero import _core
+from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.sampling.excluded import Excluded
 from pyg_graphzero.sampling.graph import (
     EdgePermutation,
@@ -174,11 +175,21 @@ class GraphSampler(BaseSampler):
 
     def sample(self, prepared: Prepared, key: int) -> SamplerOutput | HeteroSamplerOutput:
         """Samples a batch; the same key gives the same sample."""
-        made = self.recipe().make(
-            prepared.seeds, key % 2**64, self.num_threads, batch_number(key), prepared.excluded
-        )
+        made = self.make(self.recipe(), prepared, key)
         sampled = self.sample_of(made)
         return self.output(sampled, prepared.finish(sampled))
+
+    def make(self, recipe: _core.Recipe, prepared: Prepared, key: int) -> _core.Batch:
+        """Makes a batch now."""
+        key, number = key % 2**64, batch_number(key)
+        if self.graph.shards is None:
+            seeds, excluded = prepared.seeds, prepared.excluded
+            return recipe.make(seeds, key, self.num_threads, number, excluded)
+        request = recipe, prepared.seeds, key, number, prepared.excluded
+        made: _core.Batch = self.graph.shards.sample([request], num_threads=self.num_threads).batch(
+            0
+        )
+        return made
 
     def sample_of(self, batch: _core.Batch) -> Sampled:
         """The sample of a batch of the engine."""
@@ -283,7 +294,16 @@ class GraphSampler(BaseSampler):
         return found if self.is_hetero else found.get(None)
 
     def original_edge_ids(self, name: EdgeType | None, slots: Tensor) -> Tensor:
-        """Original edge ids (``int64``) of CSC slots."""
+        """Original edge ids (``int64``) of CSC slots.
+
+        Raises:
+            UnsupportedError: They lie in shards.
+        """
+        if self.graph.shards is not None:
+            raise UnsupportedError(
+                "edge_permutation: found ids of edges in shards, expected a store that one machine "
+                "has; batches of gz.loader's loaders have e_id"
+            )
         ids = self.graph.edge_ids.get(name)
         return slots if ids is None else look_up(ids, slots, self.num_threads)
 

@@ -100,6 +100,12 @@ class SampledGraph:
         """Whether slots of an edge type are those of the store's files."""
         return self.contents is not None and name not in self.arrays
 
+    @property
+    def shards(self) -> Any:
+        """The shards that other ranks have neighbours in; None where all are here."""
+        shards = None if self.contents is None else self.contents.shards
+        return shards if shards is not None and shards.has_topology else None
+
     def need_edge_ids(self, name: EdgeType | None, what: str) -> None:
         """Refuses what needs ids of edges that have none; see ``StoreContents.need_edge_ids``."""
         if name in self.unnumbered:
@@ -168,7 +174,12 @@ class SampledGraph:
                 assert self.contents is not None
                 other = unmapped.get(name, _MAPPED)
                 topology = self.contents.topology(name) if files is None else files[name]
-                builder.add_file(src, dst, topology, other.indices, other.bounds, other.packed)
+                shards = self.contents.shards
+                starts = None if shards is None else shards.starts(name)
+                builder.add_file(
+                    src, dst, topology, other.indices, other.bounds, other.packed,
+                    None if starts is None else engine_array(starts),
+                )  # fmt: skip
             if name in self.orders:
                 order = self.orders[name]
                 builder.set_order(i, order.slots, order.times, order.cumulative)

@@ -1,4 +1,4 @@
-"""``Exchange``: rows of nodes that lie in shards, fetched by a thread that every rank has.
+"""``Exchange``: rows that lie in shards, fetched by a thread that every rank has.
 
 The threads go round by round, all of them at once. In each round every rank tells the others how
 many rows it wants of whom; most ask for nothing, and where none does the round is over. So a rank
@@ -12,10 +12,13 @@ import atexit
 import os
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, cycle
 from math import prod
+from time import perf_counter
 from typing import Any
+from weakref import WeakSet
 
 import torch
 import torch.distributed as dist
@@ -32,88 +35,91 @@ _SERVES, _LEAVES, _FAILS = range(3)
 # Seconds that a rank which fails gives the others to hear of it.
 _FAREWELL = 2.0
 
-# The nodes of one batch by node type, and its rows.
-Nodes = Mapping[str | None, Tensor]
-RowsByAttr = dict[str | None, dict[str, Tensor]]
+_NONE = torch.empty(0, dtype=torch.int64)
+
+# Rows of one kind: ("node", a node type), ("edge", an edge type), …; and their numbers.
+Key = tuple[str, Any]
+Wanted = Mapping[Key, Tensor]
+# Rows by attribute in some order, and where among them each that was wanted is.
+Table = tuple[dict[str, Tensor | EncodedRows], Tensor]
 
 
 @dataclass(frozen=True)
 class Shelf:
-    """The rows of one node type.
+    """Rows of one kind: of the nodes of a type, of the edges of a type by slot.
 
     Attributes:
-        owners: Which rank has each node.
-        nodes: This rank's own, which rise.
+        owners: Which rank has each.
+        numbers: This rank's own, which rise.
         columns: Their rows by attribute, as they are stored, over mapped files.
         decoders: Rows of encoded attributes, with what they are decoded by.
     """
 
     owners: Owners
-    nodes: range | Tensor
+    numbers: range | Tensor
     columns: dict[str, Tensor]
-    decoders: dict[str, EncodedRows]
+    decoders: dict[str, EncodedRows] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> torch.dtype:
+        """Dtype in which numbers travel."""
+        return torch.int32 if self.owners.division.num_nodes <= 1 << 31 else torch.int64
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of a node's rows in all columns."""
+        """Bytes of a row in all columns."""
         return sum(_row_bytes(column) for column in self.columns.values())
 
-    def read(self, nodes: Tensor) -> list[Tensor]:
-        """Rows of own nodes as bytes, a tensor for each column."""
-        places = places_in(self.nodes, nodes)
+    def read(self, numbers: Tensor) -> list[Tensor]:
+        """Own rows as bytes, a tensor for each column."""
+        places = places_in(self.numbers, numbers)
         return [_bytes(gather(column, places)) for column in self.columns.values()]
 
     def split(self, raw: Tensor, count: int) -> list[Tensor]:
-        """Divides the bytes that :meth:`read` gave of ``count`` nodes by column."""
+        """Divides the bytes that :meth:`read` gave of ``count`` numbers by column."""
         return list(raw.split([count * _row_bytes(column) for column in self.columns.values()]))
 
+    def tables(self, by_owner: Sequence[list[Tensor]]) -> dict[str, Tensor | EncodedRows]:
+        """The rows by attribute, from their bytes by owner and column."""
+        found: dict[str, Tensor | EncodedRows] = {}
+        for (attr, column), parts in zip(
+            self.columns.items(), zip(*by_owner, strict=True), strict=True
+        ):
+            rows = torch.cat(parts).view(column.dtype).view(-1, *column.shape[1:])
+            by = self.decoders.get(attr)
+            found[attr] = rows if by is None else EncodedRows(rows, by.scale, by.zero_point)
+        return found
 
-class Window:
-    """Rows of some batches, each fetched once; its batches take theirs from it.
 
-    Args:
-        batches: The nodes of each.
+@dataclass
+class ExchangeStats:
+    """Bytes that travelled to and from this rank, and how often.
+
+    Attributes:
+        exchanges: Rounds in which some rank wanted rows.
+        sent: Bytes of rows and numbers that went to other ranks.
+        received: Bytes that came from them.
+        seconds: Time in these rounds, waiting for the other ranks included.
     """
 
-    def __init__(self, batches: Sequence[Nodes]) -> None:
-        self._batches: Sequence[Nodes] | None = batches
-        self._done = threading.Event()
-        self._error: BaseException | None = None
-        self._tables: dict[str | None, dict[str, Tensor | EncodedRows]] = {}
-        self._places: dict[str | None, Sequence[Tensor]] = {}
+    exchanges: int = 0
+    sent: int = 0
+    received: int = 0
+    seconds: float = 0.0
 
-    def wanted(self, name: str | None) -> Tensor:
-        """The nodes of a type, each once, rising."""
-        assert self._batches is not None
-        none = torch.empty(0, dtype=torch.int64)
-        lists = [nodes.get(name, none) for nodes in self._batches]
-        nodes, places = torch.cat(lists).unique(return_inverse=True)
-        self._places[name] = places.split([len(each) for each in lists])
-        return nodes
 
-    def put(self, name: str | None, tables: dict[str, Tensor | EncodedRows], at: Tensor) -> None:
-        """Takes the rows of :meth:`wanted`, which lie at these places of the tables."""
-        self._tables[name] = tables
-        self._places[name] = [at[places] for places in self._places[name]]
+class _Ask:
+    """Rows that a thread waits for."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self.wanted = wanted
+        self.tables: dict[Key, Table] = {}
+        self.error: BaseException | None = None
+        self.done = threading.Event()
 
     def end(self, error: BaseException | None = None) -> None:
-        """All rows are there, or they are not to be had."""
-        self._error, self._batches = error, None
-        self._done.set()
-
-    def rows(self, batch: int) -> RowsByAttr:
-        """The rows of a batch by node type and attribute, decoded; waits for them.
-
-        Raises:
-            RankLostError: Another rank does not answer.
-        """
-        self._done.wait()
-        if self._error is not None:
-            raise self._error
-        return {
-            name: {attr: gather(rows, self._places[name][batch]) for attr, rows in tables.items()}
-            for name, tables in self._tables.items()
-        }
+        self.error = error
+        self.done.set()
 
 
 class Exchange:
@@ -123,28 +129,30 @@ class Exchange:
     all methods may be called from any thread.
 
     Args:
-        shelves: Rows by node type, the same types and attributes on all ranks.
+        shelves: Rows by key, the same keys and attributes on all ranks.
         group: A group of its own, on gloo.
         what: The store, for messages.
     """
 
-    def __init__(self, shelves: Mapping[str | None, Shelf], group: Any, what: str) -> None:
-        self._shelves = {name: each for name, each in shelves.items() if each.columns}
+    def __init__(self, shelves: Mapping[Key, Shelf], group: Any, what: str) -> None:
+        self._shelves = {key: each for key, each in shelves.items() if each.columns}
         self._group = group
         self._rank, self._size = dist.get_rank(group), dist.get_world_size(group)
         self._what = f"{what}: rank {self._rank} of {self._size}"
         self._turn = threading.Condition()
-        self._waiting: deque[Window] = deque()
+        self._waiting: deque[_Ask] = deque()
         self._state = _SERVES
         self._error: RankLostError | None = None
         self._process = os.getpid()
+        self.stats = ExchangeStats()
+        self._users: WeakSet[threading.Thread] = WeakSet()
         self._thread = threading.Thread(target=self._serve, name="graphzero-shards", daemon=True)
         self._thread.start()
         # Its thread must not be in a call of torch's when the interpreter ends.
         atexit.register(self.fail)
 
-    def ask(self, batches: Sequence[Nodes]) -> Window:
-        """Begins to fetch the rows of some batches.
+    def start(self, run: Callable[[], None]) -> None:
+        """Runs what fetches rows on a thread, which ends with the exchange.
 
         Raises:
             UnsupportedError: This is a forked process.
@@ -154,14 +162,27 @@ class Exchange:
                 f"{self._what}: found a forked process, expected the one that opened the shards: "
                 "use threads (num_workers=) in place of processes"
             )
-        window = Window(batches)
+        thread = threading.Thread(target=run, name="graphzero-window", daemon=True)
+        self._users.add(thread)
+        thread.start()
+
+    def fetch(self, wanted: Wanted) -> dict[Key, Table]:
+        """Rows by key; waits for them. Keys without rows in shards are left out.
+
+        Raises:
+            RankLostError: A rank does not answer, or the shards were closed.
+        """
+        ask = _Ask(wanted)
         with self._turn:
             if self._error is not None or self._state != _SERVES:
-                window.end(self._error or RankLostError(f"{self._what}: the shards were closed"))
+                ask.end(self._error or RankLostError(f"{self._what}: the shards were closed"))
             else:
-                self._waiting.append(window)
+                self._waiting.append(ask)
                 self._turn.notify()
-        return window
+        ask.done.wait()
+        if ask.error is not None:
+            raise ask.error
+        return ask.tables
 
     def leave(self) -> None:
         """Serves the others until all have called this, or one is lost."""
@@ -176,33 +197,41 @@ class Exchange:
             self._state = state
             self._turn.notify()
         if self._process == os.getpid():
-            self._thread.join(patience)
+            for thread in [self._thread, *self._users]:
+                thread.join(patience)
             atexit.unregister(self.fail)
 
     def _serve(self) -> None:
         """The thread: one round after the other."""
-        window, pause = None, _LEAST_PAUSE
+        ask, pause, shelves = None, _LEAST_PAUSE, self._shelves.values()
         try:
             while True:
                 with self._turn:
                     if not self._waiting and self._state == _SERVES:
                         self._turn.wait(pause)
-                    window = self._waiting.popleft() if self._waiting else None
-                    state = _SERVES if window is not None else self._state
-                counts, wanted = self._counts(window, state)
+                    ask = self._waiting.popleft() if self._waiting else None
+                    state = _SERVES if ask is not None else self._state
+                begun = perf_counter()
+                orders = self._orders({} if ask is None else ask.wanted)
+                counts = self._counts([sizes for _, _, sizes in orders], state)
                 states = counts[:, -1].tolist()
                 if _FAILS in states:
                     raise ConnectionError(f"rank {states.index(_FAILS)} has ended early")
                 if set(states) == {_LEAVES}:
                     return
                 pause = min(2 * pause, _MOST_PAUSE)
+                tables = None
                 if bool(counts[:, :-1].any()):
                     pause = _LEAST_PAUSE
-                    tables = self._swap(counts[:, :-1].reshape(self._size, -1, self._size), wanted)
-                    for name, (table, at) in tables.items() if window is not None else ():
-                        window.put(name, table, at)  # type: ignore[union-attr]
-                if window is not None:
-                    window.end()
+                    wanted = counts[:, :-1].reshape(self._size, len(self._shelves), self._size)
+                    tables = self._swap(wanted, [numbers for numbers, _, _ in orders])
+                    self.stats.exchanges += 1
+                    self.stats.seconds += perf_counter() - begun
+                if ask is not None:
+                    tables = tables or [each.tables([each.read(_NONE)]) for each in shelves]
+                    made = zip(self._shelves, tables, orders, strict=True)
+                    ask.tables = {k: (t, at) for k, t, (_, at, _) in made if k in ask.wanted}
+                    ask.end()
         except BaseException as error:
             message = (
                 f"{self._what}: cannot exchange rows with the other ranks ({error}); one of them "
@@ -210,97 +239,93 @@ class Exchange:
             )
             with self._turn:
                 self._error = RankLostError(message)
-                lost = [*([] if window is None else [window]), *self._waiting]
+                lost = [*([] if ask is None else [ask]), *self._waiting]
                 self._waiting.clear()
             for each in lost:
                 each.end(self._error)
 
-    def _counts(self, window: Window | None, state: int) -> tuple[Tensor, list[list[Tensor]]]:
-        """Has all ranks tell how many rows they want.
+    def _orders(self, wanted: Wanted) -> list[tuple[Tensor, Tensor, list[int]]]:
+        """Numbers of each shelf by owner; where each wanted one went; how many each owner has."""
+        found = []
+        for key, shelf in self._shelves.items():
+            numbers = wanted.get(key, _NONE)
+            owners = shelf.owners.of(numbers)
+            by_owner = [(owners == rank).nonzero().view(-1) for rank in range(self._size)]
+            order = torch.cat(by_owner)
+            places = torch.empty_like(order)
+            places[order] = torch.arange(len(order))
+            found.append((numbers[order], places, [len(each) for each in by_owner]))
+        return found
 
-        Returns:
-            ``int64 [rank, (type, owner) and state]``; and this rank's nodes by type
-            and owner.
-        """
-        own = torch.zeros(len(self._shelves) * self._size + 1, dtype=torch.int64)
-        wanted: list[list[Tensor]] = []
-        for name, shelf in self._shelves.items() if window is not None else ():
-            nodes = window.wanted(name)  # type: ignore[union-attr]
-            owners = shelf.owners.of(nodes)
-            sizes = owners.bincount(minlength=self._size)
-            wanted.append(list(nodes[owners.argsort(stable=True)].split(sizes.tolist())))
-        if wanted:
-            own[:-1] = torch.tensor([len(nodes) for each in wanted for nodes in each])
-        own[-1] = state
+    def _counts(self, sizes: list[list[int]], state: int) -> Tensor:
+        """Has all ranks tell how many rows they want: ``[rank, (shelf, owner) and state]``."""
+        own = torch.tensor([*chain(*sizes), state])
         found = torch.empty(self._size, len(own), dtype=torch.int64)
         dist.all_gather(list(found.unbind()), own, group=self._group)
-        return found, wanted
+        return found
 
-    def _swap(
-        self, counts: Tensor, wanted: list[list[Tensor]]
-    ) -> dict[str | None, tuple[dict[str, Tensor | EncodedRows], Tensor]]:
+    def _swap(self, counts: Tensor, wanted: list[Tensor]) -> list[dict[str, Tensor | EncodedRows]]:
         """Gives and takes rows.
 
         Args:
-            counts: Rows that each rank wants, ``int64 [rank, type, owner]``.
-            wanted: This rank's nodes by type and owner; empty where it wants none.
+            counts: Rows that each rank wants, ``int64 [rank, shelf, owner]``.
+            wanted: This rank's numbers by shelf, owner after owner.
 
         Returns:
-            Rows by type, and where among them each wanted node's are, in rising order of nodes.
+            Rows by shelf, in the order of ``wanted``.
         """
-        me, ranks, shelves = self._rank, range(self._size), list(self._shelves.values())
-        counts = counts.clone()
-        counts[torch.arange(self._size), :, torch.arange(self._size)] = 0  # own rows do not travel
-        to_me, of_me = counts[:, :, me].contiguous(), counts[me].contiguous()
-        none = torch.empty(0, dtype=torch.int64)
-        asked = torch.empty(int(to_me.sum()), dtype=torch.int64)
-        asking = [nodes[rank] for rank in ranks if rank != me for nodes in wanted]
-        dist.all_to_all_single(
-            asked,
-            torch.cat([none, *asking]),
-            to_me.sum(1).tolist(),
-            of_me.sum(0).tolist(),
-            group=self._group,
-        )
-        lists = asked.split(to_me.view(-1).tolist())  # by rank, then type
+        me, shelves = self._rank, list(self._shelves.values())
+        lists = [
+            numbers.split(sizes) for numbers, sizes in zip(wanted, counts[me].tolist(), strict=True)
+        ]
+        away = counts.clone()
+        away[torch.arange(self._size), :, torch.arange(self._size)] = 0  # own rows do not travel
+        to_me, of_me = away[:, :, me], away[me].t()  # [rank, shelf]
+        asking = [
+            _bytes(numbers[rank].to(shelf.kind))
+            for rank in range(self._size)
+            if rank != me
+            for shelf, numbers in zip(shelves, lists, strict=True)
+        ]
+        widths = torch.tensor([shelf.kind.itemsize for shelf in shelves])
+        asked = self._all_to_all(asking, to_me * widths, of_me * widths)
         given = [
             piece
-            for number, nodes in enumerate(lists)
-            for piece in shelves[number % len(shelves)].read(nodes)
+            for raw, shelf in zip(asked, cycle(shelves), strict=False)
+            for piece in shelf.read(raw.clone().view(shelf.kind).to(torch.int64))
         ]
         widths = torch.tensor([shelf.row_bytes for shelf in shelves])
-        taken = torch.empty(int((of_me * widths[:, None]).sum()), dtype=torch.uint8)
+        taken = iter(self._all_to_all(given, of_me * widths, to_me * widths))
+        parts: list[list[list[Tensor]]] = [[] for _ in shelves]  # by shelf and owner, the columns
+        for rank in range(self._size):
+            for part, shelf, numbers in zip(parts, shelves, lists, strict=True):
+                raw, own = next(taken), numbers[rank]
+                part.append(shelf.read(own) if rank == me else shelf.split(raw, len(own)))
+        return [shelf.tables(part) for shelf, part in zip(shelves, parts, strict=True)]
+
+    def _all_to_all(self, given: list[Tensor], taken: Tensor, sent: Tensor) -> Sequence[Tensor]:
+        """Swaps bytes.
+
+        Args:
+            given: Bytes for each rank, by shelf.
+            taken: How many come, ``[rank, shelf]``.
+            sent: How many go, ``[rank, shelf]``.
+
+        Returns:
+            Bytes of each rank, by shelf.
+        """
+        found = torch.empty(int(taken.sum()), dtype=torch.uint8)
+        none = torch.empty(0, dtype=torch.uint8)
         dist.all_to_all_single(
-            taken,
-            torch.cat([none.to(torch.uint8), *given]),
-            (of_me * widths[:, None]).sum(0).tolist(),
-            (to_me * widths).sum(1).tolist(),
+            found,
+            torch.cat([none, *given]),
+            taken.sum(1).tolist(),
+            sent.sum(1).tolist(),
             group=self._group,
         )
-        if not wanted:
-            return {}
-        pieces = iter(taken.split((of_me * widths[:, None]).t().reshape(-1).tolist()))
-        parts: list[list[list[Tensor]]] = [[] for _ in shelves]  # by type and owner, the columns
-        for rank in ranks:
-            for number, shelf in enumerate(shelves):
-                raw, nodes = next(pieces), wanted[number][rank]
-                is_own = rank == me
-                parts[number].append(shelf.read(nodes) if is_own else shelf.split(raw, len(nodes)))
-        found: dict[str | None, tuple[dict[str, Tensor | EncodedRows], Tensor]] = {}
-        for name, shelf, by_owner, each in zip(self._shelves, shelves, parts, wanted, strict=True):
-            tables: dict[str, Tensor | EncodedRows] = {}
-            for (attr, column), columns in zip(
-                shelf.columns.items(), zip(*by_owner, strict=True), strict=True
-            ):
-                rows = torch.cat(columns).view(column.dtype).view(-1, *column.shape[1:])
-                decoder = shelf.decoders.get(attr)
-                tables[attr] = (
-                    rows
-                    if decoder is None
-                    else EncodedRows(rows, decoder.scale, decoder.zero_point)
-                )
-            found[name] = tables, torch.cat(each).argsort()
-        return found
+        self.stats.sent += int(sent.sum())
+        self.stats.received += len(found)
+        return found.split(taken.reshape(-1).tolist())
 
 
 def _row_bytes(column: Tensor) -> int:
@@ -308,4 +333,5 @@ def _row_bytes(column: Tensor) -> int:
 
 
 def _bytes(rows: Tensor) -> Tensor:
+    rows = rows.contiguous()
     return rows.view(-1).view(torch.uint8) if rows.numel() else rows.new_empty(0, dtype=torch.uint8)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
-from dataclasses import asdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
@@ -12,14 +12,27 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.pyg.stores import Store
-from pyg_graphzero.shards.exchange import Exchange, Nodes, Shelf, Window
+from pyg_graphzero.shards.exchange import Exchange, ExchangeStats, Key, Shelf, Wanted
 from pyg_graphzero.shards.owners import Owners
-from pyg_graphzero.store.columns import EncodedRows, in_memory
-from pyg_graphzero.store.manifest import PART_ATTR, WHOLE, Manifest, part_name
+from pyg_graphzero.shards.window import Request, Window, sample
+from pyg_graphzero.store.columns import EncodedRows, in_memory, view_topology
+from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.store.leftovers import Draft
+from pyg_graphzero.store.manifest import (
+    EDGE_ID,
+    PART_ATTR,
+    SLOTS_ATTR,
+    WHOLE,
+    Manifest,
+    part_name,
+    starts_attr,
+)
 from pyg_graphzero.store.opened import OpenedFiles, Opening
+from pyg_graphzero.store.schema import EdgeType
 
 
 def open_shards(
@@ -35,8 +48,8 @@ def open_shards(
     """Opens a store in shards, of which every rank has one; all ranks call it.
 
     The store is used as one of ``gz.open``, and batches are the same bits as those of the store
-    that was divided. The topology is whole on every rank (``gz.shard(topology="whole")``)
-    and so are narrow attributes; other rows are fetched from the ranks that have them.
+    that was divided. Narrow attributes are whole on every rank; other rows are fetched from the
+    ranks that have them, and so are neighbours if the topology is divided, too.
 
     Call ``close()`` on every rank, before the process group ends: it serves the other ranks until
     they close too. A rank that ends without it is an error for the others.
@@ -54,40 +67,71 @@ def open_shards(
     Raises:
         ValueError: On all ranks: a part is missing on one, or parts are of different stores or
             versions, or as many as there are not ranks.
-        UnsupportedError: The topology is in parts, too.
     """
     if not dist.is_initialized():
         raise ValueError(
             "group: found no process group, expected torch.distributed.init_process_group() before"
         )
-    ranks = dist.get_process_group_ranks(group or dist.group.WORLD)
-    own = dist.new_group(
-        ranks, timedelta(seconds=timeout), backend="gloo", use_local_synchronization=True
-    )
-    directory, store, error = Path(os.path.realpath(path)), None, None
+    ranks = _Ranks(dist.get_process_group_ranks(group or dist.group.WORLD), timeout)
+    options = {
+        "memory": memory, "processes": processes, "strict": strict, "row_cache": row_cache
+    }  # fmt: skip
+    return _open(Path(os.path.realpath(path)), ranks, options)
+
+
+@dataclass(frozen=True)
+class _Ranks:
+    """The ranks that have parts.
+
+    Attributes:
+        numbers: Their global numbers.
+        timeout: Seconds until one that does not answer counts as lost.
+    """
+
+    numbers: list[int]
+    timeout: float
+
+    def group(self) -> Any:
+        """A group that nothing else uses."""
+        time = timedelta(seconds=self.timeout)
+        return dist.new_group(self.numbers, time, backend="gloo", use_local_synchronization=True)
+
+    def gather(self, value: Any, group: Any) -> list[Any]:
+        """The values of all ranks."""
+        everyone: list[Any] = [None] * len(self.numbers)
+        dist.all_gather_object(everyone, value, group=group)
+        return everyone
+
+
+def _open(
+    directory: Path,
+    ranks: _Ranks,
+    options: dict[str, Any],
+    drafts: Sequence[Draft] = (),
+    attrs: Mapping[str | None, Collection[str]] | None = None,
+) -> ShardedStore:
+    """Opens a store in shards, on all ranks at once.
+
+    Args:
+        directory: Where it lies.
+        ranks: The ranks.
+        options: Arguments of ``gz.open``.
+        drafts: Drafts in this rank's part, to be attributes here.
+        attrs: Attributes in shards to show, by node type; None: all.
+    """
+    own, store, error = ranks.group(), None, None
     try:
-        store = _Opened(directory, dist.get_rank(own), len(ranks))
+        store = _Opened(directory, dist.get_rank(own), len(ranks.numbers), drafts, attrs)
         found: Any = store.identity
     except Exception as caught:
         error, found = caught, f"{type(caught).__name__}: {caught}"
-    everyone: list[Any] = [None] * len(ranks)
-    dist.all_gather_object(everyone, found, group=own)
-    _check_alike(everyone, error)
+    _check_alike(ranks.gather(found, own), error)
     assert store is not None
-    return ShardedStore(
-        store,
-        Exchange(store.shelves, own, str(directory)),
-        memory=memory,
-        processes=processes,
-        strict=strict,
-        row_cache=row_cache,
-    )
+    return ShardedStore(store, Exchange(store.shelves, own, str(directory)), ranks, options)
 
 
 def _check_alike(everyone: list[Any], error: Exception | None) -> None:
     """Raises on every rank if one of them could not open its part, or another store's."""
-    if isinstance(error, UnsupportedError):
-        raise error
     failed = [f"rank {rank}: {each}" for rank, each in enumerate(everyone) if isinstance(each, str)]
     if failed:
         raise ValueError(f"shards cannot be opened: {'; '.join(failed)}") from error
@@ -103,49 +147,87 @@ def _check_alike(everyone: list[Any], error: Exception | None) -> None:
 class _Opened:
     """A rank's part, checked against the manifest."""
 
-    def __init__(self, directory: Path, rank: int, size: int) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        rank: int,
+        size: int,
+        drafts: Sequence[Draft],
+        attrs: Mapping[str | None, Collection[str]] | None,
+    ) -> None:
         manifest = Manifest.load(directory)
-        if manifest.topology != "whole":
-            raise UnsupportedError(
-                f"{directory}: found topology={manifest.topology!r}, expected shards by "
-                "gz.shard(topology='whole'): sampling across ranks is not built"
-            )
         if manifest.parts != size:
             raise ValueError(
                 f"{directory}: found {manifest.parts} parts, expected {size}: one for each rank"
             )
         self.directory, self.manifest = directory, manifest
-        OpenedFiles(directory / WHOLE)  # which is opened again once all ranks have theirs
-        part = OpenedFiles(directory / part_name(rank))
-        self.shelves: dict[str | None, Shelf] = {}
+        whole = OpenedFiles(directory / WHOLE)  # which is opened again once all ranks have theirs
+        self.rank = rank
+        part = OpenedFiles(directory / part_name(rank), Opening(drafts=tuple(drafts)))
+        self.shelves: dict[Key, Shelf] = {}
+        self.owners: dict[str | None, Owners] = {}
+        self.starts: dict[EdgeType | None, Tensor] = {}
         for division in manifest.node_types:
             record, numbers = part.node_type(division.own), None
             if division.bounds is None:
                 every = part.node_type(division.every)
                 numbers = in_memory(part.view(every.attrs[PART_ATTR]))
-            owners = Owners(division, numbers)
-            nodes, rows = owners.nodes(rank), {a: part.rows(f) for a, f in record.attrs.items()}
+            owners = self.owners[division.name] = Owners(division, manifest.parts, numbers)
+            nodes = owners.nodes(rank)
             if len(nodes) != record.num_nodes:
                 raise ValueError(
                     f"{part.path}: found {record.num_nodes} nodes of {division.every!r}, expected "
                     f"{len(nodes)} by the manifest"
                 )
-            encoded = {a: each for a, each in rows.items() if isinstance(each, EncodedRows)}
-            stored = {a: part.view(file) for a, file in record.attrs.items()}
-            self.shelves[division.name] = Shelf(owners, nodes, stored, encoded)
+            files = {
+                attr: file
+                for attr, file in record.attrs.items()
+                if attrs is None or attr in attrs.get(division.name, ())
+            }
+            self.shelves["node", division.name] = _shelf(part, owners, nodes, files)
+        for edges in whole.schema.edge_types if manifest.topology == "own" else []:
+            self._open_edges(part, edges.name, rank)
+
+    def _open_edges(self, part: OpenedFiles, name: EdgeType | None, rank: int) -> None:
+        """Opens the edges of a type that lead to this rank's nodes."""
+        own = self.manifest.own_edges(name)
+        record, every = part.edge_type(own), part.node_type(own[2].removeprefix("own:"))
+        bounds = part.view(record.others[SLOTS_ATTR]["file"]).tolist()
+        owners, slots = Owners.of_ranges(own, bounds), range(*bounds[rank : rank + 2])
+        if len(slots) != record.num_edges:
+            raise ValueError(
+                f"{part.path}: found {record.num_edges} edges of {own}, expected {len(slots)}"
+            )
+        attrs = dict(record.attrs)
+        ids = {attr: attrs.pop(attr) for attr in (EDGE_ID,) if attr in attrs}
+        self.shelves["edge", name] = _shelf(part, owners, slots, attrs)
+        self.shelves["edge_id", name] = _shelf(part, owners, slots, ids)
+        topology = part.topology(own)
+        sources = {"source": view_topology(topology)[1]}
+        self.shelves["neighbour", name] = Shelf(owners, slots, sources)
+        if (attr := starts_attr(own)) in every.attrs:
+            self.starts[name] = part.view(every.attrs[attr])
 
     @property
     def identity(self) -> dict[str, Any]:
         """Whatever all ranks must have alike."""
         columns = {
-            str(name): {
+            str(key): {
                 attr: (str(rows.dtype), list(rows.shape[1:]), _numbers(shelf.decoders.get(attr)))
                 for attr, rows in shelf.columns.items()
             }
-            for name, shelf in self.shelves.items()
+            for key, shelf in self.shelves.items()
         }
         release = version("pyg_graphzero")
         return {"version": release, **asdict(self.manifest), "columns": columns}
+
+
+def _shelf(part: OpenedFiles, owners: Owners, numbers: Any, attrs: Mapping[str, str]) -> Shelf:
+    """The part's own rows of some attributes."""
+    rows = {attr: part.rows(file) for attr, file in attrs.items()}
+    encoded = {attr: each for attr, each in rows.items() if isinstance(each, EncodedRows)}
+    stored = {attr: part.view(file) for attr, file in attrs.items()}
+    return Shelf(owners, numbers, stored, encoded)
 
 
 def _numbers(rows: EncodedRows | None) -> list[float] | None:
@@ -155,38 +237,82 @@ def _numbers(rows: EncodedRows | None) -> list[float] | None:
     return torch.cat([rows.scale.view(-1), rows.zero_point.view(-1)]).tolist()
 
 
-class _Shards:
-    """Attributes that lie in shards, for what makes batches."""
+class Shards:
+    """Whatever of a store lies in shards, for what makes batches.
+
+    Attributes:
+        has_topology: Neighbours lie in shards, too, with the ids and attributes of edges.
+    """
 
     def __init__(self, opened: _Opened, exchange: Exchange) -> None:
         self._opened = opened
         self._exchange = exchange
+        self._names: dict[str, Any] = {}
+        self.has_topology = opened.manifest.topology == "own"
+
+    def name_paths(self, contents: StoreContents) -> None:
+        """Learns by which paths the engine calls edge types."""
+        names = [t.name for t in contents.schema.edge_types]
+        self._names = {contents.topology(name).path: name for name in names}
 
     def attrs(self, name: str | None, whole: Collection[str]) -> list[str]:
         """All attributes of a node type in order, of which ``whole`` are not in shards."""
-        there = {*whole, *self._opened.shelves[name].columns}
-        ordered = [attr for attr in self._opened.manifest.of(name).attrs if attr in there]
-        return [*ordered, *(attr for attr in whole if attr not in ordered)]
+        there = {*whole, *self._opened.shelves["node", name].columns}
+        first = [attr for attr in self._opened.manifest.of(name).attrs if attr in there]
+        more = (*whole, *self._opened.shelves["node", name].columns)
+        return list(dict.fromkeys((*first, *more)))
 
-    def kind(self, name: str | None, attr: str) -> tuple[list[int], torch.dtype]:
+    def edge_attrs(self, name: EdgeType | None) -> list[str]:
+        """Attributes of an edge type that are in shards."""
+        return list(self._opened.shelves["edge", name].columns) if self.has_topology else []
+
+    def starts(self, name: EdgeType | None) -> Tensor | None:
+        """Where the slots of each node begin, if that is not where its bounds say."""
+        return self._opened.starts.get(name)
+
+    def kind(self, key: Key, attr: str) -> tuple[list[int], torch.dtype]:
         """Shape and dtype of all rows of an attribute in shards."""
-        shelf = self._opened.shelves[name]
+        shelf = self._opened.shelves[key]
         stored = shelf.columns[attr]
         dtype = torch.float32 if attr in shelf.decoders else stored.dtype
         return [shelf.owners.division.num_nodes, *stored.shape[1:]], dtype
 
-    def ask(self, batches: list[Nodes]) -> Window:
-        """See :meth:`Exchange.ask`."""
-        return self._exchange.ask(batches)
+    def ask(self, wanted: Sequence[Wanted]) -> Window:
+        """Begins to fetch rows of some batches."""
+        return Window(self._exchange, lambda: ([], wanted))
+
+    def sample(
+        self,
+        requests: Sequence[Request],
+        wanted_of: Callable[[int, Any], Wanted] = lambda place, batch: {},
+        num_threads: int = 0,
+    ) -> Window:
+        """Begins to sample some batches, and to fetch the rows that ``wanted_of`` says of each."""
+
+        def make() -> tuple[list[Any], list[Wanted]]:
+            made = sample(self._exchange, self._names, requests, num_threads)
+            wanted = [
+                {} if isinstance(batch, Exception) else wanted_of(place, batch)
+                for place, batch in enumerate(made)
+            ]
+            return made, wanted
+
+        return Window(self._exchange, make)
 
 
 class ShardedStore(Store):
     """A store in shards, opened by ``gz.open_shards``. Every rank is to call ``close()``."""
 
-    def __init__(self, opened: _Opened, exchange: Exchange, **options: Any) -> None:
+    def __init__(
+        self, opened: _Opened, exchange: Exchange, ranks: _Ranks, options: dict[str, Any]
+    ) -> None:
         super().__init__(opened.directory / WHOLE, how=Opening(**options))
+        self._opened = opened
         self._exchange = exchange
-        self.contents.shards = _Shards(opened, exchange)
+        self._ranks = ranks
+        self._options = options
+        self.contents.shards = Shards(opened, exchange)
+        self.contents.shards.name_paths(self.contents)
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise UnsupportedError(
@@ -198,6 +324,35 @@ class ShardedStore(Store):
             self.close()
         else:  # whoever serves the others after an error would keep them from hearing of it
             self._exchange.fail()
+
+    @property
+    def part(self) -> Path:
+        """This rank's part, a store with the rows of its own nodes."""
+        return self._opened.directory / part_name(self._opened.rank)
+
+    @property
+    def source(self) -> str:
+        """Checksum of the store that was divided."""
+        return self._opened.manifest.source
+
+    def nodes(self, node_type: str | None = None) -> range | Tensor:
+        """The nodes of this rank's part, which rise; loaders of them fetch the least."""
+        return self._opened.owners[node_type].nodes(self._opened.rank)
+
+    def gather(self, value: Any) -> list[Any]:
+        """The values of all ranks, each of which calls this."""
+        return self._ranks.gather(value, self._ranks.group())
+
+    def again(
+        self, drafts: Sequence[Draft], attrs: Mapping[str | None, Collection[str]]
+    ) -> ShardedStore:
+        """Opens it once more, on all ranks: with drafts, and these attributes of the nodes."""
+        return _open(self._opened.directory, self._ranks, self._options, drafts, attrs)
+
+    @property
+    def exchanged(self) -> ExchangeStats:
+        """Exchanges and bytes of this rank until now."""
+        return self._exchange.stats
 
     def close(self) -> None:
         """Serves the other ranks until they close too, then lets go of the files."""

@@ -11,9 +11,12 @@ from typing import Any
 import torch
 import xxhash
 from torch import Tensor
+from typing_extensions import Self
 
 from pyg_graphzero.errors import InputError
+from pyg_graphzero.shards.stream import LDG, assign
 from pyg_graphzero.store.columns import in_memory
+from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.manifest import NodeDivision
 from pyg_graphzero.store.opened import OpenedFiles
 from pyg_graphzero.store.rows import as_bytes
@@ -30,11 +33,18 @@ class Owners:
 
     Attributes:
         division: The manifest's entry of the type.
+        num_parts: How many parts there are.
         parts: The part of each node, ``uint8`` or ``int32 [num_nodes]``; None: parts are ranges.
     """
 
     division: NodeDivision
+    num_parts: int
     parts: Tensor | None = None
+
+    @classmethod
+    def of_ranges(cls, name: Any, bounds: list[int]) -> Self:
+        """Parts that are ranges of numbers, from each of ``bounds`` to the next."""
+        return cls(NodeDivision(name, bounds[-1], bounds, None, []), len(bounds) - 1)
 
     def nodes(self, part: int) -> range | Tensor:
         """The nodes of a part, which rise."""
@@ -67,25 +77,33 @@ def places_in(nodes: range | Tensor, wanted: Tensor) -> Tensor:
     return places
 
 
-def divide_nodes(contents: OpenedFiles, parts: int, by: Any) -> list[Owners]:
+def divide_nodes(contents: StoreContents, parts: int, by: Any, room: int) -> list[Owners]:
     """Divides the nodes of all types.
 
     Args:
         contents: The store.
         parts: Number of parts.
         by: The part of each node: an attribute's name, a file with a number for each node
-            (``.npy``, ``.pt``, or text as METIS and KaHIP write it), or integers ``[num_nodes]``; a
-            dictionary of these by node type. Types that it does not name go by ranges of ids, and
-            so do all where it is None.
+            (``.npy``, ``.pt``, or text as METIS and KaHIP write it), integers ``[num_nodes]``, or
+            ``"ldg"``, see :mod:`.stream`; a dictionary of these by node type. Types that it does
+            not name go by ranges of ids, and so do all where it is None.
+        room: Bytes of memory for ``"ldg"``.
 
     Raises:
         ValueError: A node type that is not there, or numbers that are no parts.
         InputError: A file cannot be read.
+        MemoryBudgetError: No room for ``"ldg"``.
     """
     types = contents.schema.node_types
-    given: Mapping[str | None, Any] = by if isinstance(by, Mapping) else {t.name: by for t in types}
-    for name in given:
-        contents.node_type(name)
+    given: dict[str | None, Any] = (
+        dict(by) if isinstance(by, Mapping) else dict.fromkeys((t.name for t in types), by)
+    )
+    streamed: dict[str | None, Tensor] = {}
+    for name, each in given.items():
+        attrs = contents.node_type(name).attrs
+        if isinstance(each, str) and each == LDG and each not in attrs:
+            streamed = streamed or assign(contents, parts, room)
+            given[name] = streamed[name]
     return [_owners(contents, record, parts, given.get(record.name)) for record in types]
 
 
@@ -93,7 +111,7 @@ def _owners(contents: OpenedFiles, record: NodeTypeSchema, parts: int, given: An
     count, attrs = record.num_nodes, list(record.attrs)
     if given is None:
         bounds = [count * part // parts for part in range(parts + 1)]
-        return Owners(NodeDivision(record.name, count, bounds, None, attrs))
+        return Owners(NodeDivision(record.name, count, bounds, None, attrs), parts)
     what = f"parts of {record.name or 'nodes'}"
     if isinstance(given, (str, os.PathLike)):
         what = f"{what} by {os.fspath(given)}"
@@ -102,7 +120,7 @@ def _owners(contents: OpenedFiles, record: NodeTypeSchema, parts: int, given: An
         elif Path(given).is_file():
             given = read_numbers(Path(given))
         else:
-            found = f"found neither a file nor one of {sorted(record.attrs)}"
+            found = f"found neither {LDG!r}, nor a file, nor one of {sorted(record.attrs)}"
             raise ValueError(f"{what}: {found}, expected the part of each node")
     numbers = torch.as_tensor(given).view(-1)
     if len(numbers) != count or numbers.dtype.is_floating_point or numbers.dtype.is_complex:
@@ -112,4 +130,4 @@ def _owners(contents: OpenedFiles, record: NodeTypeSchema, parts: int, given: An
         raise InputError(what, "numbers", f"{low} to {high}", f"0 to {parts - 1}")
     numbers = numbers.to(torch.uint8 if parts <= _BYTE else torch.int32).contiguous()
     digest = xxhash.xxh64_hexdigest(as_bytes(numbers))
-    return Owners(NodeDivision(record.name, count, None, digest, attrs), numbers)
+    return Owners(NodeDivision(record.name, count, None, digest, attrs), parts, numbers)

@@ -1,7 +1,8 @@
 """``gz.shard``: a store in parts, each with the rows of its own nodes and the edges into them.
 
 Each part is a store that the writer of all stores writes. Sources of its edges are numbered as in
-the whole store, and so they are of a node type that has all nodes and hardly any attributes.
+the whole store, and so they are of a node type that has all nodes and hardly any attributes. One
+more store, ``whole``, has whatever is not divided.
 """
 
 from __future__ import annotations
@@ -17,21 +18,24 @@ import torch
 from torch import Tensor
 
 from pyg_graphzero.errors import UnsupportedError
-from pyg_graphzero.shards.owners import Owners, divide_nodes, places_in
-from pyg_graphzero.store.columns import StoredRows, gather, in_memory, numbers_of
+from pyg_graphzero.shards.owners import Owners, divide_nodes
+from pyg_graphzero.store.columns import StoredRows, gather, numbers_of
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.csc import BuildRoom, CscOptions, EdgeChunk
 from pyg_graphzero.store.ids import StringIds
 from pyg_graphzero.store.manifest import (
+    EDGE_ID,
     PART_ATTR,
+    SLOTS_ATTR,
     TOPOLOGIES,
     WHOLE,
     Manifest,
     is_sharded,
     part_name,
+    starts_attr,
 )
 from pyg_graphzero.store.rows import Rows
-from pyg_graphzero.store.schema import SCHEMA_FILE, EdgeTypeSchema, NodeTypeSchema
+from pyg_graphzero.store.schema import SCHEMA_FILE, EdgeType, EdgeTypeSchema, NodeTypeSchema
 from pyg_graphzero.store.writer import StoreWriter
 from pyg_graphzero.util.arguments import check_count
 from pyg_graphzero.util.documents import read_document
@@ -41,7 +45,7 @@ from pyg_graphzero.util.sizes import format_bytes
 from pyg_graphzero.util.workspace import Workspace
 
 _EDGES_AT_ONCE = 1 << 18
-_EDGE_ID = "e_id"
+_NODES_AT_ONCE = 1 << 20
 
 
 @dataclass
@@ -118,12 +122,14 @@ def shard(
         parts: How many parts.
         part: Write this one only, ``0 … parts - 1``; None: all of them.
         by: The part of each node: the name of an integer attribute, a file with a number for each
-            node (``.npy``, ``.pt``, or text as METIS and KaHIP write it), or integers
-            ``[num_nodes]``; a dictionary of these by node type. None, and types that are not
-            named: ranges of ids.
-        topology: ``"own"``: a part has the edges into its nodes, all rows of these nodes, their ids
-            and index sets. ``"whole"``: all edges, ids, index sets and rows of up to 8 bytes lie in
-            one more store, ``out/whole``, that every machine is to have; parts have wider rows.
+            node (``.npy``, ``.pt``, or text as METIS and KaHIP write it), integers
+            ``[num_nodes]``, or ``"ldg"``: near its neighbours, by three passes over the edges, in 4
+            bytes for each node and part; a dictionary of these by node type. None, and types
+            that are not named: ranges of ids.
+        topology: ``"own"``: a part has the edges into its nodes, with their ids and attributes, and
+            its nodes' rows of more than 8 bytes. All else lies in one more store, ``out/whole``,
+            that every machine is to have: narrow rows, ids, index sets, and where each
+            neighbourhood begins. ``"whole"``: that store has all edges, too.
         memory: Memory of the process, in bytes or such as ``"4GB"``; half of the free memory by
             default.
         force: Replace shards that are there.
@@ -133,14 +139,14 @@ def shard(
         FileNotFoundError: There is no such store.
         FileExistsError: ``out`` has other shards, or the part, and ``force`` is not given.
         ValueError: An argument that does not fit the store.
-        MemoryBudgetError: ``memory`` is too small for a number of each node.
+        MemoryBudgetError: ``memory`` is too small for a number of each node, or for ``"ldg"``.
         OSError: Writing failed; the shard it failed in is not there.
 
     Example:
         >>> import pyg_graphzero as gz
         >>> summary = gz.shard(example_store, getfixture("tmp_path") / "shards", 2)
         >>> [store.nodes for store in summary.stores]
-        [{'node': 2}, {'node': 2}]
+        [{}, {'node': 2}, {'node': 2}]
     """
     check_count("parts", parts)
     if part is not None and not 0 <= part < parts:
@@ -151,7 +157,7 @@ def shard(
     out = Path(out)
     _check_names(contents, topology)
     with Workspace(out, memory) as space:
-        owners = divide_nodes(contents, parts, by)
+        owners = divide_nodes(contents, parts, by, space.left())
         source = read_document(locate(contents.path, SCHEMA_FILE))["checksum"]
         manifest = Manifest(source, parts, topology, [each.division for each in owners])
         if not force and is_sharded(out) and Manifest.load(out) != manifest:
@@ -159,7 +165,7 @@ def shard(
         out.mkdir(exist_ok=True)
         splitter = _Splitter(contents, manifest, owners, space, Progress(progress), force)
         summary = ShardSummary(out, parts, topology)
-        if topology == "whole" and (force or part is None or not (out / WHOLE).exists()):
+        if force or part is None or not (out / WHOLE).exists():
             summary.stores.append(splitter.write_whole(out / WHOLE))
         for number in range(parts) if part is None else [part]:
             summary.stores.append(splitter.write_part(out / part_name(number), number))
@@ -171,9 +177,9 @@ def _check_names(contents: StoreContents, topology: str) -> None:
     """Refuses a store whose names a part needs for itself."""
     names = [t.name for t in contents.schema.node_types]
     for record in contents.schema.edge_types:
-        if topology == "own" and _EDGE_ID in record.attrs:
+        if topology == "own" and EDGE_ID in record.attrs:
             raise UnsupportedError(
-                f"{contents.path}: found an edge attribute {_EDGE_ID!r}, expected another name: "
+                f"{contents.path}: found an edge attribute {EDGE_ID!r}, expected another name: "
                 "shards keep the ids of edges under it"
             )
     for name in names:
@@ -184,16 +190,49 @@ def _check_names(contents: StoreContents, topology: str) -> None:
             )
 
 
-class _Numbers(Rows):
-    """Numbers of nodes as rows."""
+class _Starts(Rows):
+    """Where the slots of each node begin, if those of a part come behind those of the last one.
 
-    def __init__(self, nodes: range | Tensor) -> None:
-        super().__init__((len(nodes),), torch.int64)
-        self._nodes = nodes
+    REQUIRES that rows are read in order.
+
+    Args:
+        owners: The nodes that edges lead to.
+        contents: The store.
+        name: The edge type.
+        slots: Where the slots of each part begin.
+    """
+
+    def __init__(
+        self, owners: Owners, contents: StoreContents, name: EdgeType | None, slots: Tensor
+    ) -> None:
+        super().__init__((owners.division.num_nodes,), torch.int64)
+        self._owners, self._contents, self._name = owners, contents, name
+        self._slots = slots
+        self._next = slots.clone()
 
     def read(self, begin: int, end: int) -> Tensor:
         """See :meth:`Rows.read`."""
-        return numbers_of(self._nodes, begin, end)
+        if begin == 0:
+            self._next = self._slots.clone()
+        degrees = self._contents.bounds(self._name, begin, end).diff()
+        parts = self._owners.of(torch.arange(begin, end))
+        starts = torch.empty_like(degrees)
+        for part in parts.unique().tolist():
+            own = (parts == part).nonzero().view(-1)
+            ends = degrees[own].cumsum(0)
+            starts[own] = self._next[part] + ends - degrees[own]
+            self._next[part] += ends[-1]
+        return starts
+
+
+def _slots_of_parts(owners: Owners, contents: StoreContents, name: EdgeType | None) -> Tensor:
+    """Where the slots of each part begin, and the number of edges: ``int64 [parts + 1]``."""
+    counts = torch.zeros(owners.num_parts + 1, dtype=torch.int64)
+    for first in range(0, owners.division.num_nodes, _NODES_AT_ONCE):
+        last = min(first + _NODES_AT_ONCE, owners.division.num_nodes)
+        parts = owners.of(torch.arange(first, last))
+        counts[1:].scatter_add_(0, parts, contents.bounds(name, first, last).diff())
+    return counts.cumsum(0)
 
 
 class _Splitter:
@@ -226,9 +265,16 @@ class _Splitter:
                     del record.attrs[attr]
                 if file in store.adopted and not self._manifest.is_divided(contents.column(file)):
                     adopted.append((record.name, attr, file))
+        bounded: list[EdgeTypeSchema] = []
+        if self._manifest.topology == "own":
+            bounded, store.edge_types = store.edge_types, bounded
         with StoreWriter(out, is_hetero=store.is_hetero, force=self._force) as writer:
             with self._bars.step("copying", None) as bar:
                 writer.copy(contents.path, store, bar.update)
+            for edges in bounded:
+                writer.add_bounds(edges, contents.topology(edges.name))
+                for attr, entry in edges.others.items():
+                    writer.add_graph_attr(attr, self._loose(entry), edges.name)
             for name, attr, file in adopted:
                 writer.add_node_attr(name, attr, contents.view(file))
             writer.finish()
@@ -247,8 +293,6 @@ class _Splitter:
                 summary.nodes[owners.division.every] = len(nodes[record.name])
             for edges in contents.schema.edge_types if has_edges else []:
                 self._write_edges(writer, edges, nodes, part, summary)
-            for attr, entry in contents.schema.graph_attrs.items() if has_edges else []:
-                writer.add_graph_attr(attr, self._loose(entry))
             writer.finish()
         summary.num_bytes = _size(out)
         return summary
@@ -269,40 +313,6 @@ class _Splitter:
                 rows = StoredRows(column, contents.view(file), nodes)
                 with self._bars.step(f"writing {attr}", len(nodes) * column.row_bytes) as bar:
                     writer.add_node_attr(own, attr, rows, bar.update)
-        if self._manifest.topology == "whole":
-            return
-        self._write_categories(writer, own, record, of_edges=False)
-        writer.add_node_ids(own, self._ids(record, nodes))
-        for name, file in record.index_sets.items():
-            index = in_memory(contents.view(file))
-            writer.add_index_set(own, name, places_in(nodes, index[owners.of(index) == part]))
-        for attr, entry in record.others.items():
-            writer.add_graph_attr(attr, self._loose(entry), every)
-
-    def _ids(self, record: NodeTypeSchema, nodes: range | Tensor) -> Any:
-        """The user's ids of some nodes."""
-        contents = self._contents
-        if record.ids is None:
-            return _Numbers(nodes)
-        stored = contents.view(record.ids)
-        if record.id_offsets is None:
-            return StoredRows(contents.column(record.ids), stored, nodes)
-        ids = StringIds(contents.view(record.id_offsets), stored, str(contents.path))
-        return ids[numbers_of(nodes, 0, len(nodes))]
-
-    def _write_categories(
-        self,
-        writer: StoreWriter,
-        owner: Any,
-        record: NodeTypeSchema | EdgeTypeSchema,
-        of_edges: bool,
-    ) -> None:
-        """Writes the names of an attribute's codes once more, all of them."""
-        contents = self._contents
-        for attr, file in record.categories.items():
-            offsets = contents.view(record.category_offsets[attr])
-            names = StringIds(offsets, contents.view(file), str(contents.path))
-            writer.add_categories(owner, attr, list(names), of_edges)
 
     def _loose(self, entry: dict[str, Any]) -> Any:
         return self._contents.view(entry["file"]) if "file" in entry else entry["value"]
@@ -332,9 +342,16 @@ class _Splitter:
             chunks = map(count, edges_into(self._contents, record, nodes[destination]))
             csc = writer.add_edge_type(own, chunks, record.num_edges, options, room)
         summary.edges[label] = csc.num_edges
-        self._write_categories(writer, own, record, of_edges=True)
-        for attr, entry in record.others.items():
-            writer.add_graph_attr(attr, self._loose(entry), own)
+        for attr, file in record.categories.items():
+            offsets = self._contents.view(record.category_offsets[attr])
+            names = StringIds(offsets, self._contents.view(file), str(self._contents.path))
+            writer.add_categories(own, attr, list(names), of_edges=True)
+        owners = self._owners[destination]
+        slots = _slots_of_parts(owners, self._contents, record.name)
+        writer.add_graph_attr(SLOTS_ATTR, slots, own)
+        if owners.parts is not None:
+            starts = _Starts(owners, self._contents, record.name, slots)
+            writer.add_node_attr(owners.division.every, starts_attr(own), starts)
 
 
 def edges_into(
@@ -355,7 +372,7 @@ def edges_into(
         sources = contents.checked_sources(record.name, gather(indices, slots).to(torch.int64))
         payload = {attr: gather(view, slots) for attr, view in columns.items()}
         if record.edge_ids:
-            payload[_EDGE_ID] = (slots if ids is None else gather(ids, slots)).to(kind)
+            payload[EDGE_ID] = (slots if ids is None else gather(ids, slots)).to(kind)
         return EdgeChunk(sources, places, payload)
 
     yield chunk(torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int64))

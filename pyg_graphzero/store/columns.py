@@ -193,11 +193,25 @@ def decoded(rows: Tensor | EncodedRows) -> Tensor:
 
 
 def view_topology(topology: _core.Topology) -> tuple[Tensor, Tensor]:
-    """``indptr`` (``int64 [num_dst + 1]``), ``indices`` (``uint32`` or ``int64 [num_edges]``)."""
-    indptr, indices = topology.view()
+    """``indptr`` (``int64 [num_dst + 1]``), ``indices`` (``uint32`` or ``int64 [num_edges]``).
+
+    Raises:
+        UnsupportedError: Other ranks have its neighbours.
+    """
+    if not topology.index_bytes:
+        raise UnsupportedError(
+            f"{topology.path}: found neighbours in shards, expected all of them on this machine: "
+            "only batches of neighbours over gz.open_shards() have those of others"
+        )
+    indices = topology.view()[1]
     dtype = torch.uint32 if topology.index_bytes == 4 else torch.int64
     empty = torch.empty(0, dtype=dtype)
-    return indptr.view(torch.int64), indices.view(dtype) if topology.num_edges else empty
+    return view_bounds(topology), indices.view(dtype) if topology.num_edges else empty
+
+
+def view_bounds(topology: _core.Topology) -> Tensor:
+    """``indptr``, ``int64 [num_dst + 1]``."""
+    return topology.view()[0].view(torch.int64)
 
 
 def edge_prints(topology: _core.Topology, values: Tensor | None = None) -> tuple[int, int]:

@@ -19,7 +19,11 @@ _FORMAT, _VERSION = "pyg_graphzero shards", 1
 TOPOLOGIES = ("own", "whole")
 #: Attribute of all nodes that says the part of each, where parts are no ranges.
 PART_ATTR = "part"
-# Wider rows are divided where the topology is whole; others lie beside it.
+#: Attribute of a part's edges that says where the slots of each part begin.
+SLOTS_ATTR = "slots"
+#: Attribute of a part's edges with their ids in the whole store.
+EDGE_ID = "e_id"
+# Wider rows are divided; others lie with what every machine has.
 _NARROW_ROW = 8
 
 
@@ -77,14 +81,15 @@ class Manifest:
         source, relation, destination = name or (None, "to", None)
         return self.of(source).every, relation, self.of(destination).own
 
-    def is_divided(self, column: _core.Column) -> bool:
+    @staticmethod
+    def is_divided(column: _core.Column) -> bool:
         """Whether the rows of a column of nodes lie in the parts."""
-        return self.topology == "own" or column.row_bytes > _NARROW_ROW
+        return column.row_bytes > _NARROW_ROW
 
     @property
     def stores(self) -> list[str]:
         """Names of the stores."""
-        return [WHOLE] * (self.topology == "whole") + [part_name(i) for i in range(self.parts)]
+        return [WHOLE, *(part_name(i) for i in range(self.parts))]
 
     def write(self, directory: Path) -> None:
         """Writes it as ``directory/shards.json``, in one step."""
@@ -128,6 +133,11 @@ class Manifest:
 def part_name(part: int) -> str:
     """The directory of a part's store."""
     return f"part-{part}"
+
+
+def starts_attr(edges: EdgeType) -> str:
+    """Attribute of all nodes that says where their slots begin, where parts are no ranges."""
+    return f"starts:{edges[0]}:{edges[1]}"
 
 
 def is_sharded(path: Path) -> bool:

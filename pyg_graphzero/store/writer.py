@@ -149,6 +149,15 @@ class FileSet:
         record.attrs = {attr: self.add(path) for attr, path in csc.columns.items()}
         return record, csc
 
+    def bounds(self, record: EdgeTypeSchema, topology: _core.Topology) -> EdgeTypeSchema:
+        """Writes and syncs where neighbourhoods begin; see ``StoreWriter.add_bounds``."""
+        with self._placing(record.folder) as place:
+            path = place("topology", ".gl")
+            topology.write_bounds(str(path))
+        return EdgeTypeSchema(
+            record.name, record.num_edges, self.add(path), edge_ids=record.edge_ids
+        )
+
     def csr(self, record: EdgeTypeSchema, room: BuildRoom | None = None) -> None:
         """Writes and syncs the edges of a type once more, by source; see ``Store.create_csr``."""
         room = room or BuildRoom(Workspace(self.directory).room, self.directory)
@@ -360,6 +369,15 @@ class StoreWriter:
             self._files.csr(record, None if room is None else room.again())
         self._schema.edge_types.append(record)
         return csc
+
+    def add_bounds(self, record: EdgeTypeSchema, topology: _core.Topology) -> None:
+        """Adds an edge type of another store without its neighbours, ids and attributes.
+
+        Args:
+            record: The edge type there.
+            topology: Where its neighbourhoods begin.
+        """
+        self._schema.edge_types.append(self._files.bounds(record, topology))
 
     def add_graph_attr(self, attr: str, value: Any, owner: str | EdgeType | None = None) -> None:
         """Stores a tensor of any shape, or a number, string, bool or None.

@@ -437,3 +437,27 @@ def test_two_ranks(script, store, tmp_path):
 
     with pytest.raises(SystemExit, match="made with ranks=2, expected 1"):
         script.main(command(folders[1]))
+
+
+@pytest.mark.skipif(
+    not torch.distributed.is_available() or not torch.distributed.is_gloo_available(),
+    reason="torch without gloo",
+)
+@pytest.mark.long
+@pytest.mark.parametrize("topology", ["own", "whole"])
+def test_two_ranks_over_shards(script, store, tmp_path, topology):
+    """Ranks over shards learn the same weights, bit for bit, as over the store that each has."""
+    shards = tmp_path / "shards"
+    gz.shard(store, shards, 2, topology=topology, progress=False)
+    options = [*OPTIONS, "--epochs", "1", "--use-gat", "--num-layers", "3"]
+    for name, path, more in (
+        ("single", store, []),
+        ("divided", shards, ["--inference", "layerwise"]),
+    ):
+        folder = tmp_path / name
+        folder.mkdir()
+        done = run_ranks(folder, [str(path), *options, *more, *files(folder)], 2, torchrun=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert torch.equal(*(parameters(tmp_path / name / "c.pt") for name in ("single", "divided")))
+    assert losses(tmp_path / "single" / "log.jsonl") == losses(tmp_path / "divided" / "log.jsonl")
+    assert re.search(rf"test accuracy 0\.\d+ of {SPLIT['test']}, all neighbours", done.stdout)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import random
 import signal
 import time
 from pathlib import Path
@@ -39,16 +40,21 @@ def loaders(data, first: int) -> list:
         return [
             gz.loader.NeighborLoader(data, [4, 3], paper, **common),
             gz.loader.LinkNeighborLoader(data, [3, 2], (cites, ends), **common),
+            gz.loader.HGTLoader(data, [6, 5], paper, **common),
         ]
     seeds, ends = torch.arange(first, 100), torch.arange(2 * (20 + first)).view(2, -1)
+    alone = common | {"num_workers": 0}
     return [
         gz.loader.NeighborLoader(data, [5, 3], seeds, **common),
+        gz.loader.NeighborLoader(data, [5, -1], seeds, disjoint=True, **alone),
         gz.loader.NeighborLoader(
-            data, [5, 3], seeds, disjoint=True, **(common | {"num_workers": 0})
+            data, [3, 3], seeds, replace=True, subgraph_type="induced", edge_ids=False, **alone
         ),
+        gz.loader.ShaDowKHopSampler(data, 2, 3, node_idx=seeds, **alone),
         gz.loader.LinkNeighborLoader(
             data, [3, 3], ends, neg_sampling="binary", transform=lambda batch: batch, **common
         ),
+        gz.loader.LinkNeighborLoader(data, [3, 3], ends, exclude_seed_edges=True, **alone),
     ]
 
 
@@ -95,17 +101,32 @@ def convert_encoded(data, path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("ranks", "is_assigned"),
-    [(2, True), *(pytest.param(n, False, marks=pytest.mark.long) for n in (1, 4))],
+    ("ranks", "is_assigned", "topology"),
+    [
+        (2, True, "own"),
+        *(
+            pytest.param(*each, marks=pytest.mark.long)
+            for each in [
+                (1, False, "own"),
+                (4, False, "own"),
+                (4, True, "own"),
+                (1, False, "whole"),
+                (2, True, "whole"),
+                (4, False, "whole"),
+            ]
+        ),
+    ],
 )
-def test_batches_are_those_of_the_single_store(homo, hetero, tmp_path, ranks, is_assigned):
+def test_batches_are_those_of_the_single_store(
+    homo, hetero, tmp_path, ranks, is_assigned, topology
+):
     encoded = gz.open(convert_encoded(homo[0], tmp_path / "encoded"))
     pairs = []
     for number, store in enumerate((homo[1], hetero[1], encoded)):
         types = [t.name for t in store.contents.schema.node_types]
         by = {name: torch.randint(ranks, (store.num_nodes_of(name),)) for name in types}
         shards = tmp_path / f"shards-{number}"
-        gz.shard(store.path, shards, ranks, topology="whole", by=by if is_assigned else None)
+        gz.shard(store.path, shards, ranks, topology=topology, by=by if is_assigned else None)
         pairs.append((str(store.path), str(shards)))
     run(read_epochs, ranks, tmp_path, *pairs)
 
@@ -167,13 +188,87 @@ def test_a_lost_rank_is_an_error_for_the_others(homo, tmp_path, how):
             process.kill()
 
 
+def train_on(rank: int, shards: str, store: str, folder: str) -> None:
+    """Checks each batch against the single store's; notes how far it is, and goes on from there."""
+    try:
+        with gz.open_shards(shards, timeout=20.0) as opened, gz.open(store) as single:
+            loader, other = (
+                gz.loader.NeighborLoader(
+                    data, [4, 3], torch.arange(rank, 300, 2), batch_size=4,
+                    generator=torch.Generator().manual_seed(5),
+                )
+                for data in (opened.data(), single.data())
+            )  # fmt: skip
+            notes = Path(folder) / f"rank-{rank}"
+            done = int(notes.read_text()) if notes.exists() else 0
+            for each in (loader, other):
+                each.load_state_dict({"generator": each.generator.get_state(), "num_batches": done})
+            for batch, wanted in zip(loader, other, strict=True):
+                check_equal(batch, wanted)
+                done += 1
+                notes.with_suffix(".new").write_text(str(done))
+                notes.with_suffix(".new").replace(notes)
+    except gz.RankLostError:
+        os._exit(3)
+    os._exit(0)
+
+
+@pytest.mark.parametrize(
+    "kills", [1, pytest.param(int(os.environ.get("KILLS", 50)), marks=pytest.mark.long)]
+)
+@pytest.mark.parametrize("topology", ["own", pytest.param("whole", marks=pytest.mark.long)])
+def test_ranks_are_killed_at_any_instant_and_start_again(homo, tmp_path, kills, topology):
+    """No hang, no wrong batch; and the epoch goes on where each rank was."""
+    store = homo[1].path
+    gz.shard(store, tmp_path / "shards", 2, topology=topology)
+    context = torch.multiprocessing.get_context("forkserver")  # which imports torch once
+    context.set_forkserver_preload(["torch.distributed", "pyg_graphzero", __name__])
+    instants, lost = random.Random(3), 0
+    for number in range(10 * kills):
+        place = f"file://{tmp_path}/ranks-{number}"
+        arguments = (train_on, 2, place, (str(tmp_path / "shards"), str(store), str(tmp_path)))
+        ranks = [context.Process(target=start, args=(rank, *arguments)) for rank in range(2)]
+        try:
+            for process in ranks:
+                process.start()
+            if lost < kills:
+                victim = instants.randrange(2)
+                wait_for(tmp_path, ranks, instants.uniform(0.0, 0.4))
+                ranks[victim].kill()
+            for process in ranks:
+                process.join(PATIENCE)
+            codes = [process.exitcode for process in ranks]
+        finally:
+            for process in ranks:
+                process.kill()
+        lost += -signal.SIGKILL in codes
+        assert set(codes) <= {0, 3, -signal.SIGKILL}, codes  # a wrong batch is 1
+        if codes == [0, 0]:
+            for rank in range(2):
+                assert (tmp_path / f"rank-{rank}").read_text() == "38"
+                (tmp_path / f"rank-{rank}").unlink()
+            if lost >= kills:
+                return
+    pytest.fail(f"{lost} of {kills} ranks were killed in {10 * kills} starts")
+
+
+def wait_for(folder: Path, ranks: list, seconds: float) -> None:
+    """Waits until a batch is made, and then as long."""
+    before = [note.stat().st_mtime_ns for note in folder.glob("rank-?")]
+    while [note.stat().st_mtime_ns for note in folder.glob("rank-?")] == before:
+        if not all(process.is_alive() for process in ranks):
+            return
+        time.sleep(0.01)
+    time.sleep(seconds)
+
+
 def refuse(rank: int, shards: str) -> None:
     mine = Path(shards)
     for path, message in (
-        (mine / "own", "sampling across ranks is not built"),
         (mine / "three", "found 3 parts, expected 2"),
         (mine / str(rank), "source: found .* on rank 1"),
         (mine / ("whole" if rank else "missing"), "rank 0: FileNotFoundError"),
+        (mine / ("own" if rank else "whole"), "topology: found 'own' on rank 1"),
     ):
         with pytest.raises(ValueError, match=message):
             gz.open_shards(path)
@@ -186,6 +281,22 @@ def refuse(rank: int, shards: str) -> None:
             lambda: pickle.dumps(opened),
         ):
             with pytest.raises(gz.UnsupportedError, match="in shards"):
+                use()
+    with gz.open_shards(mine / "own", timeout=30.0) as opened:
+        data, ends = opened.data(), torch.arange(4).view(2, 2)
+        excluded = gz.SamplingOptions(exclude_edges=True)
+        for use in (
+            lambda: data.edge_index,
+            lambda: data.edge_attr,
+            lambda: opened.graph_store.get_edge_index(*opened.graph_store.get_all_edge_attrs()),
+            lambda: gz.loader.NeighborLoader(data, [2], [0], weight_attr="edge_attr")([0]),
+            lambda: gz.loader.LinkNeighborLoader(data, [2])([0]),
+            lambda: gz.loader.LinkNeighborLoader(
+                data, [2], ends, neg_sampling="binary", options=excluded
+            )([0]),
+            lambda: gz.loader.GraphSAINTRandomWalkSampler(data, 2, 2)([0]),
+        ):
+            with pytest.raises((gz.UnsupportedError, ValueError), match="in shards"):
                 use()
     dist.destroy_process_group()
 

@@ -11,11 +11,13 @@ import pytest
 import torch
 from click.testing import CliRunner
 from torch import Tensor
+from torch_geometric.data import Data
 
 import pyg_graphzero as gz
 from pyg_graphzero.store.columns import decoded
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.manifest import Manifest
+from pyg_graphzero.util.system import private_rss
 from pyg_graphzero_cli import main
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "v1"
@@ -59,7 +61,7 @@ def edges_of(contents: StoreContents, name, nodes: Tensor) -> list[tuple]:
 
 @pytest.mark.parametrize("name", STORES)
 @pytest.mark.parametrize("is_assigned", [False, True])
-def test_parts_have_the_rows_ids_and_edges_of_their_nodes(tmp_path, name, is_assigned):
+def test_parts_have_the_wide_rows_and_the_edges_of_their_nodes(tmp_path, name, is_assigned):
     whole, parts = golden(name, tmp_path), 3
     by = in_turn(whole, parts) if is_assigned else {}
     summary = gz.shard(whole.path, tmp_path / "shards", parts, by=by)
@@ -67,22 +69,17 @@ def test_parts_have_the_rows_ids_and_edges_of_their_nodes(tmp_path, name, is_ass
     manifest = Manifest.load(tmp_path / "shards")
     for part in range(parts):
         contents = StoreContents(tmp_path / "shards" / f"part-{part}")
-        store = gz.open(contents.path)
         nodes = own_nodes(whole, by, parts, part)
         for record in whole.schema.node_types:
             division, own = manifest.of(record.name), nodes[record.name]
             found = contents.node_type(division.own)
-            assert list(found.attrs) == list(record.attrs)
-            for attr, file in record.attrs.items():
+            wide = [a for a, f in record.attrs.items() if whole.column(f).row_bytes > 8]
+            assert list(found.attrs) == wide
+            for attr in wide:
+                file = record.attrs[attr]
                 rows, wanted = contents.rows(found.attrs[attr]), whole.rows(file)
                 assert type(rows) is type(wanted)  # encoded rows stay encoded
                 assert torch.equal(decoded(rows), decoded(wanted)[own])
-            ids = gz.open(whole.path).ids(record.name)
-            assert list(store.ids(division.own)) == list(ids[own])
-            for index, file in record.index_sets.items():
-                local = contents.view(found.index_sets[index])
-                wanted = whole.view(file)
-                assert torch.equal(own[local], wanted[torch.isin(wanted, own)])
         for record in whole.schema.edge_types:
             own = nodes[None if record.name is None else record.name[2]]
             edges = manifest.own_edges(record.name)
@@ -97,13 +94,14 @@ def test_parts_have_the_rows_ids_and_edges_of_their_nodes(tmp_path, name, is_ass
             places = torch.arange(len(own)).repeat_interleave(indptr.diff())
             assert list(zip(indices.tolist(), places.tolist(), *rows, strict=True)) == wanted
             away = sum(edge[0] not in nodes[(record.name or [None])[0]].tolist() for edge in wanted)
-            assert summary.stores[part].away[" → ".join(edges)] == away
+            assert summary.stores[part + 1].away[" → ".join(edges)] == away
 
 
+@pytest.mark.parametrize("topology", ["own", "whole"])
 @pytest.mark.parametrize("name", STORES)
-def test_whole_topology_and_parts_have_all_rows(tmp_path, name):
+def test_every_machine_has_what_is_not_divided(tmp_path, name, topology):
     whole = golden(name, tmp_path)
-    gz.shard(whole.path, tmp_path / "shards", 2, topology="whole")
+    gz.shard(whole.path, tmp_path / "shards", 2, topology=topology)
     assert gz.verify(tmp_path / "shards").ok
     beside = StoreContents(tmp_path / "shards" / "whole")
     parts = [StoreContents(tmp_path / "shards" / f"part-{part}") for part in range(2)]
@@ -120,11 +118,22 @@ def test_whole_topology_and_parts_have_all_rows(tmp_path, name):
                 assert torch.equal(torch.cat(rows), wanted)
         assert kept.index_sets == record.index_sets
         assert kept.ids == record.ids
-    assert beside.schema.edge_types == whole.schema.edge_types
     assert beside.schema.graph_attrs == whole.schema.graph_attrs
     assert not beside.schema.adopted
     for record in whole.schema.edge_types:
-        assert torch.equal(beside.edge_index(record.name), whole.edge_index(record.name))
+        assert torch.equal(beside.bounds(record.name), whole.bounds(record.name))
+        if topology == "whole":
+            assert beside.edge_type(record.name) == record
+            assert torch.equal(beside.edge_index(record.name), whole.edge_index(record.name))
+            continue
+        with pytest.raises(gz.UnsupportedError, match="found neighbours in shards"):
+            beside.edge_index(record.name)
+    if topology == "own":  # it is a store, and no loader mistakes it for one with neighbours
+        types = [t.name for t in whole.schema.node_types if t.num_nodes]
+        data = gz.open(beside.path).data()
+        seeds = [0] if types[0] is None else (types[0], [0])
+        with pytest.raises(ValueError, match="found neighbours in shards"):
+            gz.loader.NeighborLoader(data, [2], seeds)([0])
 
 
 def test_a_part_is_written_alone_and_is_the_same(homo, tmp_path):
@@ -134,7 +143,7 @@ def test_a_part_is_written_alone_and_is_the_same(homo, tmp_path):
     gz.shard(store.path, tmp_path / "all", 4, by=tmp_path / "graph.part.4")
     for part in (2, 0):
         gz.shard(store.path, tmp_path / "some", 4, by=numbers, part=part)
-    assert sorted(gz.info(tmp_path / "some")["stores"]) == ["part-0", "part-2"]
+    assert sorted(gz.info(tmp_path / "some")["stores"]) == ["part-0", "part-2", "whole"]
     for file in (tmp_path / "some").rglob("*.*"):
         assert (
             file.read_bytes()
@@ -152,12 +161,46 @@ def test_memory_is_bounded_by_a_slab_not_by_a_part(homo, tmp_path, monkeypatch):
     gz.shard(store.path, tmp_path / "large", 2, by=torch.arange(store.num_nodes) % 2)
     monkeypatch.setattr("pyg_graphzero.store.columns.SLAB_BYTES", 100)
     monkeypatch.setattr("pyg_graphzero.shards.split._EDGES_AT_ONCE", 7)
+    monkeypatch.setattr("pyg_graphzero.shards.split._NODES_AT_ONCE", 7)
     gz.shard(store.path, tmp_path / "small", 2, by=torch.arange(store.num_nodes) % 2)
     for file in (tmp_path / "small").rglob("*.g?"):
         assert (
             file.read_bytes()
             == (tmp_path / "large" / file.relative_to(tmp_path / "small")).read_bytes()
         )
+
+
+def test_parts_by_a_stream_hold_communities_together(tmp_path):
+    """Eight communities whose nodes are scattered over the ids, in four parts of equal size."""
+    generator = torch.Generator().manual_seed(1)
+    community = torch.randint(8, (4000,), generator=generator)
+    members = [(community == each).nonzero().view(-1) for each in range(8)]
+    ends = []
+    for own in members:
+        ends.append(own[torch.randint(len(own), (2, 4 * len(own)), generator=generator)])
+    ends.append(torch.randint(4000, (2, 1600), generator=generator))
+    gz.convert(Data(edge_index=torch.cat(ends, 1), num_nodes=4000), tmp_path / "graph")
+    away = {}
+    for by in (None, "ldg"):
+        summary = gz.shard(tmp_path / "graph", tmp_path / str(by), 4, by=by, progress=False)
+        parts = summary.stores[1:]
+        away[by] = sum(sum(part.away.values()) for part in parts)
+        assert max(sum(part.nodes.values()) for part in parts) <= 1.05 * 1000
+    assert away["ldg"] < 0.7 * away[None]
+    again = gz.shard(tmp_path / "graph", tmp_path / "again", 4, by="ldg", part=2)
+    assert again.stores[1].nodes == parts[2].nodes  # another machine finds the same ones
+    assert Manifest.load(tmp_path / "again") == Manifest.load(tmp_path / "ldg")
+    memory = private_rss() + (200 << 20)
+    with pytest.raises(gz.MemoryBudgetError, match="by='ldg': found room for"):
+        gz.shard(tmp_path / "graph", tmp_path / "small", 20000, by="ldg", memory=memory)
+
+
+def test_parts_by_a_stream_of_many_types(hetero, tmp_path):
+    _, store = hetero
+    summary = gz.shard(store.path, tmp_path / "shards", 3, by={"paper": "ldg"})
+    counts = [part.nodes for part in summary.stores[1:]]
+    assert sum(each["paper"] for each in counts) == store.num_nodes_of("paper")
+    assert max(each["paper"] for each in counts) <= 1.02 * store.num_nodes_of("paper") / 3 + 1
 
 
 def test_command_line(hetero, tmp_path):
@@ -167,7 +210,7 @@ def test_command_line(hetero, tmp_path):
     divided = ["--by", f"paper={tmp_path / 'parts.npy'}"]
     result = CliRunner().invoke(main, [*command, "--part", "1/2", *divided])
     assert result.exit_code == 0, result.output
-    assert [each["name"] for each in json.loads(result.stdout)["stores"]] == ["part-1"]
+    assert [each["name"] for each in json.loads(result.stdout)["stores"]] == ["whole", "part-1"]
     result = CliRunner().invoke(main, ["info", str(tmp_path / "out")])
     assert "a store in 2 parts, topology: own" in result.output
     assert "own:paper" in result.output
@@ -184,7 +227,7 @@ def test_refusals(homo, tmp_path):
         ({"parts": 0}, "parts: found 0"),
         ({"part": 2}, "part: found 2, expected 0 to 1"),
         ({"topology": "none"}, "topology: found 'none', expected one of own, whole"),
-        ({"by": "nothing"}, "by nothing: found neither a file nor one of"),
+        ({"by": "nothing"}, "by nothing: found neither 'ldg', nor a file, nor one of"),
         ({"by": torch.zeros(3)}, r"parts of nodes: shape: found torch.float32 \[3\]"),
         ({"by": torch.full((count,), 2)}, "numbers: found 2 to 2, expected 0 to 1"),
     ):
@@ -211,15 +254,11 @@ def test_names_of_categories(tmp_path, topology):
     assert named
     gz.shard(contents.path, tmp_path / "shards", 2, topology=topology)
     manifest = Manifest.load(tmp_path / "shards")
-    folders = ["whole"] if topology == "whole" else ["part-0", "part-1"]
     with gz.open(contents.path) as store:
         for record, attr in named:
             expected = list(store.categories(attr, record.name))
-            is_edge = record in contents.schema.edge_types
-            for folder in folders:
-                owner = record.name
-                if topology == "own":
-                    own_node = "own" if record.name is None else f"own:{record.name}"
-                    owner = manifest.own_edges(record.name) if is_edge else own_node
+            in_parts = record in contents.schema.edge_types and topology == "own"
+            for folder in ["part-0", "part-1"] if in_parts else ["whole"]:
+                owner = manifest.own_edges(record.name) if in_parts else record.name
                 with gz.open(tmp_path / "shards" / folder) as part:
                     assert list(part.categories(attr, owner)) == expected

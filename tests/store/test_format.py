@@ -239,9 +239,9 @@ class TestForgedHeaders:
              "inside the file of 8200 bytes"),
             (X, {"block_bytes": 0}, "block_bytes: found 0, expected 1048576"),
             (TOPOLOGY, {"flags": 1}, "flags: found 1, expected 0"),
-            (TOPOLOGY, {"index_bytes": 2}, "index_bytes: found 2, expected 8, or 4 for at most "
+            (TOPOLOGY, {"index_bytes": 2}, "index_bytes: found 2, expected 0, 8, or 4 for at most "
              "2^32 source nodes (num_src is 50)"),
-            (TOPOLOGY, {"num_src": 2**33}, f"index_bytes: found 4, expected 8, or 4 for at most "
+            (TOPOLOGY, {"num_src": 2**33}, f"index_bytes: found 4, expected 0, 8, or 4 for at most "
              f"2^32 source nodes (num_src is {2**33})"),
             (TOPOLOGY, {"num_src": 2**63}, f"num_src: found {2**63} + 0 bytes, expected a size "
              "below 2^63"),

@@ -1,0 +1,130 @@
+"""``Window``: some batches that are made together, with what other ranks have of them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pyg_graphzero import _core
+from pyg_graphzero.shards.exchange import Exchange, Key, Table, Wanted
+from pyg_graphzero.store.columns import gather
+
+#: Rows of one batch by key and attribute, decoded.
+RowsByKey = dict[Key, dict[str, Tensor]]
+#: (recipe, seeds, key, number, excluded) of a batch, as the engine takes them.
+Request = tuple[_core.Recipe, Any, int, int, Any]
+
+
+class Window:
+    """Batches whose rows are fetched together, each row of a node once, on a thread of its own.
+
+    Args:
+        exchange: Where rows come from.
+        make: Samples the batches, if the engine has not: gives them, or an error in place of one,
+            and the rows that each wants.
+    """
+
+    def __init__(
+        self, exchange: Exchange, make: Callable[[], tuple[Sequence[Any], Sequence[Wanted]]]
+    ) -> None:
+        self._exchange = exchange
+        self._make = make
+        self._done = threading.Event()
+        self._error: BaseException | None = None
+        self._batches: Sequence[Any] = ()
+        self._tables: dict[Key, Table] = {}
+        self._places: dict[Key, Sequence[Tensor]] = {}
+        exchange.start(self._run)
+
+    def batch(self, place: int) -> Any:
+        """A batch as it was sampled; waits for it.
+
+        Raises:
+            RankLostError: Another rank does not answer.
+        """
+        self._wait()
+        batch = self._batches[place]
+        if isinstance(batch, Exception):
+            raise batch
+        return batch
+
+    def rows(self, place: int) -> RowsByKey:
+        """The rows of a batch; waits for them.
+
+        Raises:
+            RankLostError: Another rank does not answer.
+        """
+        self._wait()
+        found: RowsByKey = {}
+        for key, (tables, at) in self._tables.items():
+            places = at[self._places[key][place]]
+            found[key] = {attr: gather(rows, places) for attr, rows in tables.items()}
+        return found
+
+    def _wait(self) -> None:
+        self._done.wait()
+        if self._error is not None:
+            raise self._error
+
+    def _run(self) -> None:
+        try:
+            self._batches, wanted = self._make()
+            self._tables = self._exchange.fetch(self._united(wanted))
+        except BaseException as error:
+            self._error = error
+        self._done.set()
+
+    def _united(self, wanted: Sequence[Wanted]) -> Wanted:
+        """Rows that any of them wants; of nodes each once."""
+        none, united = torch.empty(0, dtype=torch.int64), {}
+        for key in {key: None for each in wanted for key in each}:
+            lists = [each.get(key, none) for each in wanted]
+            numbers, places = torch.cat(lists), torch.arange(sum(map(len, lists)))
+            if key[0] == "node":
+                numbers, places = numbers.unique(return_inverse=True)
+            united[key] = numbers
+            self._places[key] = places.split([len(each) for each in lists])
+        return united
+
+
+def sample(
+    exchange: Exchange, names: Mapping[str, Any], requests: Sequence[Request], num_threads: int
+) -> list[Any]:
+    """Samples batches whose neighbours other ranks have: once a hop, these are asked for.
+
+    Args:
+        exchange: Where neighbours come from, under ``("neighbour", edge type)``.
+        names: Edge types by the path of their topology.
+        requests: The batches.
+        num_threads: Threads inside one batch.
+
+    Returns:
+        The batches; an error in place of one that has one.
+
+    Raises:
+        RankLostError: Another rank does not answer.
+    """
+    window = _core.SteppedWindow(requests, num_threads)
+    while lists := window.step():
+        by_type: dict[Key, list[int]] = {}
+        for number, (path, _) in enumerate(lists):
+            by_type.setdefault(("neighbour", names[path]), []).append(number)
+        slots = {key: [lists[n][1] for n in numbers] for key, numbers in by_type.items()}
+        tables = exchange.fetch({key: torch.cat(each) for key, each in slots.items()})
+        sources: dict[int, Tensor] = {}
+        for key, (rows, at) in tables.items():
+            found = gather(rows["source"], at).to(torch.int64)
+            parts = found.split([len(each) for each in slots[key]])
+            sources |= dict(zip(by_type[key], parts, strict=True))
+        window.fill([sources[number] for number in range(len(lists))])
+    batches: list[Any] = []
+    for number in range(len(requests)):
+        try:
+            batches.append(window.take(number))
+        except Exception as error:
+            batches.append(error)
+    return batches
