@@ -94,5 +94,5 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    """What there is for users: modules of this package that are loaded are none of it."""
+    """Names for users; modules of this package that happen to be loaded are left out."""
     return [*__all__, "__version__"]

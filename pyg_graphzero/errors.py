@@ -37,8 +37,8 @@ class InputError(GraphZeroError, ValueError):
     Args:
         path: The file or object.
         where: Row, column, member or attribute.
-        found: What is there.
-        expected: What should be there.
+        found: The value that is there.
+        expected: The value that should be there.
         hint: The nearest fix, a full sentence.
     """
 

@@ -116,7 +116,7 @@ struct Batch {
   std::int64_t bytes() const noexcept;  // of all arrays
 };
 
-// What a sampler is given; its spans are of the request.
+// Input of a sampler; its spans are of the request.
 SampleInput input_of(const BatchRequest& request);
 // Turns a sample into the batch's arrays.
 void take_sample(const Recipe& recipe, Sample sample, Batch& batch);

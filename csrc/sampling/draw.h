@@ -20,8 +20,8 @@ namespace gz {
 // Marks a place for which no edge of a weight above 0 was left.
 inline constexpr std::int64_t kMissing = -1;
 
-// What a hop draws from and where it writes. Node i of `count` has the ranks first[i] … + degree[i]
-// and takes offset[i + 1] - offset[i] of them: min(degree, k), or k with replacement.
+// Ranges that a hop draws from, and where it writes. Node i of `count` has the ranks first[i] … +
+// degree[i] and takes offset[i + 1] - offset[i] of them: min(degree, k), or k with replacement.
 struct Draw {
   const EdgeOrder& order;
   const std::int64_t* first;
@@ -66,7 +66,7 @@ void draw_unrolled(const Draw& draw, std::int64_t from, std::int64_t to) {
   }
 }
 
-// The same for any fan-out, with replacement or not.
+// Uniform draws for any fan-out, with replacement or not.
 inline void draw_uniform(const Draw& draw, std::int64_t from, std::int64_t to) {
   SubsetSampler subset;
   const bool replace = draw.replace && draw.k >= 0;

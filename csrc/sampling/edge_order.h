@@ -1,5 +1,4 @@
-// What may be drawn from a neighbourhood beyond "every edge alike": edges ranked by time, and
-// weights.
+// Orders of a neighbourhood's edges beyond "every edge alike": edges ranked by time, and weights.
 #pragma once
 
 #include <algorithm>

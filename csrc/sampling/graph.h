@@ -1,4 +1,4 @@
-// What samplers walk: the in-neighbours of every edge type, and what is checked of them.
+// The graph that samplers walk: the in-neighbours of every edge type, and checks of them.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ struct Csc {
   // The indices, a row each, where memory does not hold all of them. Samplers then ask for the
   // sources of slots (sample_window.h); indptr is in memory or mapped all the same.
   std::shared_ptr<PagedRows> paged = {};
-  // In place of indptr and of indices for who samples, so that nobody touches these.
+  // In place of indptr and of indices: samplers touch neither then.
   std::shared_ptr<const PackedBounds> bounds = {};
   std::shared_ptr<const PackedInts> packed = {};
   // [num_dst], or null: where slots begin that are numbered otherwise than the bounds say.

@@ -162,8 +162,8 @@ class HgtSampler::Run {
     }
   }
 
-  // All edges of one type that join sampled nodes. Those of a paged type in stretches, which the
-  // caller goes on with until list_edges() says false.
+  // All edges of one type that join sampled nodes. Edges of a paged type come in stretches, which
+  // the caller goes on with until list_edges() says false.
   void join(std::size_t e) {
     const SampledEdgeType& type = sampler_.edge_types_[e];
     look_up(e, 0, 0);

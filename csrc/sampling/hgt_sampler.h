@@ -23,8 +23,8 @@ struct HgtRequest {
 // Thread safety: sample() may be called from any number of threads at once.
 class HgtSampler {
  public:
-  // A sampled node with more neighbours by one edge type than this lets only so many of them, drawn
-  // at random, into the budget, as torch-sparse does.
+  // A sampled node with more neighbours by one edge type than this lets this many of them, drawn at
+  // random, into the budget, as torch-sparse does.
   static constexpr std::int64_t kMaxNeighbors = 50;
 
   // Like NeighborSampler's; weights and times are not looked at.
@@ -44,7 +44,7 @@ class HgtSampler {
   // Raises as NeighborSampler::sample.
   Sample sample(const HgtRequest& request) const;
 
-  // As NeighborSampler's.
+  // Like NeighborSampler's.
   SamplingRun begin(HgtRequest request) const;
   bool reads() const noexcept;
 

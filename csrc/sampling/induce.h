@@ -83,7 +83,7 @@ void induce(const SampledEdgeType& type, const std::int64_t* first, const std::i
       });
 }
 
-// The same for a paged edge type: in stretches of neighbourhoods, whose sources somebody reads
+// Induced edges of a paged type, in stretches of neighbourhoods; the caller reads their sources
 // between list() and keep(). `edges` begins empty, and is complete when list() says false.
 class InducedStretches {
  public:

@@ -93,7 +93,7 @@ class Variates {
     return drift() ? std::erfc(-normal(node) / std::numbers::sqrt2) / 2 : hash(now_, node);
   }
 
-  // What increases with uniform(), to compare by, without its costs.
+  // A number that increases with uniform(), to compare by, without its costs.
   template <bool kDrift>
   double order(std::int64_t node) const noexcept {
     return kDrift ? normal(node) : hash(now_, node);
@@ -287,7 +287,7 @@ inline bool draw_by_variates(const Draw& draw, const SampledEdgeType& type,
 
 }  // namespace detail
 
-// As draw_ranks(), by variates. False where some ranks are kMissing. REQUIRES draw.k > 0, without
+// Like draw_ranks(), by variates. False where some ranks are kMissing. REQUIRES draw.k > 0, without
 // replacement. Raises OsError when the topology's file was cut short.
 inline bool draw_by_variates(const Draw& draw, const SampledEdgeType& type,
                              const Variates& variates, int threads) {

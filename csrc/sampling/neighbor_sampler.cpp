@@ -152,8 +152,8 @@ class NeighborSampler::Run {
   }
 
   // Replaces the drawn edges of one type by all that join sampled nodes (of one tree, if disjoint;
-  // not later than its seed, if timed), grouped by destination. Those of a paged type in stretches,
-  // which the caller goes on with until list_induced() says false.
+  // not later than its seed, if timed), grouped by destination. Edges of a paged type come in
+  // stretches, which the caller goes on with until list_induced() says false.
   void induce(std::size_t e) {
     const SampledEdgeType& type = sampler_.edge_types_[e];
     const auto dst = static_cast<std::size_t>(type.dst_type);
@@ -196,7 +196,7 @@ class NeighborSampler::Run {
     return !request_.disjoint && sampler_.num_nodes_[node_type] <= kNarrowNodes;
   }
 
-  // What stands for `node` in the id map: the node itself, or the node of its tree.
+  // The key of `node` in the id map: the node itself, or the node of its tree.
   template <class Key>
   Key key_of(std::int64_t node, std::int64_t tree, std::int64_t num_nodes) const {
     if constexpr (sizeof(Key) == 8) {

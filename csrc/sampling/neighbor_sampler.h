@@ -60,7 +60,7 @@ class NeighborSampler {
   // short.
   Sample sample(const SampleRequest& request) const;
 
-  // The same for sample_window(), step by step; the sampler and the seeds outlive it.
+  // sample() for sample_window(), step by step; the sampler and the seeds outlive it.
   SamplingRun begin(SampleRequest request) const;
   // Whether some edge type is paged: then batches cost less together.
   bool reads() const noexcept;

@@ -201,7 +201,7 @@ void NeighborSums::sort_edges() {
   });
 }
 
-// For the sums and so many words behind them. It is taken once, so that its pages are filled with
+// For the sums and `words` words behind them. It is taken once, so that its pages are filled with
 // zeros by the kernel once.
 void NeighborSums::make_room(std::int64_t words) {
   const std::int64_t sum_bytes = num_sums() * items() * static_cast<std::int64_t>(sizeof(float));

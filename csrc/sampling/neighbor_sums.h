@@ -53,20 +53,22 @@ class NeighborSums {
   // Adds the next chunk. False when it was the last. Raises OsError where it cannot be read.
   bool step();
 
-  // Of the block, `items` numbers a destination; until the next begin(), which takes their memory.
+  // Sums of the block, `items` numbers a destination; until the next begin(), which takes their
+  // memory.
   std::shared_ptr<const float> sums() const noexcept { return {room_, numbers()}; }
   std::int64_t num_sums() const noexcept { return last_ - first_; }
   std::int64_t items() const noexcept { return column_.items; }
 
-  // Of the block until now; rows are read by a thread of its own, whether they have edges or not.
+  // Reads of the block until now; rows are read by a thread of its own, whether they have edges or
+  // not.
   const ReadStats& stats() const noexcept { return stats_; }
-  // Of its seconds, those that step() waited.
+  // Seconds that step() waited for reads.
   double wait_seconds() const noexcept { return wait_seconds_; }
 
  private:
   // Edges of a part of the destinations into one chunk: the source's row in the chunk, and in the
   // bits above it how many destinations further than the edge before it. All ones: no edge, but
-  // so many, times one more than what stands for the source.
+  // that many destinations, times one more than the number that stands for the source.
   struct List {
     std::int64_t begin = 0;  // its place among the words
     std::int64_t size = 0;

@@ -94,7 +94,7 @@ Reach reach(const std::vector<std::int64_t>& num_nodes,
   for (std::int64_t i = first; i < num_batches; ++i) {
     const std::int64_t begin = bounds[static_cast<std::size_t>(i)];
     const std::int64_t end = bounds[static_cast<std::size_t>(i) + 1];
-    // What it takes if none of its rows is there yet.
+    // Bytes that it takes if none of its rows is there yet.
     std::int64_t most = (end - begin) * limits.row_bytes[dst];
     std::int64_t own_edges = 0;
     for (std::size_t t = 0; t < edge_types.size(); ++t) {

@@ -22,7 +22,7 @@ struct Reach {
   std::int64_t stop = 0;          // behind the last batch
 };
 
-// What there is room for.
+// Room for a part of the destinations.
 struct ReachLimits {
   std::int64_t max_bytes = 0;            // of rows and edges
   std::vector<std::int64_t> row_bytes;   // [node type]: of a row

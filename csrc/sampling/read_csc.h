@@ -1,5 +1,5 @@
-// Reading neighbourhoods on several threads. What is read may be mapped from a file that is damaged
-// or cut short: errors, never a crash.
+// Reading neighbourhoods on several threads. They may be mapped from a file that is damaged or cut
+// short: errors, never a crash.
 #pragma once
 
 #include <algorithm>
@@ -131,7 +131,7 @@ void fetch_sources(const SampledEdgeType& type, const Sources& sources, std::int
 
 }  // namespace detail
 
-// Ranks in slot[0 … count) to slots, and the neighbours in them to `source`. Those of a paged edge
+// Ranks in slot[0 … count) to slots, and the neighbours in them to `source`. Slots of a paged edge
 // type are added to `wanted` instead, for whoever reads them.
 inline void fetch_sources(const SampledEdgeType& type, std::int64_t* slot, std::int64_t* source,
                           std::int64_t count, int threads, std::vector<SourceList>& wanted) {

@@ -1,4 +1,4 @@
-// What goes into a sampler and what comes out of it.
+// Input and output of a sampler.
 #pragma once
 
 #include <cstdint>
@@ -51,7 +51,7 @@ struct SampleInput {
   std::vector<ExcludedPairs> excluded = {};  // at most one for each edge type
 };
 
-// What was sampled, relabelled. Positions count within their node type, seeds first.
+// A sampled subgraph, relabelled. Positions count within their node type, seeds first.
 struct Sample {
   struct Edges {
     Buffer<std::int64_t> row;   // position of the neighbour (message source)

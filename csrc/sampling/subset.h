@@ -25,8 +25,8 @@ inline void draw_few(CounterRng& rng, std::int64_t n, std::int64_t k, std::int64
   }
 }
 
-// The same for any k. Large k looks for duplicates in a hash set. Thread safety: none; keep one per
-// thread.
+// Distinct numbers for any k. Large k looks for duplicates in a hash set. Thread safety: none; keep
+// one per thread.
 class SubsetSampler {
  public:
   void draw(CounterRng& rng, std::int64_t n, std::int64_t k, std::int64_t offset,

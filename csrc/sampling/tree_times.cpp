@@ -7,7 +7,7 @@
 namespace gz {
 namespace {
 
-// Of Seeds::times.
+// Rows of Seeds::times.
 std::size_t num_rows(const WindowRows& windows) {
   std::size_t rows = 1;
   for (const auto& hops : windows) {

@@ -1,4 +1,4 @@
-// What the tree of a seed may see of neighbourhoods that are ranked by time: nothing later than the
+// The part of neighbourhoods ranked by time that the tree of a seed may see: nothing later than the
 // seed, and nothing before a window.
 #pragma once
 
@@ -45,7 +45,7 @@ class TreeTimes {
  public:
   explicit TreeTimes(const WindowRows& windows);
 
-  // Those of the next trees. REQUIRES: check_times().
+  // Adds times of the next trees. REQUIRES: check_times().
   void add(const Seeds& seeds);
 
   // For a hop over an edge type: its number, and its order, which outlives the slice.

@@ -19,7 +19,7 @@
 
 namespace gz {
 
-// What stands for a slot where a walk ends, and where it goes to its start.
+// In place of a slot: the walk ends; it goes to its start.
 inline constexpr std::int64_t kWalkEnd = -1;
 inline constexpr std::int64_t kWalkRestart = -2;
 // No time is before it.
@@ -33,7 +33,7 @@ inline double fraction(CounterRng& rng) {
   return static_cast<double>(rng.next() >> 11) * 0x1.0p-53;
 }
 
-// What node2vec takes a candidate by: a uniform number below the one that it is compared with.
+// Numbers that node2vec takes a candidate by: a uniform one has to be below.
 struct WalkBias {
   double back, near, far, least;
 
@@ -71,10 +71,10 @@ struct WalkGroup {
   Buffer<std::int64_t> slot, source;      // of the edge it tries, and where that leads
   Buffer<std::int64_t> live, open;        // walks that go on; that have no edge yet
   Buffer<std::int64_t> earliest, latest;  // where edges have times: which they may have
-  // Of node2vec: where each was, -1: nowhere; of a search; walks that look a node up.
+  // For node2vec: where each was, -1: nowhere; bounds of a search; walks that look a node up.
   Buffer<std::int64_t> before, low, high, asked;
   std::vector<CounterRng> rng;
-  std::vector<double> chance;  // what a candidate's probability is compared with
+  std::vector<double> chance;  // compared with a candidate's probability
 };
 
 // One edge type, as a group steps over it.
@@ -261,7 +261,7 @@ class WalkStepper {
     return low < end && csc_.source(low) == x;
   }
 
-  // As reject() where neighbours are read: all searches take each step together. REQUIRES that
+  // Like reject() where neighbours are read: all searches take each step together. REQUIRES that
   // neighbours ascend.
   std::int64_t reject_paged(WalkGroup& group, std::int64_t* walks, std::int64_t count) {
     std::int64_t left = 0, searching = 0;
@@ -342,7 +342,7 @@ class WalkStepper {
     group.source.data()[i] = sources[taken];
   }
 
-  // Those of a node's edges that walk i may take, by rank. REQUIRES that it was there.
+  // Edges of a node that walk i may take, by rank. REQUIRES that it was there.
   std::vector<std::int64_t> slots_of(const WalkGroup& group, std::int64_t i, std::int64_t v) const {
     std::pair<std::int64_t, std::int64_t> ranks;
     guarded([&] { ranks = ranks_of(group, i, v); });

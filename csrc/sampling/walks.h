@@ -11,14 +11,14 @@
 
 namespace gz {
 
-// What a walk is to be. Nodes of an edge type's CSC are walked from destination to source: who
+// A request for walks. Nodes of an edge type's CSC are walked from destination to source: who
 // wants walks along edges gives the CSC of the reversed ones.
 struct WalkRequest {
   std::span<const std::int64_t> start;
   std::vector<std::size_t> steps;  // the edge type of each step
-  // Of node2vec (Grover, Leskovec 2016, "node2vec: Scalable Feature Learning for Networks"): a step
-  // back to the node before weighs 1 / p, one to a neighbour of that node 1, others 1 / q. Others
-  // than 1 REQUIRE that all steps are of one edge type.
+  // For node2vec (Grover, Leskovec 2016, "node2vec: Scalable Feature Learning for Networks"): a
+  // step back to the node before weighs 1 / p, one to a neighbour of that node 1, others 1 / q.
+  // Others than 1 REQUIRE that all steps are of one edge type.
   double p = 1;
   double q = 1;
   // Where an edge type has times: of each walk, which ones an edge may have that it takes. Empty

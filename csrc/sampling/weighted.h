@@ -26,10 +26,10 @@ class WeightedSampler {
     return k;
   }
 
-  // The same without drawing a rank twice: each draw is in proportion to weight among the ranks
-  // that are left, by drawing in what remains of the total and stepping over the intervals of those
-  // that are gone; O(k + log n) a draw. Returns how many were drawn: k, or all with a weight above
-  // 0.
+  // Weighted draws without drawing a rank twice: each draw is in proportion to weight among the
+  // ranks that are left, by drawing in what remains of the total and stepping over the intervals of
+  // those that are gone; O(k + log n) a draw. Returns how many were drawn: k, or all with a weight
+  // above 0.
   std::int64_t draw_distinct(const EdgeOrder& order, CounterRng& rng, std::int64_t first,
                              std::int64_t n, std::int64_t k, std::int64_t* out,
                              std::span<const std::int64_t> gone = {}) {

@@ -8,7 +8,7 @@
 
 namespace gz {
 
-// As many workspaces as there were ever batches at once. Thread safety: all of it.
+// Workspaces, at most as many as there were ever batches at once. Thread safety: all of it.
 template <class Workspace>
 class WorkspacePool {
  public:
@@ -25,7 +25,7 @@ class WorkspacePool {
     return std::make_unique<Workspace>();
   }
 
-  // What an error has interrupted is not given back but dropped.
+  // A workspace that an error has interrupted is not given back but dropped.
   void give_back(std::unique_ptr<Workspace> workspace) {
     const std::lock_guard lock(mutex_);
     idle_.push_back(std::move(workspace));
