@@ -270,7 +270,7 @@ class _NodeBuilder:
                 spec_name, f"nodes.{self._label}", "no table, edges, num_nodes or attributes", "one"
             )
         num_nodes = space.resolve()
-        if num_nodes == 0 and not self._label:
+        if num_nodes == 0 and not self._label and known[:2] == (None, None):
             path = space.columns[0].path if space.columns else spec_name
             raise InputError(path, "file", "no edges and no nodes", "at least one node")
         node = NodePlan(num_nodes, ids=space.ids, note=space.note)

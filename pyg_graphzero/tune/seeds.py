@@ -108,5 +108,6 @@ def _ids(value: Any) -> Tensor:
 def training_set(contents: StoreContents, input_type: str | None = None) -> str | None:
     """The name of a set of training nodes; None where no type (or not this one) has any."""
     types = [t for t in contents.schema.node_types if input_type in (None, t.name)]
-    there = {name for t in types for name in (*t.index_sets, *t.attrs)}
+    files = [file for t in types for file in (t.index_sets | t.attrs).items()]
+    there = {name for name, file in files if len(contents.column(file).shape) == 1}
     return next((name for name in _TRAINING_SETS if name in there), None)
