@@ -74,6 +74,7 @@ NO_CHUNKS: dict[str, set[str]] = {
     "rag.index": {"_SCANNED"},
     "reporting.nodes": {"_MOST_CLASSES"},
     "shards.owners": {"_BYTE"},
+    "shards.stream": {"_CHUNKS"},
     "reporting.run": {"_DRAWN"},
     "tune.optimize": {"_MOST_SLAB"},
     "util.workspace": {"MIN_ROOM", "READ_ROOM"},
