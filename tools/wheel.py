@@ -70,7 +70,7 @@ def build() -> Path:
 
 
 def check(sdist: Path, wheel: Path) -> None:
-    """What the index shows, and that the module keeps to the stable ABI its tag names.
+    """Metadata that the index shows, and that the module keeps to the stable ABI its tag names.
 
     Raises:
         SystemExit: There is another library in the wheel, or a second OpenMP runtime.

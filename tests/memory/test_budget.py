@@ -194,7 +194,7 @@ def test_too_little_is_an_error_with_the_least_that_works(homogeneous):
 
 
 def read_some_rows_at_a_time(rank, path, num_workers):
-    """Of a process of its own, whose memory is the same from one try to the next."""
+    """Runs in a process of its own, whose memory is the same from one try to the next."""
     how = {"num_workers": num_workers, "seeds": torch.arange(40_000), "batch_size": 15_000}
     how["edge_ids"] = False
     memory = budget_beside(READER_BYTES + 2 * MB)

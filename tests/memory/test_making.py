@@ -8,6 +8,7 @@ import resource
 from contextlib import contextmanager, suppress
 from itertools import islice
 
+import budgets
 import pytest
 import torch
 from budgets import budget_beside
@@ -24,6 +25,7 @@ from pyg_graphzero.memory.needs import Kind
 from pyg_graphzero.store.copies import remove_copies
 from pyg_graphzero.util.disk import READER_BYTES
 from pyg_graphzero.util.locks import make_scratch
+from pyg_graphzero.util.system import private_rss
 from pyg_graphzero_cli import main
 
 X, TOPOLOGY = "node/x.gd", "edge/topology.gl"
@@ -39,7 +41,15 @@ def partials(store):
     return list((store / "orders").glob(".*"))
 
 
-def test_the_same_batches_by_a_copy_and_without(store):
+@pytest.fixture
+def same_room(monkeypatch):
+    """Budgets leave the same room, whatever other tests have left in this process."""
+    taken = private_rss() + 1000 * MB
+    for module in (budgets, keeper):
+        monkeypatch.setattr(module, "private_rss", lambda: taken)
+
+
+def test_the_same_batches_by_a_copy_and_without(store, same_room):
     expected = goes_on(training(store, row_cache=False), is_copied=False)
     assert not (store / "orders").exists()
     loader = training(store, row_cache=False)
@@ -60,7 +70,7 @@ def test_the_same_batches_by_a_copy_and_without(store):
     for batches in (first, later):
         assert_same(batches, expected)
     assert found.rows == plain.rows
-    assert epoch(again)[1].read_bytes < plain.read_bytes
+    assert epoch(again)[1].read_bytes < 0.9 * plain.read_bytes
     assert gz.verify(store).ok
 
 
