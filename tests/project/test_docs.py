@@ -13,14 +13,10 @@ import pytest
 import torch
 from documents import (
     GUIDE,
-    NOT_RUN,
     ROOT,
-    commands,
     read_blocks,
     run,
-    run_bash,
     run_pages,
-    run_python,
     text_of,
 )
 from papers100m_graph import PapersGraph, write_ogb
@@ -138,67 +134,6 @@ def test_the_guide_from_its_beginning(desk):
     # papers100m.md comes in between, and begins with a dataset of its own.
     assert [page for page in (f"docs/{name}" for name in nav) if page in GUIDE] == list(GUIDE)
     run_pages(GUIDE)
-
-
-def test_what_is_not_run_is_shown():
-    shown = [
-        command
-        for page in PAGES
-        for block in read_blocks(page, text_of(page))
-        if block.language == "bash"
-        for command in commands(block)
-    ]
-    for prefix in NOT_RUN:
-        assert any(command.startswith(prefix) for command in shown), prefix
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("```\nx = 1\n```\n", "line 1: found ''"),
-        ("```sh\nls\n```\n", "found 'sh'"),
-        ("As here:\n\n    x = 1\n", "line 3: an indented block"),
-        ("```python\nx = 1\n", "line 2: a block that is not closed"),
-    ],
-)
-def test_blocks_that_nobody_would_run(text, message):
-    with pytest.raises(AssertionError, match=re.escape(message)):
-        read_blocks("page.md", text)
-
-
-def test_blocks_fail_as_they_should(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    text = "- An item,\n\n    its second paragraph.\n\n  ```bash\n  false | cat # why\n  ```\n"
-    text += "\n```python\n1 / 0\n```\n\n```bash\ngraphzero info nowhere\n```\n"
-    piped, divided, plain = read_blocks("page.md", text)
-    assert commands(piped) == ["false | cat"]
-    with pytest.raises(AssertionError, match=r"page\.md, line 6"):
-        run_bash(piped, ())
-    run_bash(piped, ["false"])
-    with pytest.raises(ZeroDivisionError) as error:
-        run_python(divided, {})
-    assert error.traceback[-1].lineno + 1 == 10
-    with pytest.raises(AssertionError, match="nowhere"):
-        run_bash(plain, ())
-
-
-def test_a_block_that_hangs_is_ended(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("documents._PATIENCE", 0.5)
-    (block,) = read_blocks("page.md", "```bash\necho begun; sleep 200 & setsid sleep 6\n```\n")
-    with pytest.raises(AssertionError, match=r"(?s)line 2.*begun\n\nkilled after 0\.5 s"):
-        run_bash(block, ())
-
-
-def test_readme_example(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    blocks = read_blocks("README.md", text_of("README.md"))
-    (example,) = (block for block in blocks if block.language == "python")
-    assert len([line for line in example.text.splitlines() if line.strip()]) <= 15
-    run_python(example, {})
-    lines = capsys.readouterr().out.strip().splitlines()
-    sizes = [int(line.split()[-1]) for line in lines]
-    assert sum(sizes) == 500
 
 
 @pytest.mark.parametrize("page", PAGES)
