@@ -205,19 +205,12 @@ def _with_windows(
     budget.spend(batch.sampled)
     one = (ready - 1) * _piece(needs) if by_pieces else _window_of_one(needs)
     one = min(one, budget.left)
-    paged: list[Need] = []
-    lists = needs.of(Kind.NEIGHBOURS)
-    for file in sorted((f for f in needs.files if f.kind not in _ALWAYS), key=_worth):
-        may_hold = file.row_bytes <= costs.SMALL_ROW and (holds_ranked or file.uses is None)
-        others = [each for each in lists if each is not file]  # they may have to be read
-        kept = one + (batch.reading if others else 0)
-        room = min(costs.HELD_SHARE * budget.left, budget.left - kept)
-        if may_hold and file.least_bytes <= room:
-            held[file.name], lists = budget.spend(file.least_bytes), others
-        else:
-            paged.append(file)
-    topology_window, topology_windows, reading = 1, 0, costs.READER
+    others = sorted((f for f in needs.files if f.kind not in _ALWAYS), key=_worth)
+    held |= _hold_small(budget, others, one + batch.reading, one, holds_ranked)
+    paged = [file for file in others if file.name not in held]
+    lists = [file for file in needs.of(Kind.NEIGHBOURS) if file.name not in held]
     rows = [file for file in paged if file.kind is not Kind.NEIGHBOURS]
+    topology_window, topology_windows, reading = 1, 0, costs.READER
     if lists:
         each = max(1, batch.reading)
         most = min(costs.MAX_TOGETHER, (budget.left - one) // each)
@@ -226,15 +219,8 @@ def _with_windows(
     else:
         spared = costs.SPARED_SHARE * max(0, budget.left)
         reading += budget.spend(-int(min(costs.READER / 2, spared)))
-    # Rows whose uses are known stay all, if a window is left; else those that are used most.
-    ranked = [file for file in paged if file.uses is not None]
-    hot = _most_used(ranked, min(int(costs.USED_SHARE * budget.left), budget.left - one))
-    if by_pieces:
-        hot = _most_used(ranked, budget.left - one)
-    elif sum(hot.values()) < sum(file.used_bytes for file in ranked):
-        share = costs.HOT_SHARE if rows and not lists else costs.HOT_SHARE + costs.TOPOLOGY_SHARE
-        hot = _most_used(ranked, min(int(share * budget.left), budget.left - one))
-    budget.spend(sum(hot.values()))
+    share = costs.HOT_SHARE if rows and not lists else costs.HOT_SHARE + costs.TOPOLOGY_SHARE
+    hot = _keep_used(budget, paged, one, None if by_pieces else share)
     for file in lists:
         if file.uses is None:
             most = max(0, min(file.num_bytes, budget.left - one))
@@ -275,6 +261,52 @@ def _with_windows(
         cached=cached,
         reading=reading,
     )
+
+
+def _hold_small(
+    budget: Budget, files: Sequence[Need], beside_lists: int, beside: int, holds_ranked: bool
+) -> dict[str, int]:
+    """Files of small rows that are held whole, in turn, each if it takes no more than a share.
+
+    Args:
+        budget: Bytes that are left; files that are held are taken from it.
+        files: The files, those first that are worth most.
+        beside_lists: Bytes that stay free as long as neighbours may have to be read.
+        beside: Bytes that stay free where none have.
+        holds_ranked: Files whose uses are known may be held, too.
+    """
+    held: dict[str, int] = {}
+    lists = {file.name for file in files if file.kind is Kind.NEIGHBOURS}
+    for file in files:
+        may_hold = file.row_bytes <= costs.SMALL_ROW and (holds_ranked or file.uses is None)
+        kept = beside_lists if lists - {file.name} else beside
+        room = min(costs.HELD_SHARE * budget.left, budget.left - kept)
+        if may_hold and file.least_bytes <= room:
+            held[file.name] = budget.spend(file.least_bytes)
+            lists.discard(file.name)
+    return held
+
+
+def _keep_used(
+    budget: Budget, files: Sequence[Need], beside: int, share: float | None
+) -> dict[str, int]:
+    """Bytes of each file whose uses are known, for all used rows or those that are used most.
+
+    Args:
+        budget: Bytes that are left; the rows are taken from it.
+        files: The files.
+        beside: Bytes that stay free.
+        share: Share of what is left, where not all used rows fit; None: all of it.
+    """
+    ranked = [file for file in files if file.uses is not None]
+    room = budget.left - beside
+    hot = _most_used(
+        ranked, room if share is None else min(int(costs.USED_SHARE * budget.left), room)
+    )
+    if share is not None and sum(hot.values()) < sum(file.used_bytes for file in ranked):
+        hot = _most_used(ranked, min(int(share * budget.left), room))
+    budget.spend(sum(hot.values()))
+    return hot
 
 
 def _most_used(files: Sequence[Need], room: int) -> dict[str, int]:
