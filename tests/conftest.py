@@ -40,7 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if getattr(config.option, "numprocesses", None) and "LD_PRELOAD" not in os.environ:
         folder = tempfile.TemporaryDirectory()
         config.add_cleanup(folder.cleanup)
-        source = Path(__file__).with_name("no_sync.c")
+        source = Path(preload.__file__).with_name("no_sync.c")
         os.environ["LD_PRELOAD"] = str(preload.compiled(source, Path(folder.name)))
 
 

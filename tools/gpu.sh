@@ -20,7 +20,7 @@ python3 -m pip install --no-index --no-deps --no-warn-script-location --target "
   "$root"/build/gpu/*.whl >"$out/install.txt" 2>&1 || { cat "$out/install.txt" >&2; exit 1; }
 cp -r "$root/tests" "$root/benchmarks" "$root/pyproject.toml" "$work"
 cd "$work"
-export PYTHONPATH="$work/site:$work/tests:$work/benchmarks"
+export PYTHONPATH="$work/site:$work/tests:$work/tests/support:$work/benchmarks"
 python3 -c "import torch, pyg_graphzero as gz; print(gz.__file__, torch.__version__, *map(torch.cuda.get_device_name, range(torch.cuda.device_count())))" \
   | tee -a "$out/install.txt"
 

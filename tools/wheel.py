@@ -98,7 +98,7 @@ def install_and_try(wheel: Path) -> None:
         clean |= {"PATH": f"{venv / 'bin'}:{os.environ['PATH']}", "XDG_CACHE_HOME": directory}
         run(python, "-c", SMOKE, cwd=desk, env=clean)
         run(venv / "bin" / "graphzero", "--version", cwd=desk, env=clean)
-        run(python, ROOT / "tests" / "documents.py", cwd=desk, env=clean)
+        run(python, ROOT / "tests" / "support" / "documents.py", cwd=desk, env=clean)
 
 
 def main() -> None:

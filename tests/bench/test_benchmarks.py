@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import json
-import re
 import shutil
-import sys
 from math import inf
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import out_of_core
 import papers100m
 import papers100m_phases
@@ -22,17 +18,11 @@ import torch
 import walks_out_of_core
 from hypothesis import given
 from hypothesis import strategies as st
-from papers100m_graph import NUM_EDGES, PapersGraph
-from torch_geometric.data import Data
+from papers100m_graph import PapersGraph
 
-import pyg_graphzero as gz
-from harness import grid, peers, real_graphs
 from harness.cap import CapError, MemoryCap
 from harness.child import Task
-from harness.communities import CommunityGraph
-from harness.report import figures, table
 from harness.sieve import SieveCache
-from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.util.machine import storage
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -129,44 +119,10 @@ def test_a_script(name, tmp_path, monkeypatch):
         assert found_in(summed, path) is not None
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("options", "seeds"),
-    [("--link --models GraphSAGE", 96), ("--typed --models HeteroConv", 32)],
-)
-def test_steps_of_other_batches(options, seeds, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    step = importlib.import_module("step")
-    kept = tmp_path / "batch.pt"
-    step.main(
-        f"{options} --nodes 3000 --edges 30000 --dim 8 --hidden 8 --fanout 3 2 --batch-size 32 "
-        f"--rounds 1 --only stock accelerated --batch {kept}".split()
-    )
-    batch = torch.load(kept, weights_only=False)
-    if "--typed" in options:
-        assert all(sum(counts) > 0 for counts in batch.num_sampled_nodes_dict.values())
-        assert batch.num_sampled_nodes_dict["paper"][0] == seeds
-    else:
-        assert 32 < batch.num_sampled_nodes[0] <= seeds
-
-
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu():
     with pytest.raises(SystemExit, match="found no GPU"):
         importlib.import_module("gpu").main([])
-
-
-def test_a_summary_takes_the_place_of_the_last_one(tmp_path, capsys):
-    record = tmp_path / "walks.json"
-    for command, page in (("out_of_core", "out-of-core"), ("walks", "performance")):
-        for value in (1.23456789, 2.5):
-            many = {"many": [value, 1, 2, 3, 4, 5], "environment": {}, "few": [1.5, value]}
-            record.write_text(json.dumps({"command": f"python benchmarks/{command}.py"} | many))
-            summary.main([str(record), "--results", str(tmp_path), "--name", "here"])
-            found = json.loads((tmp_path / f"{page}.json").read_text())["here"]
-            assert found.keys() == {"command", "many", "few"}
-        assert found["many"] == {"median": 2.75, "min": 1, "max": 5}
-        assert found["few"] == [1.5, 2.5]
 
 
 # The harness --------------------------------------------------------------------------------------
@@ -239,33 +195,6 @@ def test_a_grid(tmp_path, capsys):
     assert not (tmp_path / "20000x128" / "out-of-core" / "f16").exists()
 
 
-def test_what_a_grid_says():
-    """A line of budgets: refused, fast, slower with more memory, at the disk's limit."""
-    seconds = [(inf, inf, 9.0, 0.0), (10.0, 12.0, 40.0, 2.0), (12.0, 10.5, 11.0, 5.0)]
-    seconds.append((5.0, 5.0, 6.0, 4.0))
-    points = [
-        {
-            "graph": "6x2", "encoding": "f32", "fanout": "3,2", "limit": 10**9 * at, "share": 0.1,
-            "ours": ours, "off": off, "scheme": scheme, "disk": disk, "peak": 10**9,
-            "first": None if at == 1 else 20.0, "least": 2 * 10**9 if at == 1 else None,
-            "row_cache": "made in epoch 1",
-        }
-        for at, (ours, off, scheme, disk) in enumerate(seconds, 1)
-    ]  # fmt: skip
-    lines = grid.verdict(points).splitlines()
-    assert lines[0] == "- points: 4, of which 3 ran, 3 against the scheme"
-    assert lines[1].endswith("2 of 3")
-    assert lines[2] == "- slower than GraphBolt's scheme: 1"
-    assert lines[4] == "- refused: 1; ended otherwise: 0; of both, the scheme fits: 1"
-    assert [line.partition(": 6x2, f32, 3,2, 3,000,000,000: ")[2] for line in lines[5:]] == [
-        "12 s, with 2,000,000,000 bytes 10 s",
-        "12 s, with order=off 10.5 s",
-    ]
-    table_lines = re.sub(" +", " ", grid.grid_table("grid", points)).splitlines()
-    assert table_lines[4].endswith("| | | | at least 2,000 MB |")
-    assert "| 20 | 10 | 12 | 40 | 4.0 | 2 | 50% | made in epoch 1 |" in table_lines[5]
-
-
 @pytest.mark.long
 def test_walks_out_of_core(tmp_path, monkeypatch, capsys):
     limited(tmp_path, 1 << 20)
@@ -329,64 +258,6 @@ def test_papers100m(tmp_path, capsys):
     assert (tmp_path / "papers100m_memory.png").stat().st_size < 200_000
 
 
-def test_disk_and_limits_are_refused_before_anything_is_made(tmp_path):
-    phases = ["convert", "optimize", "train"]
-    int8 = papers100m.needs(phases, 1.0, "int8", 256, "stream", 0.01, directed=True)
-    half = papers100m.needs(phases, 1.0, "float16", 256, "stream", 0.01, directed=True)
-    before = papers100m.needs(["shape", "train"], 1.0, "int8", 256, "stream", 0.01, True)
-    assert 20e9 < before["shape"] < 25e9
-    both = papers100m.needs(["convert", "train"], 1.0, "int8", 256, "stream", 0.01)
-    assert before["train"] + 4 * NUM_EDGES == pytest.approx(both["train"])
-    assert both["train"] < both["convert"] <= 45e9
-    assert before["shape"] < before["train"] == int8["train"] < int8["optimize"] < half["optimize"]
-    after = papers100m.needs(["train", "shape"], 1.0, "int8", 256, "stream", 0.01, True)
-    assert after["shape"] == after["train"]  # the copy stays
-    command = ["--dir", str(tmp_path / "new"), "--out", str(tmp_path / "out")]
-    with pytest.raises(papers100m.DiskError, match=r"for 'optimize'.*--features int8 takes least"):
-        papers100m.main([*command, "--limit", "none", "--max-disk", "1GB"])
-    with pytest.raises(ValueError, match="expected more than 2,500,000,000, which are --training"):
-        papers100m.main([*command, "--limit", "2GB", "--scale", "0.1"])
-    with pytest.raises(SystemExit):
-        papers100m.main([*command, "--phases", "convert,tain"])
-    with pytest.raises(SystemExit):
-        papers100m.main([*command, "--phases", "graphbolt,load", "--cache-share", "0"])
-    limits = ["--phases", "load", "--cache-share", "0", "--limit", "8GB", "4GB", "--order", "off"]
-    alone = papers100m.runs_of(papers100m.parse([*command, *limits]))
-    assert [run.name for run in alone] == ["load, 8 GB, order off", "load, 4 GB, order off"]
-    assert [run.task.budget for run in alone] == [run.task.limit for run in alone]
-    assert not (tmp_path / "new" / "papers100m").exists()
-
-
-def test_stores_of_another_graph(tmp_path):
-    graph = CommunityGraph(2000, num_features=8, num_communities=100)
-    made = out_of_core.Stores(tmp_path, graph).make("f32")
-    assert made == out_of_core.Stores(tmp_path, graph).make("f32")
-    with pytest.raises(ValueError, match="found the stores of"):
-        out_of_core.Stores(tmp_path, dataclasses.replace(graph, seed=1))
-
-
-def test_what_a_record_says():
-    """Bounds of those that delivered nothing; epochs that were cut short are not counted."""
-    epochs = [{"epoch": i, "batches": 10, "seconds": 1.2 if i == 0 else 1} for i in range(3)]
-    counts = {"reads": 50, "read_bytes": 800, "read": 0.9, "rows": 100, "hits": 50}
-    ours: dict[str, Any] = {
-        "name": "ours, f32", "group": "ours", "store": "f32", "limit": 1000, "budget": 1000,
-        "error": None, "at_most": None, "facts": {}, "found": {}, "batch_seconds": [0.1] * 30,
-        "epochs": [*(e | {"counts": {}} for e in epochs[:2]), epochs[2] | {"counts": counts}],
-        "peak": {"anon": 700, "anon_and_file": 900, "charged": 1000}, "timeline": [{}],
-        "disk": {"random_iops": 100.0, "bytes_per_second": 1000.0},
-    }  # fmt: skip
-    none = {"epochs": [], "batch_seconds": [], "error": "nothing came", "at_most": 0.02}
-    stock = ours | none | {"name": "stock, 0 workers", "group": "stock"}
-    # Each read has its price besides its bytes: here none, and these take 0.8 s.
-    assert figures(ours)["reading_over_ideal"] == pytest.approx(0.9 / 0.8)
-    text = table("title", [stock, ours], ["batches/s", "hits"])
-    assert "<0.02" in text
-    assert "stock, 0 workers: nothing came" in text
-    cut = ours | {"epochs": [epochs[0] | {"counts": {}}, epochs[1] | {"batches": 3, "counts": {}}]}
-    assert figures(cut)["last_epoch"] == figures(cut)["first_epoch"]
-
-
 # Peers --------------------------------------------------------------------------------------------
 
 
@@ -437,103 +308,6 @@ def test_sieve(capacity, batches):
             reference.insert(batch[at])
 
 
-@needs_compiler
-def test_sieve_refuses_rows_that_are_not_there():
-    cache, out = SieveCache(10, 3, 0), torch.empty(1, 0, dtype=torch.uint8)
-    for row in (-1, 10):
-        with pytest.raises(IndexError, match="expected 0 <= row < 10"):
-            cache.query(torch.tensor([row]), out)
-
-
-def test_raw_files_of_a_store(tmp_path):
-    graph = CommunityGraph(2000, num_features=8, num_communities=100)
-    for encoding in ("float16", "int8"):
-        graph.write(tmp_path / encoding, encoding=encoding)
-        files = peers.StoreFiles(tmp_path / encoding)
-        assert files.dtype == getattr(torch, encoding)
-        rows = files.decoded(torch.from_numpy(np.array(files.memmap()[5:9])))
-        assert torch.allclose(rows, gz.open(tmp_path / encoding).data().x[5:9], atol=1e-5)
-    CommunityGraph(300, num_features=125, num_communities=10).write(tmp_path / "padded")
-    with pytest.raises(ValueError, match="rows of 500 bytes 512 apart"):
-        peers.StoreFiles(tmp_path / "padded")
-
-
-def test_neighbors_in_64_bits_over_a_map(tmp_path, monkeypatch):
-    monkeypatch.setattr(peers, "_COPIED", 3)
-    narrow = torch.tensor([5, 2**32 - 1, 0, 7], dtype=torch.uint32)
-    wide = peers.as_map(narrow, tmp_path / "wide")
-    assert wide.dtype == torch.int64
-    assert wide.tolist() == narrow.tolist()
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")  # PyG wants pyg-lib, torch a writable map
-def test_stock_over_maps(tmp_path):
-    pytest.importorskip("torch_sparse")
-    graph = PapersGraph.of(SCALE)
-    graph.write(tmp_path / "store", "int8")
-    told: list[dict[str, Any]] = []
-    options = {"neighbors": str(tmp_path / "neighbors.bin")}
-    given = {"fanout": [4, 3], "batch_size": 32, "batches": 2, "hidden": 16, "options": options}
-    papers100m_phases.stock(Task("stock", str(tmp_path / "store"), **given), told.append)
-    assert [each["event"] for each in told] == ["ready", "batch", "batch", "epoch"]
-
-
-class FakePeer:
-    """What the package ``graphzero`` offers, in memory; it fails where it is told to."""
-
-    class DataType:
-        FLOAT32 = 2
-
-    def __init__(self, fails: bool) -> None:
-        self._fails = fails
-
-    def convert_csv_to_gl(self, text: str, out: str, directed: bool) -> None:
-        lines = Path(text).read_text().splitlines()
-        self.edges = np.array([line.split(",") for line in lines[1:]], dtype=np.int64)
-        self.num_nodes, self.num_edges = 0, len(self.edges)
-
-    def convert_csv_to_gd(self, text: str, out: str, kind: int) -> None:
-        if self._fails:
-            raise RuntimeError("bad allocation")
-        self.rows = np.loadtxt(text, delimiter=",", dtype=np.float32)
-
-    def Graph(self, path: str) -> FakePeer:
-        return self
-
-    FeatureStore = Graph
-
-    def get_tensor(self) -> np.ndarray:
-        return self.rows[:, 1:]
-
-    def batch_random_fanout(self, seeds: np.ndarray, fanout: int) -> np.ndarray:
-        drawn = np.zeros((len(seeds), fanout), np.int64)
-        for at, seed in enumerate(seeds.tolist()):
-            near = self.edges[self.edges[:, 0] == seed, 1][:fanout]
-            drawn[at, : len(near)] = near
-        return drawn
-
-
-@pytest.mark.parametrize("fails", [False, True])
-def test_graphzero_gets_text_and_its_failures_are_put_down(tmp_path, monkeypatch, fails):
-    monkeypatch.setitem(sys.modules, "graphzero", FakePeer(fails))
-    options = {"graphzero_scale": SCALE / 10, "work": str(tmp_path)}
-    task = Task("graphzero", "", batches=1, batch_size=4, fanout=[4, 3], options=options)
-    told: list[dict[str, Any]] = []
-    if fails:
-        with pytest.raises(RuntimeError, match="bad allocation"):
-            papers100m_phases.graphzero(task, told.append)
-        assert told[-1]["found"]["failed_in"] == "convert_csv_to_gd"
-        assert "convert_csv_to_gl" in told[-1]["found"]["steps"]
-        return
-    found = papers100m_phases.graphzero(task, told.append)
-    assert found["batches"] == 1
-    assert found["opened"]["num_edges"] == PapersGraph.of(SCALE / 10).num_edges
-    right = found["is_right"]
-    assert right["rows"]
-    # It pads with zeros, and node 0 is no neighbour.
-    assert right["drawn_are_neighbors"] == (0 in right["neighbors"])
-
-
 # Accuracy -----------------------------------------------------------------------------------------
 
 
@@ -548,32 +322,3 @@ def test_accuracy_means_something(tmp_path, monkeypatch):
     assert often < 0.05
     assert 3 * often < alone < sage - 0.05
     assert sage < 0.9
-
-
-def test_scores(monkeypatch):
-    """Accuracy; of two classes the area under the ROC curve."""
-    monkeypatch.setattr(real_graphs, "forward", lambda model, batch: model.logits[batch.n_id])
-
-    def scored(logits: torch.Tensor, y: torch.Tensor) -> float:
-        model = torch.nn.Module()
-        model.logits = logits
-        parts = torch.arange(len(y)).split(7)
-        loader = [Data(n_id=part, y=y[part], batch_size=len(part)) for part in parts]
-        return real_graphs.score(model, loader)
-
-    logits, y = torch.randn(40, 2), torch.randint(0, 2, (40,))
-    margin = logits[:, 1] - logits[:, 0]
-    pairs = margin[y == 1][:, None] > margin[y == 0][None]
-    assert scored(logits, y) == pytest.approx(float(pairs.double().mean()))
-    logits, y = torch.randn(40, 3), torch.randint(0, 3, (40,))
-    expected = np.mean(logits.argmax(1).numpy() == y.numpy())
-    assert scored(logits, y) == pytest.approx(float(expected))
-
-
-def test_the_steady_state_leaves_out_the_beginning_and_what_is_no_training():
-    first = LoaderStats(2, batches=10, elapsed=50.0, reads=900, read=9.0, rows=10)
-    last = LoaderStats(2, batches=30, elapsed=100.0, reads=1900, read=29.0, rows=60)
-    found = papers100m_phases.steady_state([(first, 0.0), (last, 10.0)])
-    assert found is not None
-    assert (found["batches"], found["elapsed"], found["reads"], found["rows"]) == (20, 40, 1000, 50)
-    assert papers100m_phases.steady_state([(first, 0.0), (first, 0.0)]) is None

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import os
-import random
-import resource
-import signal
-import textwrap
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-import pythons
 import torch
 from click.testing import CliRunner
+from full_disk import largest_file
 from store_files import edit_schema
 from torch_geometric.data import HeteroData
 
@@ -196,62 +191,8 @@ def test_an_error_at_the_last_row(tmp_path: Path, edge_ids: bool) -> None:
 @pytest.mark.parametrize("edge_ids", [True, False])
 def test_a_full_disk(tmp_path: Path, edge_ids: bool) -> None:
     gz.convert(EDGES, tmp_path / "s")
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
-    try:
-        edges = RNG.integers(0, 1000, (2, 100_000))
-        with pytest.raises(OSError) as caught:
-            gz.convert(edges, tmp_path / "s", edge_ids=edge_ids, force=True)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    edges = RNG.integers(0, 1000, (2, 100_000))
+    with largest_file(100_000), pytest.raises(OSError) as caught:
+        gz.convert(edges, tmp_path / "s", edge_ids=edge_ids, force=True)
     assert "topology.gl" in str(caught.value.filename) or "edge_id" in str(caught.value.filename)
     assert os.listdir(tmp_path) == ["s"]
-
-
-KILLED = textwrap.dedent("""
-    import sys
-    from pathlib import Path
-    edge_ids = sys.argv[2] == "ids"
-    sys.path[:0] = sys.argv[3:]
-    from test_build_convert import plan_of
-    from pyg_graphzero.util.progress import Progress
-    from pyg_graphzero.conversion.storage import Storage
-    from pyg_graphzero.util.workspace import MIN_ROOM, Workspace
-    from pyg_graphzero.util.system import rss
-    from pyg_graphzero.conversion.write import write_plan
-
-    out = Path(sys.argv[1])
-    print("ready", flush=True)
-    with Workspace(out, rss() + MIN_ROOM + (4 << 20), out.parent) as workspace:
-        workspace.left = lambda reserved=0: 1 << 20
-        write_plan(plan_of(12, edge_ids=edge_ids), out, storage=Storage(None, False), force=True,
-                   progress=Progress(False), workspace=workspace)
-    print("done", flush=True)
-""")
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("edges", ["ids", "no ids"])
-def test_kill_at_random_instants(tmp_path: Path, edges: str) -> None:
-    target = tmp_path / "s"
-    gz.convert(EDGES, target)
-    rng, killed, longest = random.Random(0), 0, 0.5
-    here = Path(__file__).parent  # and where what tests share lies
-    command = (KILLED, target, edges, here, here.parent)
-    for _ in range(5):
-        child = pythons.Python(*command)
-        assert child.stdout.readline() == "ready\n"
-        time.sleep(rng.random() * longest)
-        child.send_signal(signal.SIGKILL)
-        if child.wait() == -signal.SIGKILL:
-            killed += 1
-        else:
-            longest /= 2  # it had ended already
-        with gz.open(target) as store:
-            assert store.data().num_edges in (3000, 1_200_000)
-            assert store.verify().ok
-    assert killed > 0
-    done = pythons.run(*command)
-    assert done.returncode == 0, done.stderr
-    assert os.listdir(tmp_path) == ["s"]
-    assert gz.open(target).data().num_edges == 1_200_000

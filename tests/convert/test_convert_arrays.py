@@ -32,15 +32,6 @@ def as_rows(triples: list[tuple[Any, ...]]) -> np.ndarray:
     return np.reshape(triples, (-1, 3))
 
 
-@pytest.mark.parametrize("dtype", ["int64", "int32", "uint8", "uint64", ">i4"])
-@pytest.mark.parametrize("transposed", [False, True])
-def test_npy(tmp_path: Path, dtype: str, transposed: bool) -> None:
-    array = EDGES.astype(dtype)
-    np.save(tmp_path / "e.npy", array.T if transposed else array)
-    gz.convert(tmp_path / "e.npy", tmp_path / "store")
-    assert edges_of(tmp_path / "store") == PAIRS
-
-
 @pytest.mark.parametrize(
     "members",
     [

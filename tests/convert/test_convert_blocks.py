@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pyg_graphzero import InputError
 from pyg_graphzero.conversion import blocks
-from pyg_graphzero.conversion.blocks import Block, Places, clean, read_blocks, rows_of
+from pyg_graphzero.conversion.blocks import read_blocks, rows_of
 from pyg_graphzero.conversion.dialect import Dialect, Part
 from pyg_graphzero.util.progress import Progress
 
@@ -55,14 +55,6 @@ def test_blocks_are_whole_rows(
     assert [each for each in cells if any(each)] == [each for each in want if any(each)]
 
 
-def test_quotes_inside_of_cells_mean_nothing(tmp_path: Path, small: int) -> None:
-    path = tmp_path / "e.csv"
-    path.write_text('5" disk,a\n3" disk,b\n"x\ny",c\n7" disk,d\n' * 3)
-    layout = dialect(path)
-    found = [cells for block in read_blocks(layout, QUIET) for _, cells in rows_of(block, layout)]
-    assert found == [['5" disk', "a"], ['3" disk', "b"], ["x\ny", "c"], ['7" disk', "d"]] * 3
-
-
 def test_a_quote_that_never_ends_is_named(
     tmp_path: Path, small: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,52 +63,3 @@ def test_a_quote_that_never_ends_is_named(
     path.write_text('a,b\n1,2\n"open,2\n' + "3,4\n" * 100)
     with pytest.raises(InputError, match=r"line 3: found a row of more than 0 MiB, expected"):
         list(read_blocks(dialect(path), QUIET))
-
-
-def test_lines_are_found_again(tmp_path: Path, small: int) -> None:
-    path = tmp_path / "e.csv"
-    path.write_text(
-        '\ufeffhead,er\n# note\n0,1\n\n1,2\n"2\n",3\n  # note\n3,4\n4,5', encoding="utf-8"
-    )
-    layout = dialect(path, skip=1)
-    places = Places(layout)
-    for block in read_blocks(layout, QUIET):
-        count = len(list(rows_of(block, layout)))
-        if count:
-            places.add(block, count)
-    assert [places.line(row) for row in range(5)] == [f"line {n}" for n in (3, 5, 6, 9, 10)]
-
-
-def test_rows_left_out_do_not_shift_the_others(tmp_path: Path) -> None:
-    path = tmp_path / "e.csv"
-    path.write_text("0,1\nbad\n1,2\nbad\nbad\n2,3\n")
-    places = Places(dialect(path))
-    places.add(Block(0, 0, path.read_bytes()), 3, dropped=[1, 3, 4])
-    assert [places.line(row) for row in range(3)] == ["line 1", "line 3", "line 6"]
-
-
-@pytest.mark.parametrize("size", [1, 7, 20, 1000])
-def test_a_block_in_pieces(tmp_path: Path, size: int) -> None:
-    data = b'0,1\n"a\nb",2\n\n3,4\n5,6'
-    layout = dialect(tmp_path / "e.csv")
-    pieces = list(Block(0, 100, data).split(layout, size))
-    assert b"".join(piece.data for piece in pieces) == data
-    at = 100
-    for piece in pieces:
-        assert piece.offset == at
-        at += len(piece.data)
-    rows = [cells for piece in pieces for _, cells in rows_of(piece, layout)]
-    assert rows == [["0", "1"], ["a\nb", "2"], ["3", "4"], ["5", "6"]]
-
-
-@pytest.mark.parametrize(
-    ("delimiter", "raw", "want"),
-    [
-        (",", b"#x\n0,1\n \n 2,3\n\t# y\n", b"0,1\n 2,3\n"),
-        (",", b'# 5" x\n"a","b"\n# 3" y\n \n"c\n \n","d"\n', b'"a","b"\n"c\n \n","d"\n'),
-        (" ", b"0  1 \r\n\t2\t 3\n", b"0 1\r\n2 3\n"),
-    ],
-)
-def test_what_is_no_data_goes(tmp_path: Path, delimiter: str, raw: bytes, want: bytes) -> None:
-    layout = dialect(tmp_path / "e.csv", delimiter=delimiter)
-    assert clean(Block(0, 0, raw), layout) == want

@@ -26,12 +26,8 @@ from pyg_graphzero.conversion.npz import open_npy, open_npz
 from pyg_graphzero.conversion.tensors import load_torch, open_safetensors, tensor_rows
 from pyg_graphzero.store.rows import (
     ArrayRows,
-    ChainRows,
     FileRows,
-    RangeRows,
     Rows,
-    ScatterRows,
-    StackedRows,
     StreamRows,
 )
 
@@ -63,7 +59,7 @@ def save_safetensors(path: Path, **tensors: np.ndarray) -> Path:
 
 
 @chunks.both
-@pytest.mark.parametrize("dtype", ["int64", "int32", "uint8", ">i4", ">u2"])
+@pytest.mark.parametrize("dtype", ["int64", "uint8", ">i4"])
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("form", ["npy", "stored", "deflated"])
@@ -80,8 +76,8 @@ def test_edges_of_any_layout(
 
 
 @chunks.both
-@pytest.mark.parametrize("dtype", ["bool", "int8", ">f8", "float16", "<u4"])
-@pytest.mark.parametrize("shape", [(50,), (50, 3), (50, 2, 3)])
+@pytest.mark.parametrize("dtype", ["bool", ">f8"])
+@pytest.mark.parametrize("shape", [(50,), (50, 3)])
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("form", ["npy", "stored", "deflated"])
 def test_arrays_read_in_any_order(
@@ -102,15 +98,6 @@ def test_arrays_read_in_any_order(
     if len(shape) == 2:
         for column, part in enumerate(rows.columns()):
             assert np.array_equal(part.read(4, 30).numpy(), native[4:30, column])
-
-
-def test_stored_members_are_read_in_place(tmp_path: Path) -> None:
-    x = np.arange(12, dtype=np.float32).reshape(4, 3)
-    np.savez(tmp_path / "g.npz", first=np.zeros(5), x=x)
-    rows = open_npz(tmp_path / "g.npz", spool_in(tmp_path))["x"]()
-    assert type(rows) is FileRows
-    raw = (tmp_path / "g.npz").read_bytes()
-    assert raw[rows.offset : rows.offset + x.nbytes] == x.tobytes()
 
 
 @pytest.mark.parametrize("version", [(1, 0), (2, 0)])
@@ -264,24 +251,6 @@ def test_pointers_expand_to_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     pointers[6] = 20
     with pytest.raises(InputError, match="values that do not ascend"):
         ExpandedRows(ArrayRows(torch.from_numpy(pointers)), 18, Path("g.npz"))
-
-
-@chunks.both
-def test_composed_rows() -> None:
-    whole = torch.arange(20).view(10, 2)
-    chain = ChainRows([ArrayRows(part) for part in whole.split([3, 0, 5, 2])])
-    stack = StackedRows([ArrayRows(whole[:, 0].int()), ArrayRows(whole[:, 1].half())])
-    some = ScatterRows(10, torch.tensor([7, 2, 2]), torch.tensor([1, 2, 3]), -1)
-    mask = RangeRows(10, 2, 5)
-    scattered = torch.tensor([-1, -1, 3, -1, -1, -1, -1, 1, -1, -1])
-    inside = (torch.arange(10) >= 2) & (torch.arange(10) < 5)
-    for begin in range(11):
-        for end in range(begin, 11):
-            assert torch.equal(chain.read(begin, end), whole[begin:end])
-            assert torch.equal(stack.read(begin, end), whole[begin:end].double())
-            assert torch.equal(some.read(begin, end), scattered[begin:end])
-            assert torch.equal(mask.read(begin, end), inside[begin:end])
-    assert chain.part_of(8) == (3, 0)
 
 
 def test_members_that_nobody_takes_are_named(tmp_path: Path) -> None:

@@ -223,7 +223,7 @@ def test_numbers_of_networkx_that_make_no_column(
     ]
 
 
-@pytest.mark.parametrize("value", [None, "a", 1j, [[1, 2]], np.ones((2, 2)), ["a"], object()])
+@pytest.mark.parametrize("value", [None, [[1, 2]], object()])
 def test_what_of_networkx_is_no_number_is_left_out(tmp_path: Path, value: object) -> None:
     graph = nx.DiGraph([(0, 1)])
     nx.set_node_attributes(graph, {0: value, 1: value}, "w")

@@ -213,14 +213,6 @@ def test_hetero_refusals(tmp_path: Path) -> None:
     gz.convert(data, tmp_path / "t", skip=["paper,cites,paper.label"])
 
 
-def test_feature_dtype_and_selection(tmp_path: Path) -> None:
-    gz.convert(full_data(), tmp_path / "s", feature_dtype="float16", take=["x", "train_idx"])
-    data = gz.open(tmp_path / "s").data()
-    assert data.x.dtype == torch.float16
-    assert "y" not in data
-    assert data.train_idx.tolist() == [5, 1]
-
-
 def test_saved_objects(tmp_path: Path) -> None:
     torch.save(full_data(), tmp_path / "d.pt")
     torch.save(full_hetero(), tmp_path / "h.pt")
@@ -228,14 +220,6 @@ def test_saved_objects(tmp_path: Path) -> None:
     gz.convert(tmp_path / "h.pt", tmp_path / "b")
     assert torch.equal(gz.open(tmp_path / "a").data().edge_index, EDGE_INDEX)
     assert gz.open(tmp_path / "b").data()["author"].num_nodes == 4
-
-
-def test_options_that_do_not_apply(tmp_path: Path) -> None:
-    with pytest.raises(
-        ValueError,
-        match=r"src, num_nodes: not an option here, because Data \(PyG Data\) describes the",
-    ):
-        gz.convert(full_data(), tmp_path / "s", src=0, num_nodes=3)
 
 
 def test_the_input_object_is_left_alone(tmp_path: Path) -> None:

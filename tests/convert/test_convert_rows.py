@@ -17,9 +17,7 @@ from pyg_graphzero.store.rows import (
     Rows,
     StreamRows,
 )
-from pyg_graphzero.util.sizes import parse_size
-from pyg_graphzero.util.system import rss
-from pyg_graphzero.util.workspace import MIN_ROOM, Workspace
+from pyg_graphzero.util.workspace import Workspace
 
 VALUES = torch.arange(30, dtype=torch.int32).view(10, 3)
 
@@ -78,27 +76,6 @@ def test_a_short_stream_names_the_row_it_ends_at(tmp_path: Path) -> None:
     )
     with pytest.raises(InputError, match="member 'x': found an end after 9 rows, expected 10"):
         list(rows.slabs(4))
-
-
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [("4GB", 4 * 10**9), ("1.5 GiB", 3 << 29), (77, 77), ("512mib", 512 << 20), ("9", 9)],
-)
-def test_sizes(text: int | str, size: int) -> None:
-    assert parse_size(text, "memory") == size
-
-
-@pytest.mark.parametrize("text", ["4 GBs", "", "-3GB", "GB", 0, -5])
-def test_what_is_no_size(text: int | str) -> None:
-    with pytest.raises(ValueError, match="memory="):
-        parse_size(text, "memory")
-
-
-def test_a_budget_below_the_least_names_the_least(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"expected (\d+)MB or more") as caught:
-        Workspace(tmp_path / "store", memory="1MB")
-    least = int(str(caught.value).split("expected ")[1].split("MB")[0]) * 10**6
-    assert least >= rss() + MIN_ROOM - (64 << 20)
 
 
 def test_temporary_files_are_made_where_asked_and_removed(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from pyg_graphzero import _core
 from pyg_graphzero.conversion.distinct import distinct_integers, distinct_text
-from pyg_graphzero.conversion.ids import text_bytes
 from pyg_graphzero.conversion.spool import Batches, BatchSpool, PrintedRows, RowSpool
 from pyg_graphzero.store.rows import ArrayRows
 from pyg_graphzero.util.workspace import Workspace
@@ -58,15 +57,6 @@ def test_dtypes_that_differ_become_one(space: Workspace) -> None:
     rows = spool.finish(torch.empty(0))
     assert rows.dtype == torch.float64
     assert rows.read(0, 4).tolist() == [1.0, 2.0, 3.0, 0.5]
-
-
-@pytest.mark.parametrize("dtype", [torch.bool, torch.bfloat16, torch.float16, torch.uint8])
-def test_any_dtype(space: Workspace, dtype: torch.dtype) -> None:
-    want = torch.tensor([[0, 1], [1, 0], [1, 1]]).to(dtype)
-    spool = RowSpool(space, "x")
-    for part in want.split(1):
-        spool.append(part)
-    assert torch.equal(spool.finish(torch.empty(0)).read(0, 3), want)
 
 
 def test_without_a_batch_there_are_no_rows(space: Workspace) -> None:
@@ -124,64 +114,6 @@ def test_distinct_text(space: Workspace, columns: list[list[str]], room: int) ->
     assert found.read(0, len(found)).to_pylist() == sorted(
         {word for each in columns for word in each}
     )
-
-
-def test_many_runs_are_merged_in_rounds(space: Workspace) -> None:
-    space.room = 1 << 14
-    value = np.random.default_rng(0).integers(0, 1 << 40, 60_000)
-    rows = [ArrayRows(torch.from_numpy(part)) for part in np.array_split(value, 200)]
-    found = distinct_integers(rows, 0, space)
-    assert np.array_equal(found.read(0, len(found)).numpy(), np.unique(value))
-
-
-@FAST
-@given(ids=st.lists(st.integers(-70, 300), max_size=60), low=st.integers(-64, 64))
-def test_a_bit_for_each_id(ids: list[int], low: int) -> None:
-    bits = _core.IdBits(low, 200)
-    bits.add(torch.tensor(ids, dtype=torch.int64))
-    inside = np.unique([value for value in ids if low <= value < low + 200]).astype(np.int64)
-    assert bits.rank() == len(inside)
-    for begin in range(0, len(inside) + 1, 3):
-        assert bits.read(begin, len(inside)).tolist() == inside[begin:].tolist()
-    numbers = {value: number for number, value in enumerate(inside.tolist())}
-    wanted = [*range(-80, 320), 2**63 - 1, -(2**63)]
-    found = bits.find(torch.tensor(wanted))
-    assert found.tolist() == [numbers.get(value, -1) for value in wanted]
-
-
-def test_bits_at_the_ends_of_int64() -> None:
-    for low in (-(2**63), 2**63 - 65):
-        bits = _core.IdBits(low, 65)
-        bits.add(torch.tensor([low, low + 64, 0]))
-        assert (bits.rank(), bits.read(0, 2).tolist()) == (2, [low, low + 64])
-        assert bits.find(torch.tensor([low + 64, low + 1, 0])).tolist() == [1, -1, -1]
-
-
-@FAST
-@given(ids=st.lists(INT64, unique=True), others=st.lists(INT64))
-def test_rows_of_integers(ids: list[int], others: list[int]) -> None:
-    index = _core.IntegerIndex(torch.tensor(ids, dtype=torch.int64))
-    rows = {value: row for row, value in enumerate(ids)}
-    wanted = [*reversed(ids), *others]
-    assert index.second == -1
-    found = index.find(torch.tensor(wanted, dtype=torch.int64))
-    assert found.tolist() == [rows.get(value, -1) for value in wanted]
-
-
-@FAST
-@given(ids=st.lists(st.text(), unique=True), others=st.lists(st.text()))
-def test_rows_of_strings(ids: list[str], others: list[str]) -> None:
-    index = _core.TextIndex(*text_bytes(pa.array(ids, pa.string())))
-    rows = {value: row for row, value in enumerate(ids)}
-    wanted = pa.array(["x", *reversed(ids), *others], pa.string())[1:]
-    assert index.find(*text_bytes(wanted)).tolist() == [
-        rows.get(value, -1) for value in wanted.to_pylist()
-    ]
-
-
-def test_the_second_of_two_equal_ids_is_named() -> None:
-    assert _core.IntegerIndex(torch.tensor([5, 7, 5, 7])).second == 2
-    assert _core.TextIndex(*text_bytes(pa.array(["a", "", "b", ""]))).second == 3
 
 
 def test_offsets_that_leave_the_text_are_refused() -> None:

@@ -215,9 +215,6 @@ def test_ids_that_are_all_negative_are_left_out(tmp_path: Path, ids: Any) -> Non
 
 
 SETTINGS = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-WORDS = st.text(st.sampled_from('abé "\n'), min_size=1, max_size=4).map(
-    lambda word: word.strip(" \t") or "x"
-)
 
 
 @SETTINGS
@@ -235,21 +232,6 @@ def test_spilled_integers_are_the_same(
     gz.convert(path, tmp_path / "s", edge_attrs={"w": 2}, ids=ids, force=True)
     want = [(*edge, weights[at % len(weights)]) for at, edge in enumerate(edges)]
     assert edges_of(tmp_path / "s", None, "w") == want
-
-
-@SETTINGS
-@given(edges=st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=40))
-@pytest.mark.usefixtures("tight")
-def test_spilled_text_is_the_same(tmp_path: Path, edges: list[tuple[str, str]]) -> None:
-    def quoted(word: str) -> str:
-        return '"' + word.replace('"', '""') + '"'
-
-    path = write(tmp_path / "e.csv", "\n".join(f"{quoted(a)},{quoted(b)}" for a, b in edges))
-    options: dict[str, Any] = {"id_type": "str", "header": False, "delimiter": ","}
-    gz.convert(path, tmp_path / "s", comment=None, force=True, **options)
-    assert edges_of(tmp_path / "s") == edges
-    ids = list(gz.open(tmp_path / "s").ids())
-    assert ids == sorted({word for edge in edges for word in edge})
 
 
 @pytest.mark.usefixtures("tight")
@@ -279,24 +261,3 @@ def test_a_map_that_does_not_fit_names_the_memory_it_needs(tmp_path: Path) -> No
         match=r"memory: mapping the ids of 800 nodes takes .* pass memory='\d+MB' or more",
     ):
         gz.convert(path, tmp_path / "s")
-
-
-def test_bounded_memory_is_named_in_the_options(tmp_path: Path) -> None:
-    path = write(tmp_path / "e.csv", "0,1\n")
-    with pytest.raises(ValueError, match="memory='1MB': found 1000000 bytes, expected"):
-        gz.convert(path, tmp_path / "s", memory="1MB")
-    with pytest.raises(FileNotFoundError, match="temporary files"):
-        gz.convert(path, tmp_path / "s", tmp=tmp_path / "nowhere")
-    gz.convert(path, tmp_path / "s", memory="64GB", tmp=tmp_path)
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["e.csv", "s"]
-
-
-def test_lines_are_counted_for_the_faults_that_are_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    counted = []
-    count = blocks.count_lines
-    monkeypatch.setattr(blocks, "count_lines", lambda *args: counted.append(args) or count(*args))
-    path = write(tmp_path / "e.csv", "0,1\n" + "x,1\n" * 5000)
-    summary = gz.convert(path, tmp_path / "s", on_error="skip")
-    assert (summary.num_skipped, len(summary.skipped), len(counted)) == (5000, 10, 10)

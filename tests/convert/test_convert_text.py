@@ -200,11 +200,10 @@ FAULTS = [
 @pytest.mark.parametrize(
     ("text", "options", "message"), [case[1:] for case in FAULTS], ids=[case[0] for case in FAULTS]
 )
-@pytest.mark.parametrize("suffix", [".csv", ".csv.gz"])
 def test_faults_are_named(
-    tmp_path: Path, text: str | bytes, options: dict[str, object], message: str, suffix: str
+    tmp_path: Path, text: str | bytes, options: dict[str, object], message: str
 ) -> None:
-    path = write(tmp_path / f"edges{suffix}", text)
+    path = write(tmp_path / "edges.csv", text)
     with pytest.raises(InputError) as caught:
         gz.convert(path, tmp_path / "store", **options)
     assert str(caught.value).startswith(f"{path}: {message}")
@@ -238,19 +237,6 @@ def test_directory_missing_file_and_odd_suffix(tmp_path: Path) -> None:
     odd = write(tmp_path / "edges.xlsx", "0,1\n")
     with pytest.raises(InputError, match=r"file name: found \.xlsx, expected \.csv"):
         gz.convert(odd, tmp_path / "store")
-
-
-@pytest.mark.parametrize("keep", [40, 3000])
-def test_damaged_gzip(tmp_path: Path, keep: int) -> None:
-    rows = "\n".join(f"{i},{i * 7919 % 10007}" for i in range(20_000))
-    whole = write(tmp_path / "edges.csv.gz", rows).read_bytes()
-    path = tmp_path / "cut.csv.gz"
-    path.write_bytes(whole[: len(whole) - keep])
-    with pytest.raises(InputError, match="damaged gzip data"):
-        gz.convert(path, tmp_path / "store")
-    path.write_bytes(b"0,1\n")
-    with pytest.raises(InputError, match=r"damaged gzip data \(.*incorrect header"):
-        gz.convert(path, tmp_path / "store")
 
 
 def test_unix_times_keep_every_digit(tmp_path: Path) -> None:
@@ -370,23 +356,6 @@ def test_any_text_ids_come_back(tmp_path: Path, edges: list[tuple[str, str]]) ->
     assert edges_of(tmp_path / "store") == edges
     ids = list(gz.open(tmp_path / "store").ids())
     assert ids == sorted(set(ids))
-
-
-@FAST
-@given(
-    edges=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1),
-    noise=st.lists(st.sampled_from(["", "  ", "# note", "#0,1", "\t"]), min_size=1),
-    end=st.sampled_from(["\n", "\r\n"]),
-)
-def test_lines_without_data_change_nothing(
-    tmp_path: Path, edges: list[tuple[int, int]], noise: list[str], end: str
-) -> None:
-    lines = []
-    for number, (src, dst) in enumerate(edges):
-        lines += [noise[number % len(noise)], f"{src},{dst}"]
-    path = write(tmp_path / "e.csv", end.join(lines))
-    gz.convert(path, tmp_path / "store", num_nodes=31, force=True)
-    assert edges_of(tmp_path / "store") == edges
 
 
 @needs_shared_data

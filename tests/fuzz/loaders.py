@@ -1,4 +1,4 @@
-"""Random loaders: the same batches in memory and on disk; see ``tests/differential.py``."""
+"""Random loaders: the same batches in memory and on disk; see ``tests/support/differential.py``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parents[1]))
+sys.path.append(str(Path(__file__).parents[1] / "support"))
 
 from differential import HAS_PYG_LIB, Graphs, compare_with_disk, compare_with_pyg
 

@@ -1,5 +1,5 @@
 // Preloaded into a process, writes down what it does to the files below a directory, in order: what
-// is created, written (with the bytes), synced, renamed, removed. tests/power_loss.py reads it.
+// is created, written (with the bytes), synced, renamed, removed. tests/support/power_loss.py reads it.
 //
 //   RECORD_ROOT  the directory
 //   RECORD_LOG   where the record goes; each event is a line, the bytes of a write follow theirs

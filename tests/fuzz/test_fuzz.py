@@ -29,25 +29,6 @@ def run(tmp_path: Path, campaign: str, seeds: str, *options: str) -> tuple[dict[
 
 
 @pytest.mark.long
-def test_the_runner_sees_whatever_goes_wrong(tmp_path: Path) -> None:
-    found, said = run(tmp_path, "selftest", "0:20", "--jobs", "2", "--limit", "10")
-    assert (found["cases"], found["clean"]) == (20, 11)
-    assert found["errors"] == {"FormatError": 1, "FileNotFoundError": 1}
-    kinds = {v["seed"]: v["kind"] for v in found["violations"]}
-    assert kinds.pop(2).startswith("SIGSEGV")
-    assert kinds == {
-        3: "hang",
-        4: "selftest.py:case N is not N",
-        5: "KeyError in selftest.py:case",
-        6: "memory",
-        8: "FileNotFoundError in selftest.py:case",
-        9: "exit status 3",
-    }
-    assert all(v["notes"] == [f"does {v['seed']}"] for v in found["violations"])
-    assert "python tests/fuzz/run.py selftest 3" in said
-
-
-@pytest.mark.long
 def test_damaged_stores(tmp_path: Path) -> None:
     found, said = run(tmp_path, "stores", "0:60", "--jobs", "2")
     assert found["violations"] == [], said

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import copy
-import itertools
 import pickle
 from types import SimpleNamespace
 
 import pytest
 import torch
-import torch.nn.functional as F
 import torch_geometric.loader
 import torch_geometric.transforms as T
 from read_neighbours import in_pages
 from scipy.stats import chisquare
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.nn import SAGEConv
 
 import pyg_graphzero as gz
-from graphs import write_store
 from pyg_graphzero.loader import NeighborSampler
 
 SOURCES = {
@@ -164,59 +160,6 @@ def test_edges_without_numbers(homo, tmp_path):
     pairs = {tuple(pair) for pair in data.edge_index.t().tolist()}
     for _, n_id, adj in loader:
         assert {tuple(pair) for pair in n_id[adj.edge_index].t().tolist()} <= pairs
-
-
-class SAGE(torch.nn.Module):
-    def __init__(self, channels):
-        super().__init__()
-        self.convs = torch.nn.ModuleList(SAGEConv(a, b) for a, b in itertools.pairwise(channels))
-
-    def forward(self, x, adjs):
-        for i, (edge_index, _, size) in enumerate(adjs):
-            x = self.convs[i]((x, x[: size[1]]), edge_index)
-            x = x.relu() if i + 1 < len(self.convs) else x
-        return x
-
-    @torch.no_grad()
-    def inference(self, x_all, loader):
-        for i, conv in enumerate(self.convs):
-            xs = []
-            for _, n_id, (edge_index, _, size) in loader:
-                x = x_all[n_id]
-                x = conv((x, x[: size[1]]), edge_index)
-                xs.append(x.relu() if i + 1 < len(self.convs) else x)
-            x_all = torch.cat(xs)
-        return x_all
-
-
-def test_ogbn_products_sage(tmp_path):
-    """PyG's older script: the loader is given the store, x is looked up by n_id."""
-    torch.manual_seed(0)
-    y = torch.randint(0, 3, (400,))
-    src, dst = torch.randint(0, 400, (2, 12000))
-    keep = (y[src] == y[dst]) | (torch.rand(12000) < 0.1)
-    x = F.one_hot(y, 3).float() + torch.randn(400, 3)
-    whole = Data(x=x, y=y, edge_index=torch.stack([src, dst])[:, keep])
-    store = gz.open(write_store(whole, tmp_path / "store"))
-    data, train_idx = store.data(), torch.arange(200)
-    train_loader = NeighborSampler(
-        store, node_idx=train_idx, sizes=[10, 5], batch_size=50, shuffle=True, num_workers=2
-    )
-    subgraph_loader = NeighborSampler(store, node_idx=None, sizes=[-1], batch_size=128)
-    x, y = data.x, data.y
-    model = SAGE([3, 16, 3])
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    for _ in range(25):
-        for batch_size, n_id, adjs in train_loader:
-            optimizer.zero_grad()
-            out = model(x[n_id], [adj.to("cpu") for adj in adjs])
-            F.cross_entropy(out, y[n_id[:batch_size]]).backward()
-            optimizer.step()
-    out = model.inference(x, subgraph_loader)
-    h = copy.deepcopy(model.convs)
-    want = h[1](h[0](whole.x, whole.edge_index).relu(), whole.edge_index)
-    assert torch.allclose(out, want, atol=1e-4)
-    assert (out.argmax(-1) == y)[200:].float().mean() > 0.9
 
 
 def weighted(tmp_path):

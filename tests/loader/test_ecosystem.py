@@ -13,10 +13,7 @@ import torch.nn.functional as F
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import (
     BatchSampler,
-    RandomSampler,
     SequentialSampler,
-    SubsetRandomSampler,
-    WeightedRandomSampler,
 )
 from torch.utils.data.distributed import DistributedSampler
 from torch_geometric.data import Data
@@ -58,19 +55,6 @@ def test_custom_sampler(homo, workers):
     loader = LinkNeighborLoader(d, [3], sampler=Reversed(40), **kwargs)
     first = LinkNeighborLoader(d, [3], batch_size=40)
     assert ids(loader) == next(iter(first)).input_id.flip(0).tolist()
-
-
-def test_torch_samplers(homo):
-    _, store = homo
-    d = store.data()
-    subset = NeighborLoader(d, [2], batch_size=3, sampler=SubsetRandomSampler([5, 9, 2, 7]))
-    assert sorted(ids(subset)) == [2, 5, 7, 9]
-    weights = torch.zeros(300)
-    weights[[4, 6]] = 1.0
-    weighted = NeighborLoader(d, [2], batch_size=8, sampler=WeightedRandomSampler(weights, 64))
-    assert set(ids(weighted)) == {4, 6}
-    many = RandomSampler(range(300), replacement=True, num_samples=1000)
-    assert len(ids(NeighborLoader(d, [2], batch_size=100, sampler=many))) == 1000
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -377,19 +361,6 @@ def test_lightning_evaluates_under_inference_mode(homo, workers, own):
         got = torch.cat(model.seen["predict" if part == "pred" else part])
         nodes = parts[part]
         assert torch.equal(got, nodes.nonzero().view(-1) if nodes.dtype == torch.bool else nodes)
-
-
-@lightning_warns
-def test_lightning_makes_loaders_anew(homo):
-    """To predict, Lightning builds every loader again from its attributes, other samplers in it."""
-    data, store = homo
-    lightning()
-    d = store.data()
-    model = node_model()
-    nodes = NeighborLoader(d, [5, 3], input_nodes=data.train_idx, batch_size=16, num_workers=0)
-    outputs = trainer().predict(model, nodes)
-    assert sum(len(out) for out in outputs) == 50
-    assert torch.equal(torch.cat(model.seen["predict"]), data.train_idx)
 
 
 @lightning_warns

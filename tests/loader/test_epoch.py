@@ -11,7 +11,6 @@ import time
 
 import pytest
 import torch
-from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 
 import pyg_graphzero as gz
 from graphs import heterogeneous, homogeneous
@@ -22,7 +21,6 @@ from pyg_graphzero.loader import (
     NeighborLoader,
     ShaDowKHopSampler,
 )
-from pyg_graphzero.loader.keyed import batches_of
 
 
 def engine_threads() -> set[str]:
@@ -168,22 +166,6 @@ def test_memory_goes_round(homo, workers):
     gc.collect()
     del loader
     gc.collect()
-
-
-def test_memory_outlives_the_loader(homo):
-    data, store = homo
-    d = store.data()
-    d.x = torch.randn(data.num_nodes, 2000)
-    loader = NeighborLoader(d, [5, 5], batch_size=20, num_workers=2)
-    batch = next(iter(loader))
-    del loader
-    gc.collect()
-    assert torch.equal(batch.x, d.x[batch.n_id])
-    rows = batch.x[3]
-    want = rows.clone()
-    del batch
-    list(NeighborLoader(d, [5, 5], batch_size=20, num_workers=1))
-    assert torch.equal(rows, want)  # a view holds on to its batch's memory
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -368,25 +350,6 @@ def test_attributes_may_change_in_mid_epoch(homo):
     assert torch.equal(batch.extra, batch.n_id.float())
 
 
-def test_trained_rows_are_those_of_the_last_step():
-    d = homogeneous()
-    d.x = torch.zeros(d.num_nodes, 3, requires_grad=True)
-    for step, batch in enumerate(NeighborLoader(d, [5], batch_size=50)):
-        assert (batch.x == step).all()
-        with torch.no_grad():
-            d.x += 1
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_transform_that_is_set_applies_to_the_next_batch(homo, workers):
-    _, store = homo
-    loader = NeighborLoader(store, [5], batch_size=50, num_workers=workers)
-    iterator = iter(loader)
-    next(iterator)
-    loader.transform = lambda batch: batch.n_id
-    assert torch.is_tensor(next(iterator))
-
-
 def test_without_workers_all_is_asked_for_with_its_batch(homo):
     """A sampler may look at what the model has learned, a transform too."""
     _, store = homo
@@ -423,26 +386,6 @@ def test_a_subclass_that_joins_itself_is_asked(homo):
             return 42
 
     assert list(Whole(store, [5], batch_size=100)) == [42] * 3
-
-
-@pytest.mark.parametrize("drop_last", [True, False])
-@pytest.mark.parametrize("size", [1, 9, 10, 31])
-def test_positions_come_in_torchs_order(drop_last, size):
-    for make in (
-        lambda: SequentialSampler(range(size)),
-        lambda: RandomSampler(range(size)),
-        lambda: RandomSampler(range(size), generator=torch.Generator().manual_seed(3)),
-        lambda: RandomSampler(range(size), replacement=True),
-        lambda: RandomSampler(range(size), num_samples=5),
-    ):
-        torch.manual_seed(4)
-        want = list(BatchSampler(make(), 10, drop_last))
-        torch.manual_seed(4)
-        batches = batches_of(BatchSampler(make(), 10, drop_last))
-        found = [torch.as_tensor(batches.at(number)).tolist() for number in range(len(want))]
-        with pytest.raises(StopIteration):
-            batches.at(len(want))
-        assert found == want
 
 
 def test_stats(homo):

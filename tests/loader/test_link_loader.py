@@ -143,25 +143,6 @@ def test_seeds_in_the_order_of_the_store(homo, shuffle):
             LinkNeighborLoader(given[0], [2], edge_label_index=given[1], options=AS_STORED)
 
 
-def test_input_id_of_all_edges(homo):
-    names = torch.randperm(3000) + 10_000
-    for graph in homo:
-        batch = next(iter(LinkNeighborLoader(graph, [2], batch_size=9, input_id=names)))
-        assert torch.equal(batch.input_id, names[:9])
-        with pytest.raises(ValueError, match="input_id: found 2999, expected 3000"):
-            LinkNeighborLoader(graph, [2], input_id=names[1:])
-
-
-def test_all_edges_of_a_store_are_not_listed(homo):
-    _, store = homo
-    d = store.data()
-    loader = LinkNeighborLoader(d, [2], batch_size=64, edge_label=torch.arange(3000) % 3)
-    batch = next(iter(loader))
-    assert torch.equal(batch.edge_label, batch.input_id % 3)
-    assert not d._store._mapping.raw("edge_index").is_built
-    assert len(pickle.dumps(loader.input_data)) < 60_000  # labels, no edges
-
-
 @pytest.mark.parametrize("source", ["store", "memory"])
 def test_given_edges(homo, source):
     data, store = homo
@@ -225,24 +206,6 @@ def test_labels_of_several_columns(homo, source, labels):
     is_raised = bool(labels.min() == 0)
     assert torch.equal(batch.edge_label[:64], labels[batch.input_id] + is_raised)
     assert (batch.edge_label[64:] == 0).all()
-
-
-@pytest.mark.parametrize("disjoint", [False, True])
-def test_triplets(homo, disjoint):
-    data, store = homo
-    loader = LinkNeighborLoader(
-        store, [2], neg_sampling=NegativeSampling("triplet", 3), batch_size=32, disjoint=disjoint
-    )
-    batch = next(iter(loader))
-    want = data.edge_index[:, batch.input_id]
-    assert torch.equal(batch.n_id[batch.src_index], want[0])
-    assert torch.equal(batch.n_id[batch.dst_pos_index], want[1])
-    assert batch.dst_neg_index.shape == (32, 3)
-    assert "edge_label_index" not in batch
-    with pytest.raises(ValueError, match="expected none with triplet negatives"):
-        LinkNeighborLoader(
-            store, [2], neg_sampling="triplet", edge_label=torch.zeros(3000, dtype=torch.long)
-        )
 
 
 def test_triplets_of_a_split_keep_none_of_its_pairs(homo):
@@ -351,18 +314,6 @@ def test_a_relation_that_carries_no_messages(hetero, negatives):
     )
     with pytest.raises(ValueError, match=r"exclude_edges: found edge type \('paper', 'likes'"):
         next(iter(loader))
-
-
-def test_triplets_between_types(hetero):
-    data, store = hetero
-    loader = LinkNeighborLoader(
-        store, [2], edge_label_index=WRITES, neg_sampling="triplet", batch_size=30
-    )
-    batch = next(iter(loader))
-    want = data[WRITES].edge_index[:, batch[WRITES].input_id]
-    assert torch.equal(batch["author"].n_id[batch["author"].src_index], want[0])
-    assert torch.equal(batch["paper"].n_id[batch["paper"].dst_pos_index], want[1])
-    assert batch["paper"].dst_neg_index.numel() == 30
 
 
 @pytest.mark.parametrize("negatives", [None, "binary", "triplet"])

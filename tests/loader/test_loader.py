@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import pickle
 
 import numpy as np
@@ -14,9 +13,8 @@ from torch_geometric.nn import GraphSAGE, SAGEConv, to_hetero
 from torch_geometric.utils import trim_to_layer
 
 import pyg_graphzero as gz
-from graphs import check_neighborhood, heterogeneous, homogeneous
+from graphs import check_neighborhood
 from pyg_graphzero.loader import NeighborLoader
-from pyg_graphzero.pyg.lazy import raw_items
 
 
 def same(a, b) -> bool:
@@ -426,14 +424,6 @@ def test_inference_and_trim_to_layer(homo):
     assert int(edge_index.max()) < x.size(0)
 
 
-def test_attributes_of_edges_are_not_built_in_memory(homo):
-    data, store = homo
-    view = store.data()
-    batch = next(iter(NeighborLoader(view, [3], batch_size=300)))
-    assert torch.equal(batch.edge_attr, data.edge_attr[batch.e_id])
-    assert not dict(raw_items(view._store))["edge_attr"].is_built
-
-
 def test_loader_pickles_by_path(homo):
     _, store = homo
     loader = NeighborLoader(store.data(), [5, 3], batch_size=32)
@@ -446,38 +436,9 @@ def test_loader_pickles_by_path(homo):
     assert same(loader([1, 2, 3]), want)
 
 
-def _sample_in_child(path, queue) -> None:
-    batch = next(iter(NeighborLoader(gz.open(path), [5, 3], batch_size=32)))
-    queue.put(int(batch.num_nodes))
-
-
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_fork_after_the_parent_has_sampled(homo):
-    # libgomp hangs in a forked child that opens a team after its parent had one.
-    _, store = homo
-    list(NeighborLoader(store, [10, 10], batch_size=300))
-    torch.randn(1000, 1000) @ torch.randn(1000, 1000)
-    context = multiprocessing.get_context("fork")
-    queue = context.Queue()
-    child = context.Process(target=_sample_in_child, args=(store.path, queue))
-    child.start()
-    assert queue.get(timeout=60) > 0
-    child.join(30)
-    assert child.exitcode == 0
-
-
 def test_empty_graphs():
     data = Data(x=torch.randn(4, 2), edge_index=torch.empty(2, 0, dtype=torch.long))
     batch = next(iter(NeighborLoader(data, [3, 3], batch_size=4)))
     assert batch.edge_index.shape == (2, 0)
     assert batch.num_sampled_edges == [0, 0]
     assert torch.equal(batch.x, data.x)
-
-
-def test_memory_features_are_not_copied(homo):
-    data = homogeneous()
-    loader = NeighborLoader(data, [2], batch_size=8)
-    assert loader.data is data
-    hetero = heterogeneous()
-    loader = NeighborLoader(hetero, [2], input_nodes="paper", batch_size=8)
-    assert loader.data["paper"].x.data_ptr() == hetero["paper"].x.data_ptr()

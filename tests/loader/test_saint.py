@@ -6,16 +6,13 @@ import pickle
 
 import pytest
 import torch
-import torch.nn.functional as F
 import torch_geometric.loader
 from read_neighbours import in_pages
 from scipy.stats import chisquare
 from torch_geometric.data import Data
-from torch_geometric.nn import GraphConv
 from torch_geometric.utils import degree, subgraph, to_undirected
 
 import pyg_graphzero as gz
-from graphs import write_store
 from pyg_graphzero.loader import (
     GraphSAINTEdgeSampler,
     GraphSAINTNodeSampler,
@@ -203,58 +200,3 @@ def test_bad_input(homo, hetero):
     data.node_norm = torch.ones(300)
     with pytest.raises(ValueError, match=r"data\.node_norm: found one"):
         GraphSAINTNodeSampler(data, 3)
-
-
-class Net(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.conv1, self.conv2 = GraphConv(3, 16), GraphConv(16, 16)
-        self.lin = torch.nn.Linear(32, 3)
-
-    def set_aggr(self, aggr):
-        self.conv1.aggr = self.conv2.aggr = aggr
-
-    def forward(self, x, edge_index, edge_weight=None):
-        one = self.conv1(x, edge_index, edge_weight).relu()
-        two = self.conv2(one, edge_index, edge_weight).relu()
-        return self.lin(torch.cat([one, two], dim=-1)).log_softmax(dim=-1)
-
-
-@pytest.mark.parametrize("normalization", [False, True])
-def test_graph_saint(normalization, tmp_path):
-    """PyG's script, the loader over a store."""
-    torch.manual_seed(0)
-    y = torch.randint(0, 3, (400,))
-    src, dst = torch.randint(0, 400, (2, 8000))
-    keep = (y[src] == y[dst]) | (torch.rand(8000) < 0.1)
-    edges = to_undirected(torch.stack([src, dst])[:, keep], num_nodes=400)
-    _, col = edges
-    whole = Data(
-        x=F.one_hot(y, 3).float() + torch.randn(400, 3), y=y, edge_index=edges,
-        edge_weight=1.0 / degree(col, 400)[col], train_mask=torch.rand(400) < 0.5,
-    )  # fmt: skip
-    data = gz.open(write_store(whole, tmp_path / "store")).data()
-    loader = GraphSAINTRandomWalkSampler(
-        data, batch_size=60, walk_length=2, num_steps=5, sample_coverage=50,
-        save_dir=str(tmp_path), num_workers=2,
-    )  # fmt: skip
-    model = Net()
-    model.set_aggr("add" if normalization else "mean")
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    for _ in range(40):
-        for batch in loader:
-            optimizer.zero_grad()
-            if normalization:
-                weight = batch.edge_norm * batch.edge_weight
-                out = model(batch.x, batch.edge_index, weight)
-                loss = F.nll_loss(out, batch.y, reduction="none")
-                loss = (loss * batch.node_norm)[batch.train_mask].sum()
-            else:
-                out = model(batch.x, batch.edge_index)
-                loss = F.nll_loss(out[batch.train_mask], batch.y[batch.train_mask])
-            loss.backward()
-            optimizer.step()
-    model.eval()
-    model.set_aggr("mean")
-    out = model(whole.x, whole.edge_index)
-    assert (out.argmax(-1) == y)[~whole.train_mask].float().mean() > 0.85

@@ -149,39 +149,6 @@ def test_draws_among_the_rest_are_uniform():
     assert float(((rest - expected) ** 2 / expected).sum()) * 17 / 14 < 45  # p = 0.0003 of 17
 
 
-def auc(batch: Data) -> float:
-    """How well sums of random features over messages tell positive pairs from negative ones."""
-    src, dst = batch.edge_index
-    sums = torch.zeros_like(batch.x).index_add_(0, dst, batch.x[src])
-    a, b = batch.edge_label_index
-    score = (batch.x[a] * sums[b]).sum(1) + (batch.x[b] * sums[a]).sum(1)
-    good, bad = score[batch.edge_label > 0], score[batch.edge_label == 0]
-    return float((good.view(-1, 1) > bad).float().mean())
-
-
-def test_labels_that_are_the_edges_do_not_leak():
-    generator = torch.Generator().manual_seed(0)
-    edges = torch.randint(2000, (2, 8000), generator=generator)
-    data = Data(
-        x=torch.randn(2000, 64, generator=generator),
-        edge_index=torch.cat([edges, edges.flip(0)], dim=1),
-    )
-    found = {}
-    for exclude in (False, True, "reverse"):
-        loader = LinkNeighborLoader(
-            data, [-1], edges, neg_sampling="binary", batch_size=8000, exclude_seed_edges=exclude
-        )
-        found[exclude] = auc(next(iter(loader)))
-    assert found[False] > 0.95
-    assert found[True] > 0.9  # the reverse tells as much
-    # 8000 pairs: standard deviation 0.005. All edges are seeds, so that no message is left.
-    loader = LinkNeighborLoader(
-        data, [-1], edges, neg_sampling="binary", batch_size=500, exclude_seed_edges="reverse"
-    )
-    mean = sum(map(auc, loader)) / len(loader)
-    assert abs(mean - 0.5) < 0.03
-
-
 def test_bidirectional_batches_need_the_reverse():
     data = graph()
     options = {"num_neighbors": [4], "subgraph_type": "bidirectional"}

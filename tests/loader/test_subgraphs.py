@@ -236,44 +236,6 @@ class Net(torch.nn.Module):
         return self.convs[1](F.dropout(h, p=0.2, training=self.training), edge_index)
 
 
-def test_cluster_gcn_reddit(tmp_path):
-    """PyG's script: parts to train, all neighbours a layer at a time to infer."""
-    torch.manual_seed(0)
-    y = torch.randint(0, 3, (600,))
-    src, dst = torch.randint(0, 600, (2, 12000))
-    keep = (y[src] == y[dst]) | (torch.rand(12000) < 0.1)
-    edges = to_undirected(torch.stack([src, dst])[:, keep], num_nodes=600)
-    x = F.one_hot(y, 3).float() + torch.randn(600, 3)
-    whole = Data(x=x, y=y, edge_index=edges, train_mask=torch.rand(600) < 0.5)
-    store = gz.open(write_store(whole, tmp_path / "store"))
-    data = store.data()
-    cluster_data = ClusterData(data, num_parts=12, partition="ranges")
-    train_loader = ClusterLoader(cluster_data, batch_size=3, shuffle=True, num_workers=2)
-    subgraph_loader = gz.loader.NeighborSampler(data, sizes=[-1], batch_size=128, shuffle=False)
-    model = Net([3, 16, 3])
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    for _ in range(25):
-        for batch in train_loader:
-            optimizer.zero_grad()
-            out = model(batch.x, batch.edge_index)
-            loss = F.cross_entropy(out[batch.train_mask], batch.y[batch.train_mask])
-            loss.backward()
-            optimizer.step()
-    model.eval()
-    with torch.no_grad():
-        x_all = data.x
-        for i, conv in enumerate(model.convs):
-            xs = []
-            for _, n_id, adj in subgraph_loader:
-                edge_index, _, size = adj.to("cpu")
-                h = x_all[n_id]
-                h = conv((h, h[: size[1]]), edge_index)
-                xs.append(h.relu() if i == 0 else h)
-            x_all = torch.cat(xs)
-        assert torch.allclose(x_all, model(whole.x, whole.edge_index), atol=1e-4)
-    assert (x_all.argmax(-1) == y)[~whole.train_mask].float().mean() > 0.9
-
-
 def proteins(seed):
     """A graph of its own, whose nodes have several labels each; neighbours share the first."""
     random = torch.Generator().manual_seed(seed)

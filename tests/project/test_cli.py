@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import pythons
 from click.testing import CliRunner, Result
 from convert_support import edges_of, write
 
@@ -87,19 +86,6 @@ def test_info(edges: Path, tmp_path: Path) -> None:
     nowhere = run("info", tmp_path / "nowhere")
     assert nowhere.exit_code == 2
     assert nowhere.output.startswith(f"error: {tmp_path / 'nowhere'}")
-
-
-def test_info_of_a_heterogeneous_store(tmp_path: Path) -> None:
-    write(tmp_path / "e.csv", "u,a\nv,b\n")
-    spec = {
-        "nodes": {"user": {"id_type": "str"}},
-        "edges": [{"type": "user,likes,item", "file": "e.csv", "header": False}],
-    }
-    write(tmp_path / "g.json", json.dumps(spec))
-    assert run("convert", tmp_path / "g.json", "-o", tmp_path / "s").exit_code == 0
-    shown = run("info", tmp_path / "s").output
-    assert "user: 2 nodes, string ids" in shown
-    assert "user → likes → item: 2 edges" in shown
 
 
 def test_verify_names_the_bad_block(tmp_path: Path) -> None:
@@ -219,11 +205,3 @@ def test_as_a_module(edges: Path, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-
-
-def test_a_program_that_fails(tmp_path: Path) -> None:
-    code = "import runpy; runpy.run_module('pyg_graphzero', run_name='__main__')"
-    failed = pythons.run(code, "info", tmp_path / "none")
-    assert failed.returncode == 2
-    assert failed.stderr.startswith("error: ")
-    assert "Traceback" not in failed.stderr

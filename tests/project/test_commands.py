@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 
 from pyg_graphzero_cli import main
@@ -67,13 +66,6 @@ def parse(line: str) -> None:
 @pytest.mark.parametrize("line", COMMANDS)
 def test_commands_of_programs(line):
     parse(line)
-
-
-def test_a_command_that_cannot_be_typed():
-    with pytest.raises(click.MissingParameter):
-        parse("graphzero convert ogbn_papers100M papers100m")
-    with pytest.raises(SystemExit):
-        parse("python examples/swap_loader.py --loaders both")
 
 
 def texts(path: Path) -> Iterator[str]:

@@ -38,16 +38,6 @@ def number(pattern: str, output: str) -> float:
 
 
 @pytest.fixture(scope="module")
-def wordnet():
-    sys.path.insert(0, str(EXAMPLES))
-    try:
-        import wordnet
-    finally:
-        sys.path.remove(str(EXAMPLES))
-    return wordnet
-
-
-@pytest.fixture(scope="module")
 def sage(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sage")
     return folder, run_example(folder, "wordnet_sage.py")
@@ -60,11 +50,6 @@ def test_wordnet_sage_prints_both_accuracies(sage):
     assert accuracy > MAJORITY_CLASS + 0.15
     assert 0 <= number("stock PyG.*, in memory", output) <= 1
     assert (folder / "store" / "store.json").exists()
-
-
-def test_wordnet_sage_does_not_depend_on_workers(sage, tmp_path):
-    output = run_example(tmp_path, "wordnet_sage.py", "--skip-stock", "--workers", "2")
-    assert number("from disk", output) == number("from disk", sage[1])
 
 
 def test_swap_loader_agrees_with_stock(tmp_path):
@@ -85,38 +70,6 @@ def test_wordnet_hetero(tmp_path):
     output = run_example(tmp_path, "wordnet_hetero.py")
     assert "word means synset" in output
     assert number("Test accuracy", output) > MAJORITY_CLASS + 0.1
-
-
-def test_graph_is_the_documented_one(wordnet):
-    data = wordnet.load_graph(num_features=16)
-    assert data.num_nodes == 98_786
-    assert int(data.y.max()) + 1 == 41
-    assert data.is_undirected()
-    assert data.validate()
-    masks = torch.stack([data.train_mask, data.val_mask, data.test_mask])
-    assert torch.equal(masks.sum(dim=0), torch.ones(98_786, dtype=torch.int64))
-    assert masks.sum(dim=1).tolist() == [59_271, 19_757, 19_758]
-    assert torch.allclose(data.x.norm(dim=1), torch.ones(data.num_nodes))
-
-
-def test_hetero_graph_has_every_relation_and_its_reverse(wordnet):
-    wordnet_pairs = sum(edge.size(1) for edge in wordnet.read_wordnet().relations.values())
-    data = wordnet.load_hetero_graph(num_features=8)
-    assert data.validate()
-    between_synsets = [t for t in data.edge_types if t[0] == t[2] == "synset"]
-    assert sum(data[t].num_edges for t in between_synsets) == 2 * wordnet_pairs
-    for source, name, target in data.edge_types:
-        if not name.startswith("rev_"):
-            reverse = data[target, f"rev_{name}", source].edge_index
-            assert torch.equal(reverse, data[source, name, target].edge_index.flip(0))
-
-
-def test_hashing_is_the_same_everywhere(wordnet):
-    x = wordnet.hash_bags([["cat", "cat", "dog"], [], ["dog"]], 8)
-    # crc32(b"cat") % 8 == 0 and crc32(b"dog") % 8 == 5.
-    assert [row.nonzero().flatten().tolist() for row in x] == [[0, 5], [], [5]]
-    assert x[0, 0] > x[0, 5]
-    assert x[2, 5] == 1
 
 
 def test_node2vec_learns_as_pygs_does(tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import inspect
 import json
@@ -20,17 +19,11 @@ from click.testing import CliRunner
 from torch_geometric.data import Data
 
 import pyg_graphzero as gz
-from pyg_graphzero.bench import data as bench_data
-from pyg_graphzero.bench import report, run, training, workloads
-from pyg_graphzero.bench.report import tables
 from pyg_graphzero.inference.summary import InferenceSummary, LayerSummary
 from pyg_graphzero.loader import NeighborLoader
 from pyg_graphzero.loader.stats import LoaderStats
-from pyg_graphzero.memory.needs import Kind
-from pyg_graphzero.util import progress
 from pyg_graphzero.util.sizes import format_bytes
 from pyg_graphzero_cli import main
-from pyg_graphzero_cli.bench import MODELS, PRESETS, WORKLOADS
 
 # Flags ############################################################################################
 
@@ -150,66 +143,6 @@ def test_without_flags_defaults_are_those_of_the_function(monkeypatch, command):
         ), parameter.name
 
 
-def test_flags_of_the_bench_arrive(monkeypatch, tmp_path):
-    given = {
-        "data": "synthetic:9,9,9", "workloads": "link,load", "fanout": "4,3", "batch_size": "5",
-        "workers": "3", "threads": "2,4", "batches": "6", "rounds": "8", "seed": "9",
-        "models": "accelerated,stock",
-    }  # fmt: skip
-    meant = {
-        "data": "synthetic:9,9,9", "workloads": ("link", "load"), "fanout": (4, 3), "batch_size": 5,
-        "workers": (3,), "threads": (2, 4), "batches": 6, "rounds": 8, "seed": 9,
-        "models": ("accelerated", "stock"),
-    }  # fmt: skip
-    seen: list[Any] = []
-    monkeypatch.setattr(bench_data, "prepare", lambda *arguments: seen.append(arguments))
-    monkeypatch.setattr(run, "run", lambda settings, *_: seen.append(settings))
-    monkeypatch.setattr(report, "write_report", lambda report, out: f"to {out}")
-
-    def ran(*arguments: str) -> Any:
-        seen.clear()
-        done = CliRunner().invoke(main, ["bench", *arguments])
-        assert done.exit_code == 0, done.output
-        return seen[1], seen[0], done.output
-
-    by_name = {option.name: option.opts[-1] for option in options("bench")}
-    handled = {"preset", "quick", "out"} | set(given)
-    assert set(by_name) == handled
-    for name, text in given.items():
-        settings = ran(by_name[name], text)[0]
-        assert dataclasses.asdict(settings) == dataclasses.asdict(ran()[0]) | {name: meant[name]}
-    for preset in PRESETS:
-        settings = dataclasses.asdict(ran("--preset", preset)[0])
-        assert PRESETS[preset].items() <= settings.items()
-    assert ran("--quick")[0] == ran("--preset", "quick")[0]
-    _, prepared, printed = ran("-o", str(tmp_path / "o"))
-    assert prepared[1:] == (tmp_path / "o" / "stores",)
-    assert f"to {tmp_path / 'o'}" in printed
-
-
-def test_flags_of_the_others(tmp_path, monkeypatch):
-    """Flags of info, verify, clean and shard, and the commands there are."""
-    known = {"info": {"as_json"}, "clean": set(), "verify": {"progress", "is_quiet", "as_json"}}
-    known["shard"] = {"out", "parts", "part", "by", "topology", "memory", "force"}
-    known["shard"] |= {"progress", "is_quiet", "as_json"}
-    assert set(main.commands) == {*CALLS, *known, "bench"}
-    for command, names in known.items():
-        assert {option.name for option in options(command)} == names
-    shown: list[bool | None] = []
-    real = progress.Progress
-    monkeypatch.setattr(progress, "Progress", lambda show: (shown.append(show), real(show))[1])
-    gz.convert(Data(x=torch.zeros(3, 1)), tmp_path / "s", progress=False)
-    for flags in ([], ["--progress"], ["--no-progress"], ["--quiet"]):
-        assert CliRunner().invoke(main, ["verify", str(tmp_path / "s"), *flags]).exit_code == 0
-    assert shown == [None, True, False, False]
-
-
-def test_choices_of_the_bench_are_what_there_is():
-    """They are written down a second time, for ``--help`` to import nothing."""
-    assert tuple(workloads.WORKLOADS) == WORKLOADS
-    assert training.MODELS == MODELS
-
-
 # Figures ##########################################################################################
 
 
@@ -248,39 +181,6 @@ def test_the_stats_of_a_loader():
     assert useful == 25
 
 
-def test_what_the_doctor_says(tmp_path):
-    data = Data(x=torch.randn(3000, 64), edge_index=torch.randint(3000, (2, 40_000)))
-    gz.convert(data, tmp_path / "s", progress=False)
-    found = gz.doctor(tmp_path / "s", num_neighbors=[5, 5], batch_size=100, seconds=0.1)
-    text, values = str(found), found.to_dict()
-    epoch = values["epoch"]
-    assert epoch["batches"] == 30
-    nodes, edges = numbers(r"a batch: ([\d,]+) nodes, ([\d,]+) edges, ", text)
-    assert nodes == pytest.approx(epoch["nodes"] / 30, abs=0.55)
-    assert edges == pytest.approx(epoch["edges"] / 30, abs=0.55)
-    assert numbers(r"epoch: ([\d,]+) batches of ([\d,]+) seeds", text) == [30, 100]
-    plan = found.memory_plan
-    assert f"memory: {format_bytes(values['memory_plan']['memory'])}\n" in text
-    tight = dataclasses.replace(
-        plan,
-        memory=plan.baseline + (40 << 20),
-        held={name: size for name, size in plan.held.items() if name != "node/x.gd"},
-        hot={"node/x.gd": 3 << 20},
-        windows=2 << 20,
-        cached=1 << 20,
-        plans=5 << 20,
-    )
-    said = str(dataclasses.replace(found, memory_plan=tight))
-    assert "rows that do not all fit have 4.0 MiB, 10% of what this process leaves" in said
-    for memory_plan, shown in ((plan, text), (tight, said)):
-        for name, size in memory_plan.parts.items():
-            assert re.search(rf"\n  {name} +{format_bytes(size)}\n", shown), name
-    assert sum(tight.parts.values()) == tight.total
-    for file in found.files:
-        if file.kind is not Kind.BOUNDS:
-            assert f"{file.name}: {file.num_rows:,} rows of {file.row_bytes:,} bytes" in text
-
-
 @pytest.mark.parametrize("flags", [{}, {"edge_ids": True}, {"edge_ids": False}])
 def test_the_doctor_reads_edge_ids_where_a_loader_does(tmp_path, flags):
     data = Data(x=torch.randn(300, 4), edge_index=torch.randint(300, (2, 4000)))
@@ -288,30 +188,6 @@ def test_the_doctor_reads_edge_ids_where_a_loader_does(tmp_path, flags):
     found = gz.doctor(tmp_path / "s", num_neighbors=[2], batch_size=50, seconds=0.05, **flags)
     batch = next(iter(NeighborLoader(gz.open(tmp_path / "s"), [2], batch_size=50, **flags)))
     assert any("edge_id" in file.name for file in found.files) == ("e_id" in batch)
-
-
-def rows_of(table: str) -> list[dict[str, str]]:
-    """The rows of a Markdown table under its title."""
-    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[2:]]
-    return [dict(zip(lines[0], line, strict=True)) for line in lines[2:]]
-
-
-def test_the_tables_of_the_bench():
-    each = {
-        "case": "train, 2 workers", "workload": "train", "contestant": "graphzero", "workers": 2,
-        "seconds_per_batch": [0.5, 0.25, 2.0], "edges_per_batch": 3e6, "nodes_per_batch": 4321.0,
-        "cpu_seconds_per_batch": [0.125], "ready_seconds": 1.75,
-        "memory": {"own": 1 << 20, "pss": 3 << 20},
-    }  # fmt: skip
-    slower = each | {"contestant": "pyg", "seconds_per_batch": [5.0]}
-    made = tables({"results": [each, slower]})
-    speed, memory = (rows_of(each)[0] for each in made)
-    assert {name: speed[name] for name in speed if name not in ("case", "by")} == {
-        "batches/s": "2", "min": "0.5", "max": "4", "M edges/s": "6", "nodes/batch": "4,321",
-        "CPU ms/batch": "125", "time": "1.0×",
-    }  # fmt: skip
-    assert rows_of(made[0])[1]["time"] == "10.0×"
-    assert list(memory.values())[2:] == ["3", "1", "1.75"]
 
 
 def test_the_summary_of_a_conversion_and_what_info_prints(tmp_path):
@@ -341,14 +217,6 @@ def test_the_summary_of_a_conversion_and_what_info_prints(tmp_path):
     column = info["node_types"][0]["attrs"]["x"]
     assert f"x: float32[3], {format_bytes(column['bytes'])}" in printed
     assert column["bytes"] == (tmp_path / "s/node/x.gd").stat().st_size
-
-
-@pytest.mark.parametrize(
-    ("size", "shown"),
-    [(1023, "1,023 bytes"), (1536, "1.5 KiB"), (3 << 19, "1.5 MiB"), (5 << 41, "10,240.0 GiB")],
-)
-def test_bytes(size, shown):
-    assert format_bytes(size) == shown
 
 
 def test_the_summary_of_an_inference():

@@ -136,13 +136,6 @@ def test_learns_and_says_how_well(script, store, capsys):
     assert set(training.data.keys()) <= {"x", "y", "edge_index", "num_nodes"}
 
 
-def test_validates_as_often_and_on_as_many_nodes_as_asked(script, store, capsys):
-    script.main([str(store), *OPTIONS, "--eval-every", "2", "--eval-nodes", "40"])
-    lines = capsys.readouterr().out.splitlines()
-    assert ["val" in line for line in lines[:3]] == [False, True, True]
-    assert lines[1].count(" of 40 ") == 2
-
-
 def test_goes_on_after_a_signal_as_if_there_had_been_none(
     script, store, whole, tmp_path, monkeypatch, capsys
 ):
@@ -160,41 +153,6 @@ def test_goes_on_after_a_signal_as_if_there_had_been_none(
     assert f"goes on in epoch 2 after {7} batches" in capsys.readouterr().out
     assert losses(tmp_path / "log.jsonl") == losses(whole / "log.jsonl")
     assert torch.equal(parameters(tmp_path / "c.pt"), parameters(whole / "c.pt"))
-
-
-def test_a_signal_during_validation_ends_it(script, store, tmp_path, monkeypatch):
-    command = [str(store), *OPTIONS, "--checkpoint", f"{tmp_path}/c.pt"]
-    plain = script.forward
-
-    def forward(model, batch):
-        if not model.training:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return plain(model, batch)
-
-    monkeypatch.setattr(script, "forward", forward)
-    with pytest.raises(SystemExit):
-        script.main(command)
-    saved = torch.load(tmp_path / "c.pt", weights_only=True)
-    assert (saved["epoch"], saved["done"]) == (0, -(-SPLIT["train"] // 32))
-
-
-@pytest.mark.long
-def test_goes_on_after_a_kill_as_if_there_had_been_none(script, store, whole, tmp_path, capsys):
-    command = [str(store), *OPTIONS, *files(tmp_path), "--checkpoint-every", "4"]
-    done = run_ranks(tmp_path, command, 1, "30", "SIGKILL")
-    assert done.returncode == -signal.SIGKILL
-    assert len(losses(tmp_path / "log.jsonl")) == 29
-    script.main(command)
-    assert "goes on in epoch 2 after 4 batches" in capsys.readouterr().out
-    assert losses(tmp_path / "log.jsonl") == losses(whole / "log.jsonl")
-    assert torch.equal(parameters(tmp_path / "c.pt"), parameters(whole / "c.pt"))
-
-
-def test_a_finished_run_is_evaluated_again(script, store, whole, capsys):
-    training = script.main([str(store), *OPTIONS, "--checkpoint", str(whole / "c.pt")])
-    assert "test accuracy" in capsys.readouterr().out
-    values = torch.cat([value.view(-1) for value in training.model.state_dict().values()])
-    assert torch.equal(values, parameters(whole / "c.pt"))
 
 
 def test_a_checkpoint_of_another_run_is_refused(script, store, whole):
@@ -237,17 +195,6 @@ def test_converts_where_there_is_no_store(script, raw, tmp_path, capsys):
         script.main([str(path), "--features", "float16", *OPTIONS])
 
 
-def test_says_what_is_wrong_with_arguments(script, tmp_path, capsys):
-    for options, message in (
-        (["--epochs", "0"], "--epochs: found 0, expected > 0"),
-        (["--checkpoint", f"{tmp_path}/none/c.pt"], "found no directory"),
-        (["--fan_out", "5,4"], "--fan_out: found 2 numbers, expected one, or one for each of"),
-    ):
-        with pytest.raises(SystemExit):
-            script.parse_args(["store", *options])
-        assert message in capsys.readouterr().err
-
-
 def test_says_what_is_wrong_with_a_store(script, raw, store, tmp_path):
     with pytest.raises(
         SystemExit,
@@ -272,26 +219,6 @@ def test_says_what_is_wrong_with_a_store(script, raw, store, tmp_path):
         script.main([str(bad)])
 
 
-def test_options_are_those_of_the_example_of_pyg(script):
-    args = script.parse_args(["store", "-e", "2", "-b", "64", "--num_layers", "2", "--use_gat"])
-    assert (args.epochs, args.batch_size, args.fan_out, args.use_gat) == (2, 64, [10, 10], True)
-    plain = script.parse_args(["store"])
-    assert (plain.epochs, plain.batch_size, plain.fan_out) == (10, 1024, [10, 10, 10])
-    assert (plain.hidden_channels, plain.lr, plain.wd, plain.dropout) == (256, 0.003, 0.0, 0.5)
-
-
-def test_finds_the_dataset_where_ogb_has_it(script, raw, tmp_path):
-    place = tmp_path / "data" / "ogb-papers100M"
-    place.mkdir(parents=True)
-    (place / "ogbn_papers100M").symlink_to(raw)
-    command = [str(tmp_path / "s"), "--dataset_dir", str(tmp_path / "data"), "--use_gat"]
-    training = script.main([*command, "--verbose", *OPTIONS, "--epochs", "1"])
-    data = training.data
-    assert data.is_undirected()
-    assert data.edge_index.unique(dim=1).shape[1] == data.num_edges
-    assert script.GAT is type(training.model)
-
-
 def test_does_not_convert_in_several_processes(script, raw, tmp_path, monkeypatch):
     monkeypatch.setenv("RANK", "0")
     args = script.parse_args([str(tmp_path / "none"), "--dataset_dir", str(raw)])
@@ -301,18 +228,6 @@ def test_does_not_convert_in_several_processes(script, raw, tmp_path, monkeypatc
     typed = main.commands["convert"].make_context("convert", words[2:]).params
     assert (typed["source"], typed["out"]) == (str(raw), tmp_path / "none")
     assert (typed["undirected"], typed["coalesce"], typed["no_edge_ids"]) == (True, "first", True)
-
-
-@pytest.mark.parametrize("count", [0, 1, 2, 7, 8, 9])
-@pytest.mark.parametrize("size", [1, 2, 3, 8])
-def test_shares_of_ranks(script, count, size):
-    nodes = torch.arange(100, 100 + count)
-    exact = [script.share_of(nodes, rank, size, pad=False) for rank in range(size)]
-    assert torch.cat(exact).sort().values.tolist() == nodes.tolist()
-    padded = [script.share_of(nodes, rank, size, pad=True) for rank in range(size)]
-    assert len({len(share) for share in padded}) == 1
-    assert set(torch.cat(padded).tolist()) == set(nodes.tolist())
-    assert sum(map(len, padded)) < count + size
 
 
 # Several processes ------------------------------------------------------------------------------

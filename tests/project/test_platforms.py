@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
 ENGINE, PACKAGE = ROOT / "csrc", ROOT / "pyg_graphzero"
 
@@ -60,25 +58,6 @@ def test_python_asks_in_one_module():
     for name, text in sources(PACKAGE, ".py"):
         if name != "pyg_graphzero/util/system.py" and "/bench/" not in name:
             assert found(ASKED, text) == [], name
-
-
-@pytest.mark.parametrize(
-    ("pattern", "text"),
-    [
-        (CONDITION, "int a;\n  # ifdef __linux__\n"),
-        (CONDITION, "#if defined(_WIN32)"),
-        (SYSTEMS, "#include <sys/mman.h>"),
-        (SYSTEMS, "#  include <unistd.h>"),
-        (SYSTEMS, "return ::getpid();"),
-        (INTRINSICS, "x = _mm256_add_ps(a, b);"),
-        (INTRINSICS, "vaddq_f32(a, b)"),
-        (ASKED, "if sys.platform == 'linux':"),
-        (ASKED, 'Path("/proc/self/status")'),
-        (ASKED, "os.sched_getaffinity(0)"),
-    ],
-)
-def test_what_stands_elsewhere_is_found(pattern, text):
-    assert len(found(pattern, text)) == 1
 
 
 def test_each_system_of_posix_has_its_calls():

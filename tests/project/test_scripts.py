@@ -11,13 +11,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.nn import GATConv, GCNConv, GraphSAGE, HGTConv, Linear, SAGEConv, to_hetero
+from torch_geometric.nn import GATConv, GraphSAGE, SAGEConv, to_hetero
 from torch_geometric.utils import trim_to_layer
 
 import pyg_graphzero as gz
 from graphs import write_store
-from pyg_graphzero.loader import HGTLoader, LinkNeighborLoader, NeighborLoader
-from spawned import spawn
+from pyg_graphzero.loader import LinkNeighborLoader, NeighborLoader
 
 CLASSES = 4
 
@@ -226,38 +225,6 @@ def test_ogbn_train(planted_store):
             assert accuracy(torch.cat([forward(b) for b in batches]), y) > 0.8
 
 
-def test_graph_sage_unsup(planted_store):
-    """Embeddings from links and random non-links alone; a linear classifier then tells classes."""
-    memory, path = planted_store
-    data = gz.open(path).data()
-    train_loader = LinkNeighborLoader(
-        data, batch_size=512, shuffle=True, neg_sampling_ratio=1.0, num_neighbors=[10, 10]
-    )
-    data = data.to("cpu", "x", "edge_index")
-    model = GraphSAGE(data.num_node_features, hidden_channels=32, num_layers=2)
-
-    def step(batch):
-        h = model(batch.x, batch.edge_index)
-        src, dst = h[batch.edge_label_index[0]], h[batch.edge_label_index[1]]
-        assert batch.edge_label.numel() == src.size(0)
-        assert batch.edge_label.mean() == 0.5
-        return F.binary_cross_entropy_with_logits((src * dst).sum(-1), batch.edge_label)
-
-    losses = fit(model, train_loader, step, epochs=4)
-    assert losses[-1] < losses[0]
-
-    model.eval()
-    with torch.no_grad():
-        out = model(data.x, data.edge_index)
-        assert torch.allclose(out, model(memory.x, memory.edge_index), atol=1e-5)
-    train, test = data.train_mask, data.test_mask
-    targets = F.one_hot(data.y[train], CLASSES).float()
-    ones = torch.ones(len(out), 1)
-    features = torch.cat([out, ones], 1)
-    weight = torch.linalg.lstsq(features[train], targets, driver="gelsd").solution
-    assert accuracy(features[test] @ weight, data.y[test]) > 0.8
-
-
 def test_to_hetero_mag(mag_store):
     """A lazily sized homogeneous model made heterogeneous by ``metadata()``."""
     memory, path = mag_store
@@ -285,94 +252,6 @@ def test_to_hetero_mag(mag_store):
     model.eval()
     with torch.no_grad():
         assert sum(accuracy(*forward(b)) for b in val_loader) / len(val_loader) > 0.85
-
-
-def test_hgt_dblp(mag_store):
-    """An HGT with lazily sized inputs, trained from HGTLoader's batches."""
-    data = gz.open(mag_store[1]).data()
-    for name in data.node_types:
-        data[name].x = data[name].x.float()
-    labelled = data["paper"].train_mask.nonzero().view(-1)
-    loader = HGTLoader(
-        data, num_samples=[120] * 2, input_nodes=("paper", labelled), batch_size=64, shuffle=True
-    )
-
-    class HGT(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.into = torch.nn.ModuleDict({n: Linear(-1, 32) for n in data.node_types})
-            self.convs = torch.nn.ModuleList(
-                [HGTConv(32, 32, data.metadata(), heads=2) for _ in range(2)]
-            )
-            self.out = torch.nn.Linear(32, CLASSES)
-
-        def forward(self, x_dict, edge_index_dict):
-            x_dict = {name: self.into[name](x).relu() for name, x in x_dict.items()}
-            for conv in self.convs:
-                x_dict = conv(x_dict, edge_index_dict)
-            return self.out(x_dict["paper"])
-
-    model = HGT()
-    with torch.no_grad():  # sizes the lazy layers
-        batch = next(iter(loader))
-        model(batch.x_dict, batch.edge_index_dict)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    for _ in range(6):
-        for batch in loader:
-            size = batch["paper"].batch_size
-            out = model(batch.x_dict, batch.edge_index_dict)[:size]
-            loss = F.cross_entropy(out, batch["paper"].y[:size].long())
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-    correct = total = 0
-    held_out = HGTLoader(
-        data, [120] * 2, input_nodes=("paper", data["paper"].val_mask), batch_size=64
-    )
-    with torch.no_grad():
-        for batch in held_out:
-            size = batch["paper"].batch_size
-            guess = model(batch.x_dict, batch.edge_index_dict)[:size].argmax(1)
-            correct += int((guess == batch["paper"].y[:size].long()).sum())
-            total += size
-    assert correct / total > 0.6  # guessing gets 0.25
-
-
-def test_mag240m_graphsage(mag_store):
-    """Half-precision features made float in a ``transform``; unlabelled papers left out."""
-    memory, path = mag_store
-    data = gz.open(path).data()
-    labelled = (~data["paper"].y.isnan()).nonzero().view(-1)
-    assert torch.equal(labelled, (~memory["paper"].y.isnan()).nonzero().view(-1))
-
-    def convert(batch):
-        for node_type in batch.node_types:
-            batch[node_type].x = batch[node_type].x.to(torch.float)
-        seeds = batch["paper"].batch_size
-        batch.y = batch["paper"].pop("y")[:seeds].to(torch.long)
-        return batch
-
-    loader = NeighborLoader(
-        data, num_neighbors=[8, 4], input_nodes=("paper", labelled), batch_size=200,
-        transform=convert, shuffle=True,
-    )  # fmt: skip
-    model = to_hetero(SAGE([(-1, -1), 32, CLASSES]), data.metadata(), aggr="mean")
-
-    def forward(batch):
-        return model(batch.x_dict, batch.edge_index_dict)["paper"][: batch["paper"].batch_size]
-
-    with torch.no_grad():
-        forward(next(iter(loader)))
-    fit(model, loader, lambda b: F.cross_entropy(forward(b), b.y), epochs=6)
-    model.eval()
-    with torch.no_grad():
-        scores = []
-        for batch in loader:
-            assert batch["author"].x.dtype == torch.float32
-            assert "y" not in batch["paper"]
-            scores.append(accuracy(forward(batch), batch.y))
-    assert sum(scores) / len(scores) > 0.85
-    assert data["author"].x.dtype == torch.float16  # the transform changed batches only
 
 
 def planted_ratings() -> HeteroData:
@@ -448,74 +327,6 @@ def test_temporal_link_pred(tmp_path):
     # of those is of one taste too, and cannot be told from a link.
     above = scores[labels == 1][:, None] > scores[labels == 0][None]
     assert above.float().mean() > 0.7
-
-
-def _papers_rank(rank: int, world_size: int, data: Data, train_idx: Tensor, out: str) -> None:
-    """One of the processes of the script: its share of the seeds, the whole graph by path."""
-    torch.manual_seed(rank)
-    torch.set_num_threads(1)
-    own = train_idx.split(-(-train_idx.numel() // world_size))[rank]
-    loader = NeighborLoader(
-        data, input_nodes=own, num_neighbors=[10, 5], batch_size=64, shuffle=True, drop_last=True
-    )
-    model = torch.nn.ModuleList([GCNConv(16, 32), GCNConv(32, CLASSES)])
-
-    def forward(batch):
-        x = model[0](batch.x, batch.edge_index).relu()
-        return model[1](x, batch.edge_index)[: batch.batch_size]
-
-    def step(batch):
-        assert batch.batch_size == 64
-        return F.cross_entropy(forward(batch), batch.y[:64].to(torch.long).flatten())
-
-    fit(model, loader, step, epochs=8)
-    seeds = torch.cat([b.input_id for b in loader])
-    model.eval()
-    with torch.no_grad():
-        test = NeighborLoader(data, [-1, -1], input_nodes=data.test_mask, batch_size=512)
-        scores = [accuracy(forward(b), b.y[: b.batch_size].flatten().long()) for b in test]
-    torch.save((own[seeds], scores, data.mark), f"{out}/{rank}.pt")
-
-
-@pytest.mark.long
-def test_papers100m_gcn(planted_store, tmp_path):
-    """``mp.spawn(args=(data, ...))``: the data travels as a path, changes included."""
-    _, path = planted_store
-    data = gz.open(path).data()
-    data.y = data.y.float().view(-1, 1)  # papers100M has float labels in a column
-    data.mark = "set before spawning"
-    train_idx = data.train_mask.nonzero().view(-1)
-    args = (2, data, train_idx, str(tmp_path))
-    spawn(_papers_rank, args, 2)
-    results = [torch.load(tmp_path / f"{rank}.pt") for rank in range(2)]
-    seeds = torch.cat([r[0] for r in results])
-    assert seeds.unique().numel() == seeds.numel()
-    assert set(seeds.tolist()) <= set(train_idx.tolist())
-    for _, scores, mark in results:
-        assert min(scores) > 0.8
-        assert mark == "set before spawning"
-
-
-def test_hierarchical_sampling(planted_store):
-    """Trimming nodes and edges a layer no longer needs leaves the seeds' outputs as they were."""
-    _, path = planted_store
-    data = gz.open(path).data()
-    loader = NeighborLoader(data, [6, 4, 3], input_nodes=data.train_mask, batch_size=64)
-    model = SAGE([16, 16, 16, CLASSES]).eval()
-    with torch.no_grad():
-        for batch in loader:
-            x, edge_index = batch.x, batch.edge_index
-            sizes = []
-            for i, conv in enumerate(model.convs):
-                x, edge_index, _ = trim_to_layer(
-                    i, batch.num_sampled_nodes, batch.num_sampled_edges, x, edge_index
-                )
-                sizes.append(edge_index.size(1))
-                x = conv(x, edge_index)
-                x = x.relu() if i < 2 else x
-            assert sizes[0] > sizes[1] > sizes[2]
-            want = model(batch.x, batch.edge_index)[: batch.batch_size]
-            assert torch.allclose(x[: batch.batch_size], want, atol=1e-5)
 
 
 def test_hierarchical_sampling_heterogeneous(mag_store):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pickle
-import re
 
 import numpy as np
 import pytest
 import torch
-from torch_geometric.data import Data, EdgeAttr, FeatureStore, GraphStore, TensorAttr
+from torch_geometric.data import EdgeAttr, FeatureStore, GraphStore, TensorAttr
 
 import pyg_graphzero as gz
 from pyg_graphzero.pyg.data import contents_of
@@ -231,17 +230,6 @@ def test_update_some_rows(homo):
     assert again.verify().ok
 
 
-def test_rows_of_an_encoded_column_are_replaced(tmp_path):
-    data = Data(x=torch.rand(600_000, 16), edge_index=torch.tensor([[0], [1]]))
-    gz.convert(data, tmp_path / "s", features="float16", progress=False)
-    x = gz.open(tmp_path / "s").data().x.clone()  # more than one slab
-    index = torch.tensor([0, 599_999, 524_287, 524_288])
-    x[index] = 2.0
-    with gz.open(tmp_path / "s", mode="r+") as writable:
-        writable.feature_store.update_tensor(torch.tensor(2.0), None, "x", index)
-    assert torch.equal(gz.open(tmp_path / "s").data().x, x)
-
-
 def test_an_update_that_fails_changes_nothing(homo, monkeypatch):
     data, store = homo
     before = sorted(p.name for p in store.path.rglob("*"))
@@ -348,29 +336,6 @@ def test_functions_of_a_path(homo):
     assert gz.verify(str(store.path)) == store.verify()
     with pytest.raises(FileNotFoundError):
         gz.info(store.path / "none")
-
-
-def test_what_notebooks_show(hetero, tmp_path):
-    store = hetero[1]
-    shown = store._repr_html_()
-    rows = re.findall("<tr>.*?</tr>", shown)
-    assert len(rows) == len(str(store.info()).splitlines())
-    cells = [re.findall(">([^<>]+)</td>", row) for row in rows]
-    assert ["paper", "200 nodes"] in cells
-    assert ["x", "float32[8], 12.0 KiB"] in cells
-    assert any(row[0] == "author → writes → paper" for row in cells)
-    data = Data(x=torch.zeros(3, 2), edge_index=torch.tensor([[0], [1]]))
-    gz.convert(data, tmp_path / "<b>", progress=False)
-    with gz.open(tmp_path / "<b>") as odd:
-        assert "/&lt;b&gt;" in odd._repr_html_()
-        assert "<b>" not in odd._repr_html_()
-    assert "closed" in odd._repr_html_()
-    loader = gz.loader.NeighborLoader(data, [2], batch_size=2)
-    for _ in loader:
-        pass
-    shown = loader.stats()._repr_html_()
-    assert "2 batches in" in shown
-    assert re.search(r">consumer</td><td[^>]*>prepare .*, train [\d.e-]+ s \(\d+%\)</td>", shown)
 
 
 def test_data_repr_builds_nothing(homo):

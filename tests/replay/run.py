@@ -24,6 +24,7 @@ from time import perf_counter
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
 from replay import batches, reads, stores
 

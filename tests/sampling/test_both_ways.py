@@ -15,7 +15,6 @@ from torch_geometric.sampler import EdgeSamplerInput, NodeSamplerInput
 import graphs
 import pyg_graphzero as gz
 from pyg_graphzero.loader import LinkNeighborLoader, NeighborLoader
-from pyg_graphzero.memory.usage import count_accesses
 from pyg_graphzero.sampler import BidirectionalNeighborSampler, NeighborSampler
 
 
@@ -263,15 +262,6 @@ def test_links(both):
     assert sorted(batch.e_id.tolist()) == reference(data.edge_index, seeds, 1)[1]
     edges = EdgeSamplerInput(None, *data.edge_index[:, :2])
     assert sampler.sample_from_edges(edges).num_sampled_edges is None
-
-
-def test_how_large_batches_are_is_found_out(both):
-    """As a budget of memory asks."""
-    data, store = both
-    sampler = BidirectionalNeighborSampler(store, [-1])
-    seeds = torch.full((60,), 3)
-    loader = NeighborLoader(store, [-1], neighbor_sampler=sampler, input_nodes=seeds, batch_size=60)
-    assert count_accesses(loader).max_edges == 60 * int((data.edge_index == 3).sum())
 
 
 def test_bad_input(both, homo):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import pickle
 import shutil
@@ -21,7 +20,6 @@ from torch_geometric.sampler import EdgeSamplerInput, NodeSamplerInput
 
 import pyg_graphzero as gz
 from graphs import heterogeneous, random_edges, write_store
-from pyg_graphzero import _core
 from pyg_graphzero.loader import HGTLoader
 from pyg_graphzero.loader.keyed import KeyedLoader
 from pyg_graphzero.sampling.hgt import HGTSampler
@@ -107,15 +105,6 @@ def test_a_sample_is_what_the_definition_says(seed, counts, seeds):
                 assert len(set(fresh)) == drawn
             done[name] += drawn
     assert done == {name: out.node[name].numel() for name in data.node_types}
-    check_edges(data, sampler, out)
-
-
-def test_duplicate_seeds_keep_their_place():
-    data = heterogeneous()
-    sampler = HGTSampler(data, [4, 4])
-    out = sample(sampler, [5, 0, 5, 5])
-    assert out.node["paper"][:4].tolist() == [5, 0, 5, 5]
-    assert 5 not in out.node["paper"][4:].tolist()
     check_edges(data, sampler, out)
 
 
@@ -319,22 +308,6 @@ def test_it_is_a_loader_of_both_families(hetero):
     assert [b["venue"].batch_size for b in whole] == [7]
 
 
-def test_resume(hetero):
-    _, store = hetero
-
-    def make():
-        return HGTLoader(store, [4], "paper", batch_size=50, shuffle=True)
-
-    loader = make()
-    iterator = iter(loader)
-    next(iterator)
-    state = copy.deepcopy(loader.state_dict())
-    rest = list(iterator)
-    resumed = make()
-    resumed.load_state_dict(state)
-    same_batches(rest, list(resumed))
-
-
 # Bad input #######################################################################################
 
 
@@ -352,18 +325,6 @@ def test_resume(hetero):
 def test_bad_counts(hetero, num_samples, message):
     with pytest.raises(ValueError, match=message):
         HGTLoader(hetero[1], num_samples, "paper")
-
-
-def test_the_engine_checks_its_counts():
-    engine = HGTSampler(heterogeneous(), [1]).engine
-    with pytest.raises(ValueError, match="num_samples: found -1, expected a count or 0"):
-        _core.Recipe.hgt(engine, [[-1]] * 3).make([], 0)
-    with pytest.raises(ValueError, match="num_samples: found 1 lists, expected one per node type"):
-        _core.Recipe.hgt(engine, [[1]]).make([], 0)
-    with pytest.raises(ValueError, match="differ in their number of hops"):
-        _core.Recipe.hgt(engine, [[1], [1], [1, 1]]).make([], 0)
-    with pytest.raises(ValueError, match="found node type 3, expected 0 <= type < 3"):
-        _core.Recipe.hgt(engine, [[1]] * 3).make([(3, torch.tensor([0]), None)], 0)
 
 
 def test_bad_seeds_and_graphs(homo, hetero):

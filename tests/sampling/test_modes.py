@@ -434,36 +434,6 @@ def test_backward_walks_along_the_edges(homo):
     assert sorted(out.node["paper"].tolist()) == sorted(set(want.tolist()))
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"disjoint": True},
-        {"subgraph_type": "induced"},
-        {"time_attr": "time"},
-        {"weight_attr": "w"},
-        {"time_attr": "time", "subgraph_type": "induced"},
-    ],
-    ids=lambda a: "+".join(a),
-)
-def test_modes_do_not_depend_on_threads_or_workers(homo, arguments):
-    _, store = homo
-    d = store.data()
-    d.time = torch.arange(300) % 17
-    d.w = torch.arange(3000) % 5
-    one = NeighborSampler(d, [9, 9, 4], num_threads=1, **arguments)
-    two = NeighborSampler(d, [9, 9, 4], num_threads=2, **arguments)
-    seeds = torch.arange(300).repeat(9)
-    a, b = sample(one, seeds), sample(two, seeds)
-    assert torch.equal(a.edge, b.edge)
-    assert torch.equal(a.node, b.node)
-    batches = []
-    for workers in (0, 2):
-        torch.manual_seed(4)
-        loader = NeighborLoader(d, [4, 3], batch_size=100, num_workers=workers, **arguments)
-        batches.append([batch.e_id for batch in loader])
-    assert all(torch.equal(x, y) for x, y in zip(*batches, strict=True))
-
-
 def test_adj_t_is_sampled():
     data = homogeneous()
     row, col = data.edge_index

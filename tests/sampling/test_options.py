@@ -10,7 +10,6 @@ import pytest
 import torch
 import torch_geometric.loader
 from scipy import stats
-from torch.utils.data import DistributedSampler
 from torch_geometric.data import Data
 from torch_geometric.sampler import NodeSamplerInput
 
@@ -24,7 +23,7 @@ from pyg_graphzero.loader import (
 from pyg_graphzero.sampler import RandomWalker
 from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.sampling.options import SamplingOptions
-from pyg_graphzero.util.keys import BatchKey, batch_number
+from pyg_graphzero.util.keys import BatchKey
 
 
 def labor(**more):
@@ -260,20 +259,6 @@ def test_batches_do_not_depend_on_workers_and_resume(homo, options):
     assert n_ids(resumed) != expected
 
 
-class InProcesses(NeighborLoader):
-    def collate_fn(self, index):
-        return super().collate_fn(index)
-
-
-def test_batches_of_worker_processes(homo):
-    _, store = homo
-    common = {"num_neighbors": [4], "batch_size": 50, **SLOW}
-    torch.manual_seed(3)
-    expected = n_ids(NeighborLoader(store, **common))
-    torch.manual_seed(3)
-    assert n_ids(InProcesses(store, num_workers=2, **common)) == expected
-
-
 def test_links(homo):
     data, store = homo
     for options in (LABOR, BOTH):
@@ -297,17 +282,6 @@ def test_pygs_loaders_take_the_sampler(homo):
         next(iter(loader))
     with pytest.raises(UnsupportedError, match="batches of gz"):
         slow.sample_from_nodes(NodeSamplerInput(None, torch.tensor([1])))
-
-
-def test_lightning_makes_loaders_anew(homo):
-    from lightning.pytorch.utilities.data import _update_dataloader
-
-    data, store = homo
-    loader = NeighborLoader(store, [3], input_nodes=data.train_idx, batch_size=10, **SLOW)
-    sampler = DistributedSampler(loader.dataset, 2, 0, shuffle=False)
-    again = _update_dataloader(loader, sampler)
-    assert again.neighbor_sampler.options == again.options == SLOW["options"]
-    assert len(list(again)) == 3
 
 
 @pytest.mark.parametrize(
@@ -375,15 +349,6 @@ def test_options_that_mean_nothing_to_a_loader(homo):
     ):
         with pytest.raises((TypeError, ValueError), match=name):
             make(options=options)
-
-
-def test_keys_know_their_batch():
-    key = BatchKey(2**64 - 2, 5)
-    assert key == 3
-    assert batch_number(key) == 5
-    assert batch_number(3) == 0
-    again = pickle.loads(pickle.dumps(key))
-    assert (again, again.epoch, again.number) == (3, 2**64 - 2, 5)
 
 
 def test_options_are_attributes_of_the_sampler():

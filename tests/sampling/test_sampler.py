@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
 import pytest
 import torch
@@ -148,25 +146,6 @@ def test_the_store_and_memory_sample_the_same(homo, hetero):
         else:
             assert all(torch.equal(a.node[t], b.node[t]) for t in data.node_types)
             assert all(torch.equal(a.row[t], b.row[t]) for t in data.edge_types)
-
-
-def test_four_python_threads_at_once(homo):
-    _, store = homo
-    sampler = NeighborSampler(store.data(), [10, 5])
-    expected = [sample(sampler, torch.arange(100), key=key).edge for key in range(40)]
-    wrong: list[int] = []
-
-    def work() -> None:
-        for key in range(40):
-            if not torch.equal(sample(sampler, torch.arange(100), key=key).edge, expected[key]):
-                wrong.append(key)
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
 
 
 @pytest.mark.parametrize("wide", [False, True])

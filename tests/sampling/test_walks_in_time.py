@@ -133,50 +133,6 @@ def test_walks_have_times_and_windows_of_their_own(tmp_path, where, strict, dtyp
         assert 0 < ended < start.numel()
 
 
-@pytest.mark.parametrize(("p", "q"), [(0.25, 4.0), (4.0, 0.25), (1.0, 0.2), (1e-6, 1)])
-@pytest.mark.parametrize("weight_attr", [None, "w"])
-@pytest.mark.parametrize("where", ["memory", "by source", "against"])
-def test_steps_of_node2vec(tmp_path, where, weight_attr, p, q):
-    """Neighbours of the node before are those that the walk could have gone to."""
-    data = timed()
-    data.edge_index = torch.cat([data.edge_index[:, ::2], data.edge_index[:, ::2].flip(0)], dim=1)
-    data.time = torch.cat([data.time[::2], data.time[::2]])
-    data.w = torch.cat([data.w[::2], data.w[::2]]) + 0.5
-    data.time[EDGES // 2 : EDGES // 2 + 20] += 9  # some are there one way only
-    reverse = where == "against"
-    source = data if where == "memory" else kept(data, tmp_path / "s", both_directions=True)
-    walker = Walker(source, p, q, weight_attr=weight_attr, reverse=reverse, time_attr="time")
-    valid = valid_edges(data.time, 10, 14)
-    begin = int(data.edge_index[1 if reverse else 0, valid].mode().values)
-    walks = walker.walk(
-        torch.full((40_000,), begin), 2, input_time=torch.full((40_000,), 10), time_window=14
-    )
-    at = int(walks[:, 1].mode().values)
-    weights = data.w if weight_attr else None
-    expected = probabilities(data, at, valid, begin, p, q, weights, reverse)
-    check_counts(walks[walks[:, 1] == at][:, 2].numpy(), expected)
-
-
-@pytest.mark.parametrize("weight_attr", [None, "w"])
-def test_walks_do_not_depend_on_threads_or_on_where_edges_are(tmp_path, weight_attr):
-    data = timed()
-    store = kept(data, tmp_path / "s", both_directions=True)
-    start = torch.arange(NODES).repeat(40)
-    options = {"weight_attr": weight_attr, "time_attr": "time"}
-
-    def walks(kind, threads=0):
-        return kind(store, **options).walk(
-            start, 9, generator=torch.Generator().manual_seed(7), num_threads=threads,
-            input_time=start - 5, time_window=10,
-        )  # fmt: skip
-
-    one = walks(Walker, 1)
-    assert torch.equal(one, walks(Walker, 3))
-    assert torch.equal(one, walks(PagedWalker))
-    assert torch.equal(one[:, 0], start)
-    assert (one[:, 1:] >= 0).any()
-
-
 def test_neighbours_that_are_read(tmp_path):
     store = kept(timed(), tmp_path / "s", both_directions=True)
     with pytest.raises(gz.UnsupportedError, match=r"p=0.5.*time_attr='time'.*raise gz.open"):

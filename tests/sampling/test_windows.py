@@ -222,16 +222,6 @@ def test_induced_edges_are_within_the_window():
                        time_window=[6, 7], subgraph_type="induced")  # fmt: skip
 
 
-def test_no_window_is_what_it_was():
-    data, options = timed(), {"input_time": torch.full((NODES,), 30), "time_attr": "time"}
-    made = []
-    for window in (None, math.inf, 10**6, 10**30, [None, None]):
-        torch.manual_seed(1)
-        made.append(next(iter(NeighborLoader(data, [2, 2], time_window=window, **options))))
-    for batch in made[1:]:
-        assert torch.equal(batch.e_id, made[0].e_id)
-
-
 @pytest.mark.parametrize("as_float", [False, True])
 def test_so_much_earlier(as_float):
     limits = torch.iinfo(torch.int64)

@@ -70,10 +70,6 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _first_x(data: Any) -> list[float]:
-    return data.x[0].tolist()
-
-
 class TestReading:
     def test_nothing_is_copied(self, adopted: tuple[Path, Path], x: np.ndarray) -> None:
         store, file = adopted
@@ -98,14 +94,6 @@ class TestReading:
         for each in (store, pickle.loads(pickle.dumps(store))):
             found = each.feature_store.get_tensor(group_name=None, attr_name="x", index=index)
             assert torch.equal(found, table[index])
-
-    @pytest.mark.long
-    def test_another_process(self, tmp_path: Path, x: np.ndarray) -> None:
-        """What travels to it is a path, as everywhere; one kind of file says it for all."""
-        source = save(tmp_path, x, "safetensors")
-        gz.convert(EDGES, tmp_path / "store", node_attrs={"x": source}, adopt=True)
-        with torch.multiprocessing.get_context("spawn").Pool(1) as pool:
-            assert pool.apply(_first_x, (gz.open(tmp_path / "store").data(),)) == x[0].tolist()
 
     def test_info_and_verify_say_so(self, adopted: tuple[Path, Path]) -> None:
         store, file = adopted

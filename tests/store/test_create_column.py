@@ -4,30 +4,23 @@ from __future__ import annotations
 
 import errno
 import json
-import mmap
 import os
-import resource
 import threading
-from contextlib import contextmanager
 from pathlib import Path
 
 import chunks
 import numpy as np
 import pytest
-import pythons
 import torch
-from budgets import budget_beside
 from click.testing import CliRunner
+from full_disk import largest_file
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from systems import needs_linux
 from torch_geometric.data import Data
 
 import pyg_graphzero as gz
 from graphs import heterogeneous, homogeneous, write_store
-from pyg_graphzero import _core
 from pyg_graphzero.loader import NeighborLoader
-from pyg_graphzero.store import column_writer
 from pyg_graphzero_cli import main
 
 N = 300  # nodes of homogeneous()
@@ -87,24 +80,6 @@ def test_an_attribute_like_any_other(path: Path) -> None:
         assert "h" not in store.data()
         assert not (path / "node/h.gd").exists()
         store.create_column("h", 6).discard()
-
-
-def test_under_a_budget(tmp_path: Path) -> None:
-    data = homogeneous(20_000, 100_000)
-    path = write_store(data, tmp_path / "s")
-    h = table(20_000, 300)
-    with gz.open(path, "r+") as store:
-        column = store.create_column("h", 300, encoding="float16")
-        column.write(0, h)
-        column.publish()
-    torch.manual_seed(1)
-    some = {"input_nodes": torch.arange(2000), "batch_size": 500}
-    whole = [batch.h for batch in NeighborLoader(gz.open(path), [3], **some)]
-    small = gz.open(path, memory=budget_beside(80 << 20))
-    torch.manual_seed(1)
-    parts = [batch.h for batch in NeighborLoader(small, [3], **some)]
-    assert all(torch.equal(a, b) for a, b in zip(whole, parts, strict=True))
-    assert torch.equal(small.data().h, h.half().float())
 
 
 @pytest.mark.parametrize("shape", [(), (5,), (125,), (2, 3), (0,)])
@@ -192,20 +167,6 @@ def test_of_the_node_named_twice_the_last_row_counts(path: Path) -> None:
         column.put_tensor(torch.arange(1, 5), index=torch.tensor([9, 4, 9, 4]))
         column.publish()
         assert store.data().h[[9, 4]].tolist() == [3, 4]
-
-
-def test_by_node_in_pieces(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(column_writer, "_PIECE_BYTES", 1000)
-    h, index = table(2 * N, 2), torch.randint(0, N, (2 * N,))
-    expected = torch.zeros(N, 2)
-    for node, row in zip(index.tolist(), h, strict=True):
-        expected[node] = row
-    with gz.open(path, "r+") as store:
-        column = store.create_column("h", 2)
-        column.write(0, torch.zeros(N, 2))
-        column.put_tensor(h, index=index)
-        column.publish()
-        assert torch.equal(store.data().h, expected)
 
 
 def test_slices_of_nodes(path: Path) -> None:
@@ -380,18 +341,6 @@ def test_clean_removes_drafts(path: Path) -> None:
     assert again == f"{path}: 0 removed, 0 bytes\n"
 
 
-def test_names_that_are_one_as_files(path: Path) -> None:
-    with gz.open(path, "r+") as store:
-        first, second = store.create_column("a b", 1), store.create_column("a_b", 1)
-        first.write(0, torch.zeros(N, 1))
-        second.write(0, torch.ones(N, 1))
-        assert len(leftovers(path)) == 2
-        second.publish()
-        first.publish()
-        assert store.data()["a b"].sum() == 0
-        assert store.data()["a_b"].sum() == N
-
-
 # Refused #########################################################################################
 
 
@@ -459,40 +408,16 @@ def test_handles_that_ended(path: Path) -> None:
             call()
 
 
-def test_a_name_that_was_taken_meanwhile(path: Path) -> None:
-    with gz.open(path, "r+") as store:
-        column = store.create_column("h", 2)
-        column.write(0, table(N, 2))
-        editor, record = store.handle.editor, store.contents.node_type(None)
-        editor.put_attr(record, "h", torch.zeros(N))
-        store.handle.refresh()
-        with pytest.raises(ValueError, match="name: found an attribute 'h'"):
-            column.publish()
-        store.feature_store.remove_tensor(None, "h", None)
-        column.publish()
-        assert torch.equal(store.data().h, table(N, 2))
-
-
-@contextmanager
-def file_size_limit(size: int):
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
 def test_a_full_disk(path: Path) -> None:
     h = table(N, 5000)  # 20 KB a row, 6 MB
     with gz.open(path, "r+") as store:
-        with file_size_limit(1 << 20), pytest.raises(OSError) as caught:
+        with largest_file(1 << 20), pytest.raises(OSError) as caught:
             store.create_column("h", 5000)
         assert Path(str(caught.value.filename)).parent == path / "unpublished"
         assert leftovers(path) == []
         column = store.create_column("h", 5000)
         column.write(0, h[:100])
-        with file_size_limit(3 << 20):
+        with largest_file(3 << 20):
             with pytest.raises(OSError) as caught:
                 column.write(100, h[100:200])
             assert Path(str(caught.value.filename)).parent == path / "unpublished"
@@ -501,7 +426,7 @@ def test_a_full_disk(path: Path) -> None:
             column.publish()
         assert gz.open(path).verify().ok
         column.write(100, h[100:200])
-        with file_size_limit(1000), pytest.raises(OSError):
+        with largest_file(1000), pytest.raises(OSError):
             column.publish()
         with pytest.raises(ValueError, match=r"found nothing in rows 0 to 300, "):
             column.publish()  # the device may have lost any of them
@@ -536,93 +461,6 @@ def refuse(*paths: object) -> None:
 
 # Killed ##########################################################################################
 
-KILLED = """
-import os, random, signal, sys, time, traceback
-from pathlib import Path
-import torch
-import pyg_graphzero as gz
-
-path, rounds = sys.argv[1], int(sys.argv[2])
-torch.set_num_threads(1)
-random.seed(rounds)
-ROWS, PIECE, WIDTH = 4000, 250, 700
-
-
-def rows(start, stop):
-    return torch.arange(start, stop).view(-1, 1).expand(-1, WIDTH).contiguous().int()
-
-
-def work():
-    with gz.open(path, "r+") as store:
-        column = store.create_column("h", WIDTH, dtype=torch.int32)
-        column.write(0, torch.full((150, WIDTH), -1).int())
-        for start in range(0, ROWS, PIECE):
-            column.write(start, rows(start, min(start + PIECE, ROWS)))
-        column.publish()
-
-
-seconds, kills, published = 0.3, 0, 0
-while kills < rounds or not published:
-    child = os.fork()
-    if child == 0:
-        try:
-            work()
-        except BaseException:
-            Path(path + ".error").write_text(traceback.format_exc())
-        os._exit(0)
-    delay = random.random() * seconds
-    time.sleep(delay)
-    os.kill(child, signal.SIGKILL)
-    _, status = os.waitpid(child, 0)
-    kills += 1
-    assert not os.path.exists(path + ".error"), Path(path + ".error").read_text()
-    with gz.open(path) as store:
-        assert store.verify().ok, str(store.verify())
-        if "h" in store.data():
-            assert torch.equal(store.data().h, rows(0, ROWS))
-            published += 1
-        assert len(store.info()["unpublished"]) <= 1
-    if published and "h" in gz.open(path).data():
-        with gz.open(path, "r+") as store:
-            store.feature_store.remove_tensor(None, "h", None)
-            store.create_column("h", 1).discard()
-        assert not os.path.exists(path + "/unpublished")
-        assert os.listdir(path + "/node") == []
-    if os.WIFSIGNALED(status) and delay > 0.9 * seconds:
-        seconds *= 1.3  # a slow machine
-print(kills, published)
-"""
-
-
-def killed(path: Path, rounds: int) -> list[int]:
-    write_store(Data(num_nodes=4000), path)
-    done = pythons.run(KILLED, path, rounds, threads=1)
-    assert done.returncode == 0, done.stderr
-    return [int(part) for part in done.stdout.split()]
-
-
-@pytest.mark.long
-def test_kills(tmp_path: Path) -> None:
-    """Whatever is killed when, a column is whole or not there."""
-    kills, published = killed(tmp_path / "s", 10)
-    assert kills >= 10
-    assert published >= 1
-
-
-@needs_linux("/proc tells what memory is a process's own")
-def test_a_budget_that_is_used_up_meanwhile_does_not_stop_publishing(tmp_path):
-    edge_index = torch.tensor([[0, 1, 2], [1, 2, 0]])
-    path = write_store(Data(x=torch.eye(3), edge_index=edge_index), tmp_path / "s")
-    with gz.open(path, "r+", memory=budget_beside(60 << 20)) as store:
-        column = store.create_column("h", 2)
-        column.write(0, torch.ones(3, 2))
-        with mmap.mmap(-1, 120 << 20, mmap.MAP_PRIVATE) as other:
-            other.write(b"x" * (120 << 20))
-            with pytest.raises(gz.errors.MemoryBudgetError):
-                gz.open(path, memory=store.how.memory)
-            column.publish()
-        assert store.data().h.tolist() == [[1.0, 1.0]] * 3
-
 
 # Left by the dead ################################################################################
 
@@ -654,26 +492,3 @@ def test_clean_sweeps_where_nothing_writes(path: Path) -> None:
     assert gz.verify(path).ok
     assert CliRunner().invoke(main, ["clean", str(path)]).output.startswith(f"{path}: 1 removed, ")
     assert not orphan.exists()
-
-
-def test_a_publication_that_may_not_be_durable(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last sync failed: the attribute is there, and the error says so."""
-    with gz.open(path, "r+") as store:
-        column = store.create_column("h", 2)
-        column.write(0, table(N, 2))
-        sync = _core.sync_directory
-
-        def failing(folder: str) -> None:
-            if folder == str(path):
-                raise OSError(errno.EIO, "cannot sync directory", folder)
-            sync(folder)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(_core, "sync_directory", failing)
-            with pytest.raises(OSError, match="the new content is in place"):
-                column.publish()
-        with pytest.raises(gz.ClosedStoreError, match="was published"):
-            column.publish()
-        assert torch.equal(store.data().h, table(N, 2))
-    assert leftovers(path) == []
-    assert gz.open(path).verify().ok

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import re
 import shutil
 import signal
@@ -40,10 +39,8 @@ def sample_all(store: Path, fanout: int, replace: bool = False) -> None:
 
 
 @pytest.mark.parametrize("fanout", [-1, 2])
-@pytest.mark.parametrize(
-    "value", [-1, -(2**63), 201, 2**32, 2**63 - 1], ids=["minus1", "min", "201", "2^32", "max"]
-)
-@pytest.mark.parametrize("at", [0, 20, 49, 50])
+@pytest.mark.parametrize("value", [-1, 201, 2**63 - 1], ids=["minus1", "201", "max"])
+@pytest.mark.parametrize("at", [0, 20, 50])
 def test_damaged_indptr(store: Path, fanout: int, value: int, at: int) -> None:
     overwrite(store / TOPOLOGY, INDPTR + 8 * at, struct.pack("<q", value))
     with pytest.raises(FormatError, match=r"found a range outside the edges, expected 0 <=") as e:
@@ -107,17 +104,6 @@ def test_damaged_edge_ids_by_which_rows_are_written(store: Path) -> None:
     features = gz.open(store, "r+").feature_store
     with pytest.raises(FormatError, match=r"edge_id\.gd"):
         features.put_tensor(torch.arange(200.0), attr_name="e", group_name=(None, None), index=None)
-
-
-def test_garbage_in_topologies(store: Path) -> None:
-    garbage = random.Random(0)
-    for round_ in range(40):
-        overwrite(store / TOPOLOGY, INDPTR, garbage.randbytes(51 * 8))
-        if round_ % 2:
-            overwrite(store / TOPOLOGY, INDICES, garbage.randbytes(200 * 4))
-        for replace in (False, True):
-            with pytest.raises(FormatError, match=TOPOLOGY):
-                sample_all(store, 3, replace)
 
 
 def test_garbage_edge_ids(store: Path) -> None:
@@ -217,15 +203,6 @@ class TestVerify:
         offset = 4096 + (block << 20)
         place = re.escape(f"{big / X}: block {block} (offset {offset}, {size} bytes): ")
         assert re.fullmatch(place + "found 0x[0-9a-f]{16}, expected 0x[0-9a-f]{16}", line)
-
-    def test_several_blocks(self, big: Path) -> None:
-        for block in (0, 2):
-            overwrite(big / X, 4096 + (block << 20) + 77, b"damage")
-        bad = gz.open(big).verify().bad
-        assert [line.split(" (")[0] for line in bad] == [
-            f"{big / X}: block 0",
-            f"{big / X}: block 2",
-        ]
 
     def test_the_checksum_table(self, big: Path) -> None:
         size = (big / X).stat().st_size

@@ -32,7 +32,7 @@ from pyg_graphzero.store.columns import (
     write_column,
 )
 from pyg_graphzero.store.encoding import ENCODINGS, ColumnEncoder, EncodingLoss
-from pyg_graphzero.store.rows import ArrayRows, StreamRows
+from pyg_graphzero.store.rows import ArrayRows
 from pyg_graphzero.store.verify import verify
 from pyg_graphzero.store.writer import StoreWriter
 from pyg_graphzero_cli import main
@@ -134,15 +134,6 @@ class TestDecoding:
         with pytest.raises(IndexError, match="row"):
             gather(rows, torch.tensor([len(rows.stored)]))
 
-    def test_flush_to_zero_changes_nothing(self) -> None:
-        stored = torch.arange(1, 1024).to(torch.int16).view(torch.float16)
-        torch.set_flush_denormal(True)
-        try:
-            found = gather(EncodedRows(stored), torch.arange(1023))
-        finally:
-            torch.set_flush_denormal(False)
-        assert same_bits(found, stored.float())
-
 
 class TestHalves:
     @pytest.mark.parametrize("encoding", HALVES)
@@ -234,28 +225,6 @@ class TestInt8:
         assert 1 <= loss.clipped < 100
         assert loss.max_abs_error > abs(outlier) * 0.9
 
-    def test_what_is_rare_but_no_outlier_is_kept(self, tmp_path: Path) -> None:
-        x = torch.zeros(100_000, 3)
-        x[:3, 0] = 1.0  # three ones among zeros
-        x[:, 1] = torch.randn(100_000)  # tails of a normal distribution
-        x[:50_000, 2], x[50_000:, 2] = 1000.0, -1000.0  # nothing near the middle
-        rows, loss = encode(tmp_path / "x.gd", x, "int8")
-        assert loss.clipped == 0
-        assert torch.allclose(rows.decoded()[:, [0, 2]], x[:, [0, 2]], rtol=1e-3)
-
-    def test_denormals_and_the_ends_of_float32(self, tmp_path: Path) -> None:
-        tiny = torch.arange(1000).float() * 1.4e-45
-        largest = torch.finfo(torch.float32).max
-        wide = torch.linspace(-1, 1, 1000) * largest
-        x = torch.stack([tiny, wide, torch.linspace(1e9, 1e9 + 64, 1000)], dim=1)
-        rows, loss = encode(tmp_path / "x.gd", x, "int8")
-        error = (rows.decoded().double() - x.double()).abs()
-        assert rows.decoded().isfinite().all()
-        assert error[:, 0].max() <= 4 * 1.5e-45
-        assert error[:, 1].max() <= largest / 100
-        assert error[:, 2].max() <= 64
-        assert loss.clipped < 10
-
     @pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
     def test_values_that_are_not_finite(self, tmp_path: Path, bad: float) -> None:
         x = torch.zeros(30_000, 64)
@@ -268,40 +237,6 @@ class TestInt8:
             "float16 and bfloat16 keep such values."
         )
         assert not (tmp_path / "x.gd").exists()
-
-    def test_threads_do_not_matter(self, tmp_path: Path) -> None:
-        x = torch.randn(5000, 100)
-        torch.set_num_threads(1)
-        try:
-            _, one = encode(tmp_path / "1.gd", x, "int8")
-        finally:
-            torch.set_num_threads(2)
-        _, two = encode(tmp_path / "2.gd", x, "int8")
-        assert one == two
-        assert (tmp_path / "1.gd").read_bytes() == (tmp_path / "2.gd").read_bytes()
-
-    def test_rows_that_are_read_piece_by_piece(self, tmp_path: Path) -> None:
-        """One pass for the ranges and one for the codes, of a source that only goes forwards."""
-        x = torch.randn(4000, 31)
-        (tmp_path / "raw").write_bytes(x.numpy().tobytes())
-        opened: list[Any] = []
-
-        def stream() -> Any:
-            opened.append((tmp_path / "raw").open("rb"))
-            return opened[-1]
-
-        class Small(StreamRows):
-            def slabs(self, num_rows: int | None = None) -> Any:
-                return super().slabs(300)
-
-        rows = Small(tmp_path / "raw", "member", stream, (4000, 31), torch.float32)
-        write_column(tmp_path / "a.gd", ColumnEncoder(rows, "int8", "x"))
-        encode(tmp_path / "b.gd", x, "int8")
-        assert len(opened) == 2
-        column = _core.Column.open(str(tmp_path / "a.gd"))
-        whole = _core.Column.open(str(tmp_path / "b.gd"))
-        assert (column.scale, column.zero_point) == (whole.scale, whole.zero_point)
-        assert torch.equal(view_column(column), view_column(whole))
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
@@ -466,10 +401,6 @@ class TestStore:
             batch = next(iter(gz.loader.NeighborLoader(data, [2], batch_size=50)))
             assert batch.x.dtype == dtype
 
-    def test_keep_half_is_true_or_false(self, encoded: tuple[str, Path, Tensor]) -> None:
-        with pytest.raises(ValueError, match="keep_half: found 'x', expected True or False"):
-            gz.open(encoded[1], keep_half="x")
-
 
 class TestOptions:
     def test_by_type(self, tmp_path: Path) -> None:
@@ -502,17 +433,6 @@ class TestOptions:
         with pytest.raises(InputError, match="node attribute 'y' of None: dtype: found int64"):
             gz.convert(graph, tmp_path / "s", features={"y": "int8"})
         assert not (tmp_path / "s").exists()
-
-    def test_command_line(self, tmp_path: Path) -> None:
-        np.save(tmp_path / "edges.npy", np.array([[0, 1], [1, 2]]))
-        np.save(tmp_path / "x.npy", np.random.default_rng(0).random((3, 4), dtype=np.float32))
-        args = ["convert", str(tmp_path / "edges.npy"), "--edge-layout", "2xE", "--node-attr"]
-        args += [f"x={tmp_path / 'x.npy'}", "--node-attr", f"z={tmp_path / 'x.npy'}"]
-        args += ["--features", "int8", "--features", "z=float16", "-o", str(tmp_path / "s")]
-        done = CliRunner().invoke(main, args)
-        assert done.exit_code == 0, done.output
-        assert "x: float32[4] as int8: max error " in done.output
-        assert "z: float32[4] as float16: max error " in done.output
 
 
 class TestDamage:

@@ -12,9 +12,6 @@ from typing import Any
 
 import pytest
 from store_files import (
-    COLUMN_FIELDS,
-    TOPOLOGY_FIELDS,
-    Field,
     edit_schema,
     field,
     overwrite,
@@ -48,7 +45,7 @@ def refused(path: Path, opener: Callable[[], Any]) -> str:
 
 class TestSize:
     @pytest.mark.parametrize("name", [X, TOPOLOGY])
-    @pytest.mark.parametrize("length", [0, 1, 8, 64, 4095, 4096, 4097, 5000, 8191, -9, -1])
+    @pytest.mark.parametrize("length", [0, 64, 4095, 4096, 5000, -1])
     def test_cut_short(self, store: Path, name: str, length: int) -> None:
         path = store / name
         full = path.stat().st_size
@@ -159,52 +156,8 @@ class TestHeader:
             gz.open(store)
 
 
-ATTACKS = [0, 1, 2**31, 2**32 - 1, 2**32, 2**52, 2**61, 2**63 - 1, 2**63, 2**64 - 4096, 2**64 - 1]
-
-# Not looked at when a store is opened.
-UNUSED = {"reserved", "checksums_hash", "header_hash"}
-
-
-def attacks() -> list[Any]:
-    cases = []
-    for name, fields in ((X, COLUMN_FIELDS), (TOPOLOGY, TOPOLOGY_FIELDS)):
-        for at in fields:
-            for value in ATTACKS:
-                if value < 2 ** (8 * at.size) and at.name not in UNUSED:
-                    cases.append(pytest.param(name, at, value, id=f"{name}-{at.name}-{value:#x}"))
-    return cases
-
-
 class TestForgedHeaders:
     """Fields that are wrong although the header hash and store.json agree with them."""
-
-    @pytest.mark.parametrize(("name", "at", "value"), attacks())
-    def test_field(self, store: Path, name: str, at: Field, value: int) -> None:
-        path = store / name
-        beyond = at.name.startswith("shape[") and int(at.name[6]) >= 2
-        if at.read(path.read_bytes()) == value or beyond:
-            return
-        set_field(path, at.name, value)
-        reseal(store)
-        message = refused(path, lambda: gz.open(store))
-        plain = at.name.split("[")[0]
-        number = {"magic": "bytes", "byte_order": f"{value:#018x}"}.get(plain, str(value))
-        # A wrong field shows as itself, or as one that follows from it.
-        follows = {
-            "file_bytes": "file size",
-            "shape": "row_bytes data_bytes",
-            "num_dims": "row_bytes data_bytes shape",
-            "dtype": "row_bytes row_stride shape",
-            "row_stride": "data_bytes",
-            "checksums_offset": "num_blocks",
-            "num_src": "num_src, num_dst, num_edges index_bytes",
-            "num_dst": "indptr_bytes num_edges",
-            "num_edges": "indices_bytes",
-            "index_bytes": "indices_bytes",
-        }.get(plain, "")
-        blamed = message.split(": found ")[0]
-        assert blamed == plain or blamed in follows, message
-        assert blamed != plain or number in message or " x " in message or " + " in message
 
     @pytest.mark.parametrize(
         ("name", "changes", "expected"),
@@ -466,28 +419,6 @@ class TestFiles:
             "file: found nothing, expected 8200 bytes"
         )
 
-    def test_directory_instead_of_a_file(self, store: Path) -> None:
-        (store / X).unlink()
-        (store / X).mkdir()
-        assert refused(store / X, lambda: gz.open(store)) == (
-            "file: found drwxr-xr-x, expected a regular file"
-        )
-        with pytest.raises(IsADirectoryError) as caught:
-            open_file(store / X)
-        assert caught.value.filename == str(store / X)
-
-    def test_pipe_instead_of_a_file(self, store: Path) -> None:
-        (store / X).unlink()
-        os.mkfifo(store / X)
-        edit_schema(store, _set("files", X, "bytes", to=0))
-        assert "expected a regular file" in refused(store / X, lambda: gz.open(store))
-
-    def test_file_instead_of_a_folder(self, store: Path) -> None:
-        shutil.rmtree(store / "node")
-        (store / "node").write_text("")
-        with pytest.raises(FormatError, match="file: found nothing, expected"):
-            gz.open(store)
-
     @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
     def test_unreadable_file(self, store: Path) -> None:
         (store / X).chmod(0)
@@ -509,11 +440,6 @@ class TestFiles:
         with pytest.raises(NotADirectoryError, match="a store is a directory") as caught:
             gz.open(store / X)
         assert caught.value.filename == str(store / X)
-
-    def test_store_json_is_a_directory(self, tmp_path: Path) -> None:
-        (tmp_path / "store.json").mkdir()
-        with pytest.raises(FormatError, match=r"store.json: file: found drwx.*a regular file"):
-            gz.open(tmp_path)
 
     def test_files_that_store_json_does_not_name_are_ignored(self, store: Path) -> None:
         (store / "node/half-written.gd").write_bytes(b"\0" * 100)

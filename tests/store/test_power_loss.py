@@ -98,7 +98,9 @@ def events(tmp_path_factory) -> list[Event]:
     folder = tmp_path_factory.mktemp("recorded")
     root = folder / "watched"
     root.mkdir()
-    script = f"import sys\nsys.path.insert(0, {str(Path(__file__).parents[1])!r})\n{WORK}"
+    script = (
+        f"import sys\nsys.path.insert(0, {str(Path(__file__).parents[1] / 'support')!r})\n{WORK}"
+    )
     return record(script, root)
 
 
@@ -303,7 +305,14 @@ def test_inference_goes_on_after_the_power_failed(events, tmp_path):
         assert torch.equal(z, found[0])
 
 
+def publish(store: gz.Store) -> None:
+    column = store.create_column("h", 1)
+    column.write(0, torch.ones(30, 1))
+    column.publish()
+
+
 CHANGES = {
+    "publish": publish,
     "put": lambda store: store.feature_store.put_tensor(torch.arange(30), None, "age", None),
     "replace": lambda store: store.feature_store.put_tensor(torch.zeros(30, 2), None, "x", None),
     "remove": lambda store: store.feature_store.remove_tensor(None, "x", None),

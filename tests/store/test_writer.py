@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import shutil
-import textwrap
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
-import pythons
 import torch
+from full_disk import largest_file
 from store_files import make_store
 
 import pyg_graphzero as gz
@@ -23,17 +20,6 @@ from pyg_graphzero import _core
 from pyg_graphzero.store.csc import EdgeChunk
 from pyg_graphzero.store.writer import StoreWriter
 from pyg_graphzero.util.locks import LOCK_FILE
-
-
-@contextmanager
-def largest_file(size: int) -> Iterator[None]:
-    """No file may grow beyond ``size``: writing fails as on a full disk."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def write_until(path: Path, limit_at: str, limit: int) -> None:
@@ -151,17 +137,6 @@ def test_overwriting_does_not_harm_readers(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["store"]
 
 
-def test_one_writer_at_a_time(tmp_path: Path) -> None:
-    path = make_store(tmp_path / "store")
-    first = gz.open(path, mode="r+")
-    with pytest.raises(BlockingIOError) as caught:
-        gz.open(path, mode="r+")
-    assert caught.value.filename == str(path / LOCK_FILE)
-    gz.open(path).close()
-    first.close()
-    gz.open(path, mode="r+").close()
-
-
 def test_writers_of_one_name_do_not_delete_each_other(tmp_path: Path) -> None:
     with StoreWriter(tmp_path / "store", is_hetero=False) as slow:
         slow.add_node_type(None, 3)
@@ -208,55 +183,6 @@ def test_only_scratch_of_the_same_store_is_removed(tmp_path: Path) -> None:
     (tmp_path / ".[a].partial-0b" / LOCK_FILE).write_text("")
     make_store(tmp_path / "[a]")
     assert sorted(os.listdir(tmp_path)) == sorted([*kept, "[a]"])
-
-
-@pytest.mark.long
-def test_kill_at_any_instant(tmp_path: Path) -> None:
-    """Writers killed by SIGKILL at random moments leave the old store, the new one, or none."""
-    script = textwrap.dedent("""
-        import os, random, signal, sys, time
-        from pathlib import Path
-        import torch
-        import pyg_graphzero as gz
-        from pyg_graphzero.store.writer import StoreWriter
-
-        target = Path(sys.argv[1]) / "store"
-
-        def write(value):
-            with StoreWriter(target, is_hetero=False, force=True) as writer:
-                writer.add_node_type(None, 3000)
-                for i in range(6):
-                    writer.add_node_attr(None, f"x{i}", torch.full((3000, 64), float(value)))
-                writer.finish()
-
-        def seconds(value):
-            begin = time.perf_counter()
-            write(value)
-            return time.perf_counter() - begin
-
-        full, killed, now, rng = seconds(0), 0, 0, random.Random(1)
-        for value in range(1, 25):
-            child = os.fork()
-            if child == 0:
-                write(value)
-                os._exit(0)
-            time.sleep(rng.random() * full * 1.2)
-            os.kill(child, signal.SIGKILL)
-            killed += os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-            store = gz.open(target)
-            data = store.data()
-            found = {float(v) for i in range(6) for v in data[f"x{i}"].unique()}
-            assert found in ({now}, {value}), (found, now, value)
-            assert store.verify().ok
-            (now,) = found
-        write(99)
-        assert os.listdir(target.parent) == ["store"], os.listdir(target.parent)
-        assert gz.open(target).data().x5[0, 0] == 99
-        print(killed)
-    """)
-    done = pythons.run(script, tmp_path, threads=1)
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) >= 5
 
 
 class TestArguments:

@@ -6,11 +6,7 @@ import errno
 import importlib
 import json
 import os
-import random
 import shutil
-import signal
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +16,7 @@ import pytest
 import torch
 from budgets import budget_beside
 from click.testing import CliRunner
-from pythons import Python, run
+from pythons import run
 from torch_geometric.data import Data
 from tuned import ROOM, residence_of
 
@@ -407,62 +403,3 @@ def test_memory(tmp_path: Path) -> None:
     room, high = map(int, done.stdout.split())
     assert high <= 1.1 * room
     assert gz.verify(path).ok
-
-
-# Processes that are killed while they copy rows.
-KILLS = int(os.environ.get("GRAPHZERO_KILLS", 20))
-TRAINED: dict[str, Any] = {"num_neighbors": [4, 3], "batch_size": 64}
-
-KILLED = """
-import os, sys
-import pyg_graphzero as gz
-print("begun", flush=True)
-gz.optimize(sys.argv[1], seeds="train_mask", num_neighbors=[4, 3], batch_size=64, progress=False)
-os._exit(0)
-"""
-
-
-def trained(path: Path, out_of_core: bool = True) -> Iterator[tuple[Any, bool]]:
-    """The batches of an epoch of a new loader, and whether they were read by a copy."""
-    data = gz.open(path).data()
-    torch.manual_seed(0)
-    with paged(out_of_core):
-        loader = gz.loader.NeighborLoader(
-            data, input_nodes=data.train_mask, shuffle=True, **TRAINED
-        )
-        for batch in loader:
-            yield batch, loader.stats().reordered
-
-
-@pytest.mark.long
-def test_kills_beside_training(tmp_path: Path) -> None:
-    """Training goes on, new loaders train, and nothing is left but a copy, or none."""
-    path = write_store(power_law(20_000, 100_000, 256), tmp_path / "store")
-    expected = [digest_of([batch]) for batch, _ in trained(path, out_of_core=False)]
-    read_by_copy, ended, longest, pick = [], 0, 1.0, random.Random(0)
-
-    def training() -> Iterator[None]:
-        while True:
-            for digest, (batch, is_copied) in zip(expected, trained(path), strict=True):
-                assert digest_of([batch]) == digest
-                read_by_copy.append(is_copied)
-                yield
-
-    beside = training()
-    for _ in range(KILLS):
-        child = Python(KILLED, path)
-        assert child.stdout.readline() == "begun\n"
-        end = time.monotonic() + pick.uniform(0.0, longest)
-        while time.monotonic() < end:
-            next(beside)
-        child.send_signal(signal.SIGKILL)
-        said = child.stderr.read()
-        assert child.wait() in (0, -signal.SIGKILL), said
-        ended += child.returncode == 0
-        longest *= 0.8 if child.returncode == 0 else 1.1  # however fast the machine
-        next(training())
-        assert gz.verify(path).ok
-        assert all(len(name) == 32 for name in copies(path)), copies(path)
-    assert 0 < ended < KILLS
-    assert set(read_by_copy) == {True, False}
-    assert os.listdir(path.parent) == ["store"]

@@ -4,7 +4,8 @@ A block is run as the page has it, in the page's order, in one directory and one
 Python runs in this process, and so do plain ``graphzero …`` lines, which saves starting an
 interpreter for each; all else in a ``bash`` block is given to bash.
 
-``python tests/documents.py`` runs the guide in the current directory, by whatever is installed.
+``python tests/support/documents.py`` runs the guide in the current directory, by whatever is
+installed.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from click.testing import CliRunner
 
 from pyg_graphzero_cli import main
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 # What a user reads in this order, all of it in one directory and one session.
 GUIDE = (

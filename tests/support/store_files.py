@@ -16,7 +16,7 @@ from pyg_graphzero.store import schema
 from pyg_graphzero.store.csc import EdgeChunk
 from pyg_graphzero.store.writer import StoreWriter
 
-FORMAT_PAGE = Path(__file__).parents[1] / "docs" / "format.md"
+FORMAT_PAGE = Path(__file__).parents[2] / "docs" / "format.md"
 HEADER = 4096
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import preload
 
-_SOURCE = Path(__file__).with_name("fuzz") / "recorder.c"
+_SOURCE = Path(__file__).parents[1] / "fuzz" / "recorder.c"
 _PAGE = 4096
 
 

@@ -49,56 +49,6 @@ TINY: dict[str, dict[str, int]] = {
     "memory.prefetch": {"_PIECE": 4096},
 }
 
-# Large numbers that are no chunks: shares and limits, sizes of formats, defaults.
-NO_CHUNKS: dict[str, set[str]] = {
-    "store.adopted": {"_PAGE"},
-    "memory.costs": {
-        *{"LEAST_DICTIONARY", "MAX_MAPPED", "MAX_TOGETHER", "MAX_WINDOW", "READ_NODE"},
-        "SMALL_ROW",
-    },
-    "memory.keeper": {"_TRIAL_BYTES"},
-    "memory.making": {"_MOST_ROWS", "_TOLD"},
-    "memory.residence": {"_GROUP_BYTES", "_LEAST_WALKED", "_MOST_WALKED"},
-    "memory.usage": {
-        *{"TOUCH_BATCH", "_AHEAD_BYTES", "_BATCH_SIZE", "_MOST_LISTED", "_SORTED"},
-    },
-    "store.csc": {"_MANY"},
-    "conversion.names": {"_FEW"},
-    "conversion.write": {"_SLAB_BYTES", "_SORTED_RECORD"},
-    "conversion.dialect": {"MAX_ROW_BYTES", "_HEADER_BYTES", "_SAMPLE_BYTES"},
-    "conversion.ids": {"_BITS_PER_ID", "_DENSE_FREE"},
-    "conversion.graphzero": {"_ALIGNMENT"},
-    "conversion.folders": {"_WIDTH"},
-    "conversion.tables": {"_BUFFER_BYTES"},
-    "conversion.tensors": {"_MAX_HEADER"},
-    "rag.index": {"_SCANNED"},
-    "reporting.nodes": {"_MOST_CLASSES"},
-    "shards.owners": {"_BYTE"},
-    "shards.stream": {"_CHUNKS"},
-    "reporting.run": {"_DRAWN"},
-    "tune.optimize": {"_MOST_SLAB"},
-    "util.workspace": {"MIN_ROOM", "READ_ROOM"},
-    "util.sizes": {"_TOO_LARGE"},
-    "util.system": {"_NO_LIMIT"},
-    "util.disk": {
-        *{"DEFAULT_MERGE_GAP", "MIN_FILE_BYTES", "READER_BYTES", "_PROBED_READ"},
-        "_USUAL_MERGE_GAP",
-    },
-    "nn.accelerate": {"_MOST_WAYS"},
-    "nn.small": {"_LEAST", "_SEED"},
-    "nn.state": {"LARGE"},
-    "sampling.hops": {"ALL"},
-    "sampling.negatives": {"_ROUNDS"},
-    "util.documents": {"_DEEPEST", "_MOST_BYTES"},
-}
-
-# Buffers of readers and defaults that have no name, as they stand in the source.
-NAMELESS: dict[str, set[str]] = {
-    "tune.doctor": {"64 << 20"},
-    "inference.blocks": {"16 << 20"},
-    "memory.ranking": {"1 << 15"},
-    "nn.small": {"1 << 20"},
-}
 
 both = pytest.mark.parametrize("chunks", ["usual", "tiny"], indirect=True)
 
