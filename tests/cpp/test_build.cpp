@@ -1,8 +1,6 @@
 // The external-memory builder under the sanitizers: equal to a sort in memory, whatever the room.
 #include <algorithm>
-#include <array>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <random>
 #include <utility>
@@ -41,9 +39,8 @@ EdgeSlab slab_of(const Edges& edges) {
 }
 
 CscStatistics build(const Scratch& dir, const Edges& edges, CscOptions options,
-                    std::uint64_t memory, int threads, const std::string& name,
-                    bool marked = true) {
-  const auto marks = marked ? std::make_shared<NodeMarks>(options.num_src) : nullptr;
+                    std::uint64_t memory, int threads, const std::string& name) {
+  const auto marks = std::make_shared<NodeMarks>(options.num_src);
   options.max_edges = edges.src.size();
   CscBuilder builder(options, {memory, dir / "", threads}, marks, marks);
   builder.append(slab_of(edges));
@@ -85,26 +82,6 @@ TEST(build_equals_the_sort_in_memory) {
         same &= sources[slot] == edges.src[static_cast<std::size_t>(order[slot])];
       }
       CHECK(same);
-    }
-  }
-}
-
-TEST(build_with_every_option_in_little_memory) {
-  const Edges edges = random_edges(100, 20'000, 0.8);
-  std::uint64_t first = 0;
-  for (const std::uint64_t memory : {1ULL << 12, 1ULL << 24}) {
-    for (const int threads : {1, 4}) {
-      const Scratch dir;
-      CscOptions options;
-      options.num_src = options.num_dst = 100;
-      options.undirected = true;
-      options.coalesce = Coalesce::kFirst;
-      options.self_loops = SelfLoops::kAdd;
-      const CscStatistics found = build(dir, edges, options, memory, threads, "t");
-      if (first == 0) first = found.num_edges;
-      CHECK(found.num_edges == first);
-      CHECK(found.num_edges == found.input.edges + found.input.reverses - found.result.merged +
-                                   found.result.loops_added);
     }
   }
 }
@@ -190,110 +167,6 @@ TEST(what_was_read_is_given_back_to_the_disk) {
     runs.done_with(buckets);
   }
   CHECK(space.on_disk == 0 && space.peak == space.written);
-}
-
-TEST(an_end_that_is_no_node_is_named) {
-  for (const bool of_source : {true, false}) {
-    Edges edges = random_edges(100, 5'000, 0.5);
-    (of_source ? edges.src : edges.dst)[4'321] = 100;
-    const Scratch dir;
-    CscOptions options;
-    options.num_src = options.num_dst = 100;
-    CHECK_THROWS(std::out_of_range,
-                 of_source ? "edge 4321: source id: found 100, expected 0 <= id < 100"
-                           : "edge 4321: destination id: found 100, expected 0 <= id < 100",
-                 build(dir, edges, options, 1 << 20, 2, "t"));
-  }
-}
-
-TEST(items_of_parallel_edges_are_joined_each_by_itself) {
-  const Edges edges = random_edges(20, 2'000, 0.2);
-  std::vector<float> one(edges.src.size());
-  std::vector<std::int64_t> two(2 * edges.src.size());
-  for (std::size_t i = 0; i < one.size(); ++i) {
-    one[i] = static_cast<float>(i % 13);
-    two[2 * i] = static_cast<std::int64_t>(i);
-    two[2 * i + 1] = -static_cast<std::int64_t>(i % 7);
-  }
-  std::map<std::pair<std::int64_t, std::int64_t>, std::array<std::int64_t, 3>> sums;
-  for (std::size_t i = 0; i < one.size(); ++i) {
-    auto& sum = sums[{edges.dst[i], edges.src[i]}];
-    sum[0] += static_cast<std::int64_t>(one[i]);
-    sum[1] += two[2 * i];
-    sum[2] += two[2 * i + 1];
-  }
-  const Scratch dir;
-  CscOptions options;
-  options.num_src = options.num_dst = 20;
-  options.coalesce = Coalesce::kSum;
-  options.columns = {{"one", find_dtype("float32"), {}, {}}, {"two", find_dtype("int64"), {2}, {}}};
-  options.max_edges = one.size();
-  CscBuilder builder(options, {1 << 20, dir / "", 2}, nullptr, nullptr);
-  EdgeSlab slab = slab_of(edges);
-  slab.columns = {reinterpret_cast<const Byte*>(one.data()),
-                  reinterpret_cast<const Byte*>(two.data())};
-  builder.append(slab);
-  builder.finish({dir / "t.gl", dir / "id.gd", {dir / "one.gd", dir / "two.gd"}},
-                 [](std::uint64_t, std::uint64_t) {});
-  const auto topology = Topology::open(dir / "t.gl");
-  const auto ones = Column::open(dir / "one.gd"), twos = Column::open(dir / "two.gd");
-  const auto one_map = ones->map(MapMode::kReadOnly), two_map = twos->map(MapMode::kReadOnly);
-  const auto* const sources = static_cast<const std::uint32_t*>(topology->indices());
-  const auto* const a = reinterpret_cast<const float*>(one_map->data() + ones->data_offset());
-  const auto* const b =
-      reinterpret_cast<const std::int64_t*>(two_map->data() + twos->data_offset());
-  CHECK(topology->num_edges() == sums.size());
-  bool same = true;
-  for (std::int64_t dst = 0; dst < 20; ++dst) {
-    for (auto slot = topology->indptr()[dst]; slot < topology->indptr()[dst + 1]; ++slot) {
-      const auto& sum = sums[{dst, sources[slot]}];
-      same &= static_cast<std::int64_t>(a[slot]) == sum[0] && b[2 * slot] == sum[1] &&
-              b[2 * slot + 1] == sum[2];
-    }
-  }
-  CHECK(same);
-}
-
-TEST(nobody_need_know_which_nodes_have_edges) {
-  const Edges edges = random_edges(100, 5'000, 0.5);
-  for (const bool undirected : {false, true}) {
-    const Scratch dir;
-    CscOptions options;
-    options.num_src = options.num_dst = 100;
-    options.undirected = undirected;
-    const CscStatistics marked = build(dir, edges, options, 1 << 20, 2, "a");
-    const CscStatistics found = build(dir, edges, options, 1 << 20, 2, "b", false);
-    CHECK(found.num_edges == marked.num_edges && found.input.edges == edges.src.size());
-  }
-}
-
-TEST(every_neighbourhood_is_in_the_order_of_its_sources_times) {
-  const Edges edges = random_edges(50, 3'000, 0.2);
-  std::vector<std::int64_t> times(50);
-  for (std::size_t i = 0; i < times.size(); ++i) times[i] = static_cast<std::int64_t>(i * 7 % 11);
-  auto [indptr, order] = sort_by_destination(edges.src, edges.dst, 50, 50);
-  const auto time = [&](std::int64_t edge) {
-    return times[static_cast<std::size_t>(edges.src[static_cast<std::size_t>(edge)])];
-  };
-  const auto bounds = indptr.span();
-  for (std::size_t v = 0; v + 1 < bounds.size(); ++v) {
-    std::stable_sort(order.data() + bounds[v], order.data() + bounds[v + 1],
-                     [&](std::int64_t a, std::int64_t b) { return time(a) < time(b); });
-  }
-  for (const std::uint64_t memory : {1ULL << 12, 1ULL << 24}) {
-    const Scratch dir;
-    CscOptions options;
-    options.num_src = options.num_dst = 50;
-    options.source_times = times;
-    build(dir, edges, options, memory, 2, "t");
-    const auto topology = Topology::open(dir / "t.gl");
-    const auto* const sources = static_cast<const std::uint32_t*>(topology->indices());
-    bool same = true;
-    for (std::int64_t slot = 0; slot < order.size(); ++slot) {
-      same &= sources[slot] == edges.src[static_cast<std::size_t>(order.data()[slot])];
-    }
-    CHECK(same);
-  }
 }
 
 TEST(sections_of_a_file_meet_anywhere) {

@@ -1,10 +1,7 @@
 // sampling/hgt_sampler: its contract over files, garbage and threads. Distribution: test_hgt.py.
-#include <algorithm>
 #include <cstdint>
 #include <filesystem>
-#include <set>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -34,59 +31,6 @@ HgtRequest hgt_request(std::span<const std::int64_t> seeds, std::vector<std::int
 }
 
 }  // namespace
-
-TEST(hgt_keeps_its_contract) {
-  // 20 neighbours all get budget, 80 are more than do; of the latter, edges are complete too.
-  for (const std::int64_t degree : {20, 80}) {
-    const Ring ring(5000, degree);
-    const std::vector<std::int64_t> seeds{7, 4999, 7, 0};  // a duplicate keeps its place
-    for (const std::int64_t k : {0LL, 3LL, 1000LL}) {
-      const Sample sample = sampler_of(ring).sample(hgt_request(seeds, {k, 2}));
-      const auto& nodes = sample.nodes[0];
-      const auto& [row, col, slot] = sample.edges[0];
-      CHECK(std::equal(seeds.begin(), seeds.end(), nodes.data()));
-      CHECK(sample.num_sampled_nodes[0][0] == 4);
-      CHECK(sample.num_sampled_nodes[0][2] == 2);
-      if (k <= 3) CHECK(sample.num_sampled_nodes[0][1] == k);
-      if (k > 3) CHECK(sample.num_sampled_nodes[0][1] >= std::min<std::int64_t>(degree, 50));
-      const std::set<std::int64_t> sampled(nodes.data(), nodes.data() + nodes.size());
-      CHECK(static_cast<std::int64_t>(sampled.size()) == nodes.size() - 1);
-      std::int64_t expected = 0;
-      for (std::int64_t i = 0; i < nodes.size(); ++i) {
-        for (std::int64_t j = 0; j < degree; ++j) {
-          expected += static_cast<std::int64_t>(sampled.count((nodes[i] + j + 1) % 5000));
-        }
-      }
-      CHECK(row.size() == expected && col.size() == expected && slot.size() == expected);
-      bool right = true;
-      for (std::int64_t i = 0; i < row.size(); ++i) {
-        const std::int64_t v = nodes[col[i]];
-        right = right && slot[i] / degree == v &&
-                nodes[row[i]] == (v + slot[i] % degree + 1) % 5000 &&
-                (i == 0 || col[i - 1] <= col[i]);
-      }
-      CHECK(right);
-    }
-  }
-}
-
-TEST(hgt_refuses_bad_requests) {
-  const Ring ring(10, 2);
-  const HgtSampler sampler = sampler_of(ring);
-  const std::vector<std::int64_t> good{1}, negative{1, -1}, beyond{10};
-  CHECK_THROWS(std::out_of_range, "seed 1: found node -1, expected 0 <= node < 10",
-               sampler.sample(hgt_request(negative, {1})));
-  CHECK_THROWS(std::out_of_range, "seed 0: found node 10",
-               sampler.sample(hgt_request(beyond, {1})));
-  CHECK_THROWS(std::invalid_argument, "num_samples: found -1",
-               sampler.sample(hgt_request(good, {-1})));
-  HgtRequest elsewhere = hgt_request(good, {1});
-  elsewhere.seeds[0].node_type = 1;
-  CHECK_THROWS(std::invalid_argument, "node type 1", sampler.sample(elsewhere));
-  CHECK(sampler.sample(hgt_request(good, {INT64_MAX})).nodes[0].size() == 3);
-  CHECK_THROWS(FormatError, "num_src, num_dst",
-               HgtSampler({11}, {{0, 0, csc_of(Topology::open(ring.path))}}));
-}
 
 TEST(hgt_over_garbage) {
   std::vector<std::int64_t> seeds(1000);

@@ -6,7 +6,6 @@
 #include <numeric>
 #include <set>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -107,54 +106,6 @@ TEST(variates_agree_with_each_other) {
                                  : variates.order<false>(node) < variates.order<false>(node + 1));
     }
     CHECK(good);
-  }
-}
-
-TEST(chooser_against_a_sort) {
-  for (const std::uint64_t batches : {1, 16}) {
-    for (const bool weighted : {false, true}) {
-      for (const std::int64_t n : {1, 5, 100, 10'000}) {
-        CounterRng rng(3, static_cast<std::uint64_t>(n));
-        std::vector<std::int64_t> sources;
-        std::vector<std::uint64_t> sums{17};  // of the ranks before
-        for (std::int64_t i = 0; i < n; ++i) {
-          sources.push_back(static_cast<std::int64_t>(rng.below(500)));  // parallel edges, if many
-          sums.push_back(sums.back() + rng.below(4));
-        }
-        EdgeOrder order;
-        if (weighted) order.cumulative = sums.data();
-        const Variates variates({.batch_dependency = batches}, {1003, 3}, 0, 0);
-        NeighborChooser chooser(variates, order);
-        for (const std::int64_t k : {1, 4, 100}) {
-          std::vector<std::pair<double, std::int64_t>> all;
-          for (std::int64_t i = 0; i < n; ++i) {
-            const auto at = static_cast<std::size_t>(i);
-            const std::uint64_t weight = weighted ? sums[at + 1] - sums[at] : 1;
-            if (weight == 0) continue;
-            const double score =
-                weighted ? variates.exponential(sources[at]) / static_cast<double>(weight)
-                         : variates.uniform(sources[at]);
-            all.emplace_back(score, i + 1);
-          }
-          std::sort(all.begin(), all.end());
-          std::vector<std::int64_t> expected;
-          for (std::size_t i = 0; i < std::min(all.size(), static_cast<std::size_t>(k)); ++i) {
-            expected.push_back(all[i].second);
-          }
-          std::sort(expected.begin(), expected.end());
-          for (const std::int64_t piece : {n, std::int64_t{7}}) {
-            std::vector<std::int64_t> found(static_cast<std::size_t>(k));
-            chooser.begin(k);
-            for (std::int64_t at = 0; at < n; at += piece) {
-              const auto size = static_cast<std::size_t>(std::min(piece, n - at));
-              chooser.offer(1 + at, {sources.data() + at, size});
-            }
-            found.resize(static_cast<std::size_t>(chooser.finish(found.data())));
-            CHECK(found == expected);
-          }
-        }
-      }
-    }
   }
 }
 
@@ -265,35 +216,6 @@ TEST(labor_reads_hubs_in_pieces) {
   CHECK(sampler.sample(asked).edges[0].row.size() == all_edges);
   asked.num_neighbors = {{-1}};
   CHECK(sampler.sample(asked).edges[0].row.size() == all_edges);
-}
-
-TEST(labor_shares_neighbors) {
-  const Ring ring(4000, 200);
-  const NeighborSampler sampler = ring.sampler();
-  std::vector<std::int64_t> seeds;
-  for (std::int64_t v = 0; v < 1000; ++v) seeds.push_back(v);
-  SampleRequest asked = labor_request(seeds, {10});
-  const Sample together = sampler.sample(asked);
-  asked.labor = {};
-  const Sample alone = sampler.sample(asked);
-  CHECK(together.edges[0].row.size() == alone.edges[0].row.size());
-  CHECK(together.nodes[0].size() < alone.nodes[0].size());
-  const std::set<std::int64_t> few(together.edges[0].row.span().begin(),
-                                   together.edges[0].row.span().end());
-  const std::set<std::int64_t> many(alone.edges[0].row.span().begin(),
-                                    alone.edges[0].row.span().end());
-  CHECK(few.size() * 3 < many.size());
-}
-
-TEST(labor_refuses_bad_requests) {
-  const Ring ring(100, 5);
-  const std::vector<std::int64_t> seeds{1};
-  SampleRequest asked = labor_request(seeds, {2});
-  asked.replace = true;
-  CHECK_THROWS(std::invalid_argument, "with replacement", ring.sampler().sample(asked));
-  asked.replace = false;
-  asked.labor->batch_dependency = 0;
-  CHECK_THROWS(std::invalid_argument, "batch_dependency: found 0", ring.sampler().sample(asked));
 }
 
 TEST(labor_over_damaged_files) {

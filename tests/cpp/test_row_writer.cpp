@@ -3,10 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <filesystem>
-#include <memory>
 #include <random>
-#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -120,36 +117,6 @@ TEST(rows_written_in_any_order) {
   }
 }
 
-TEST(a_row_writer_makes_what_a_column_writer_makes) {
-  const Scratch dir;
-  const auto rows = some_rows(1000, 999, 5);
-  RowWriter in_any_order = writer_of(dir, 1000, 999);
-  write(in_any_order, 0, rows);
-  in_any_order.finish();
-  ColumnWriter writer(dir / "y.gd", *find_dtype("int32"), {1000, 999});
-  writer.append(rows.data(), rows.size() * 4);
-  writer.finish();
-  const auto contents = [](const std::string& path) {
-    std::string bytes(std::filesystem::file_size(path), '\0');
-    File::open(path).read_at(bytes.data(), bytes.size(), 0);
-    return bytes;
-  };
-  CHECK(contents(dir / "x.gd") == contents(dir / "y.gd"));
-}
-
-TEST(rows_are_no_column_before_they_are_finished) {
-  const Scratch dir;
-  const auto rows = some_rows(600, 1024, 1);
-  RowWriter writer = writer_of(dir, 600, 1024);
-  write(writer, 0, {rows.begin(), rows.begin() + 100 * 1024});
-  write(writer, 400, {rows.begin() + 400 * 1024, rows.end()});
-  CHECK_THROWS(std::invalid_argument, "found nothing in rows 100 to 400", writer.finish());
-  write(writer, 100, {rows.begin() + 100 * 1024, rows.begin() + 400 * 1024});
-  CHECK_THROWS(FormatError, "x.gd", Column::open(dir / "x.gd"));
-  writer.finish();
-  CHECK(is_right(dir / "x.gd", rows));
-}
-
 TEST(rows_written_by_threads) {
   for (const std::uint64_t items : {512, 1000}) {  // the latter lie apart
     const Scratch dir;
@@ -170,46 +137,4 @@ TEST(rows_written_by_threads) {
     writer.finish();
     CHECK(is_right(dir / "x.gd", rows));
   }
-}
-
-TEST(rows_written_by_place) {
-  const Scratch dir;
-  constexpr std::uint64_t kItems = 3000;
-  const auto rows = some_rows(500, kItems, 4);
-  std::vector<std::int64_t> places(500);
-  for (std::size_t i = 0; i < 500; ++i) places[i] = static_cast<std::int64_t>((i * 7) % 500);
-  std::vector<std::int32_t> expected(rows.size());
-  for (std::size_t i = 0; i < 500; ++i) {
-    std::copy_n(rows.begin() + static_cast<std::ptrdiff_t>(i * kItems), kItems,
-                expected.begin() + static_cast<std::ptrdiff_t>(places[i]) * kItems);
-  }
-  RowWriter writer = writer_of(dir, 500, kItems);
-  const std::vector<std::int64_t> twice{8, 0, 8}, beyond{0, 500}, negative{-1};
-  writer.put(places, rows.data(), rows.size() * 4);
-  writer.put(twice, rows.data(), 3 * kItems * 4);
-  std::copy_n(rows.begin() + kItems, kItems, expected.begin());
-  std::copy_n(rows.begin() + 2 * kItems, kItems, expected.begin() + 8 * kItems);
-  CHECK_THROWS(std::out_of_range, "index[1]: found row 500, expected 0 <= row < 500",
-               writer.put(beyond, rows.data(), 2 * kItems * 4));
-  CHECK_THROWS(std::out_of_range, "index[0]: found row -1",
-               writer.put(negative, rows.data(), 12'000));
-  CHECK_THROWS(std::invalid_argument, "found 2 rows, expected 3",
-               writer.put(twice, rows.data(), 2 * kItems * 4));
-  writer.finish();
-  CHECK(is_right(dir / "x.gd", expected));
-}
-
-TEST(a_row_writer_refuses) {
-  const Scratch dir;
-  const auto rows = some_rows(10, 4, 0);
-  RowWriter writer = writer_of(dir, 10, 4);
-  CHECK_THROWS(OsError, "x.gd", writer_of(dir, 10, 4));
-  CHECK_THROWS(std::out_of_range, "found rows 5 to 15, expected 0 <= row < 10",
-               write(writer, 5, rows));
-  CHECK_THROWS(std::out_of_range, "expected 0 <= row < 10", write(writer, 11, {}));
-  CHECK_THROWS(std::invalid_argument, "multiple of the row size 16",
-               writer.write(0, rows.data(), 17));
-  const std::vector<std::uint64_t> none;
-  CHECK_THROWS(std::invalid_argument, "expected rows",
-               RowWriter(dir / "y.gd", *find_dtype("int32"), none, std::nullopt));
 }

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
-#include <memory>
 #include <numeric>
 #include <set>
 #include <span>
@@ -404,33 +403,6 @@ TEST(times_weights_trees_and_induced_edges) {
     }
     CHECK(good && found == sample.edges[0].row.size() && found > 900);
   }
-}
-
-TEST(several_node_and_edge_types) {
-  // users 0 … 2 rate items 0 … 3; items belong to one shop. 64-bit ids for one of them.
-  const std::vector<std::int64_t> rates_ptr{0, 2, 2, 3, 3}, in_ptr{0, 0, 1, 2};
-  const std::vector<std::uint32_t> rates{2, 0, 1};
-  const std::vector<std::int64_t> in{3, 3};
-  const NeighborSampler sampler(
-      {3, 4}, {{0, 1, {rates_ptr.data(), rates.data(), 4, 3, 4, 3, "rates", nullptr, nullptr}},
-               {1, 0, {in_ptr.data(), in.data(), 8, 4, 3, 2, "in", nullptr, nullptr}}});
-  const std::vector<std::int64_t> seeds{0};
-  SampleRequest asked;
-  asked.seeds = {{1, seeds}};
-  asked.num_neighbors = {{-1, -1}, {-1, -1}};
-  const Sample sample = sampler.sample(asked);
-  const Seen expected{{0, 2, 0}, {1, 0, 1}, {2, 0}, {0, 1}, {2, 0}, {0, 3},
-                      {0, 1},    {0, 0},    {0, 1}, {1},    {0},    {1}};
-  CHECK(everything(sample) == expected);
-  CHECK_THROWS(
-      FormatError, "num_src, num_dst",
-      NeighborSampler(
-          {3, 5},
-          {{0, 1, {rates_ptr.data(), rates.data(), 4, 3, 4, 3, "rates", nullptr, nullptr}}}));
-  CHECK_THROWS(
-      std::invalid_argument, "its node types are not among the 1 given",
-      NeighborSampler(
-          {3}, {{0, 1, {rates_ptr.data(), rates.data(), 4, 3, 4, 3, "rates", nullptr, nullptr}}}));
 }
 
 TEST(excluded_edges_must_fit_the_graph) {

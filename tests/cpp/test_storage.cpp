@@ -1,14 +1,11 @@
 // io/ and storage/: writing, opening, damaging and verifying files; maps whose file goes away.
-#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <span>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/errors.h"
@@ -29,14 +26,6 @@ using namespace gz::test;
 namespace {
 
 std::uint64_t size_of(const std::string& path) { return std::filesystem::file_size(path); }
-
-void cut(const std::string& path, std::uint64_t size) { std::filesystem::resize_file(path, size); }
-
-std::string contents(const std::string& path) {
-  std::string bytes(size_of(path), '\0');
-  File::open(path).read_at(bytes.data(), bytes.size(), 0);
-  return bytes;
-}
 
 // The header of `path` with one field changed, its hash made right again.
 template <class Header, class T>
@@ -99,22 +88,6 @@ TEST(column_row_stride) {
   CHECK(choose_row_stride(1, 1) == 1);
 }
 
-TEST(column_that_is_cut_short) {
-  const Scratch dir;
-  const std::string path = dir / "x.gd";
-  write_column(path, 10, 4);
-  const std::uint64_t full = size_of(path);
-  const std::string whole = contents(path);
-  for (const std::uint64_t size :
-       {UINT64_C(0), UINT64_C(1), UINT64_C(4095), UINT64_C(4096), full - 1, full + 1}) {
-    overwrite(path, 0, whole);
-    cut(path, size);
-    CHECK_THROWS(FormatError, path + ": file size: found " + std::to_string(size) + " bytes",
-                 Column::open(path));
-    CHECK_THROWS(FormatError, "file size", verify_blocks(path, 0, 1, 1));
-  }
-}
-
 TEST(column_with_a_forged_header) {
   const Scratch dir;
   const std::string path = dir / "x.gd";
@@ -164,40 +137,6 @@ TEST(topology_writer_checks_its_counts) {
   TopologyWriter writer(dir / "t.gl", 5, 2);
   writer.append_indptr(indptr, 2);
   CHECK_THROWS(std::invalid_argument, "indptr: found 2 values, expected 3", writer.finish());
-}
-
-TEST(topology_with_counts_that_overflow) {
-  const Scratch dir;
-  const std::string path = dir / "t.gl";
-  for (const std::uint64_t value :
-       {UINT64_C(1) << 61, UINT64_C(1) << 63, UINT64_MAX, UINT64_MAX / 8}) {
-    for (const std::size_t field :
-         {offsetof(TopologyHeader, num_src), offsetof(TopologyHeader, num_dst),
-          offsetof(TopologyHeader, num_edges)}) {
-      write_ring(path, 10, 2);
-      forge<TopologyHeader>(path, field, value);
-      CHECK_THROWS(FormatError, "t.gl: ", Topology::open(path));
-      std::filesystem::remove(path);
-    }
-  }
-}
-
-TEST(verify_names_the_block) {
-  const Scratch dir;
-  const std::string path = dir / "x.gd";
-  write_column(path, 10'000, 64);  // 2.56 MB: blocks 0, 1 and 2
-  std::vector<BadBlock> bad;
-  CHECK(count_blocks(path, &bad) == 3 && bad.empty());
-  CHECK(verify_blocks(path, 0, 100, 4).empty());
-  overwrite(path, kHeaderBytes + kBlockBytes + 5, "?");
-  overwrite(path, kHeaderBytes + 2 * kBlockBytes, "?");
-  const auto found = verify_blocks(path, 0, 100, 4);
-  CHECK(found.size() == 2 && found[0].block == 1 && found[1].block == 2);
-  CHECK(found[0].offset == kHeaderBytes + kBlockBytes && found[0].size == kBlockBytes);
-  CHECK(verify_blocks(path, 0, 1, 4).empty() && verify_blocks(path, 3, 100, 4).empty());
-  overwrite(path, size_of(path) - 24, std::string(8, '\0'));
-  CHECK(count_blocks(path, &bad) == 3 && bad.size() == 1 && bad[0].block == -1);
-  CHECK(bad[0].detail.starts_with("checksum table: found 0x"));
 }
 
 TEST(file_errors_name_the_path) {

@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
-#include <memory>
-#include <numeric>
 #include <span>
 #include <stdexcept>
 #include <utility>
@@ -122,17 +119,6 @@ TEST(walks_end_where_no_edge_leads_on) {
   asked.stay = true;
   CHECK(list(line.walker().walk(asked, kNothing).nodes) ==
         std::vector<std::int64_t>{0, 1, 2, 2, 2, 2, 2, 2, 1, 2, 2, 2});
-}
-
-TEST(walks_restart_as_often_as_asked) {
-  const Lists cycle({{1}, {2}, {3}, {0}});
-  const std::vector<std::int64_t> start(2000, 2);
-  WalkRequest asked = steps(start, 10);
-  asked.wants_slots = true;
-  asked.restart = 0.25;
-  const auto slots = list(cycle.walker().walk(asked, kNothing).slots);
-  const auto restarts = static_cast<double>(std::count(slots.begin(), slots.end(), -1));
-  CHECK(std::abs(restarts / 20'000 - 0.25) < 0.02);  // six deviations
 }
 
 // In a star p has no say in the step behind a restart: its centre goes to all leaves alike.

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import itertools
 import pickle
-import shutil
-import struct
-from pathlib import Path
 
 import pytest
 import torch
@@ -14,12 +11,11 @@ import torch_geometric.loader
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from store_files import overwrite
 from torch_geometric.data import HeteroData
 from torch_geometric.sampler import EdgeSamplerInput, NodeSamplerInput
 
 import pyg_graphzero as gz
-from graphs import heterogeneous, random_edges, write_store
+from graphs import heterogeneous, random_edges
 from pyg_graphzero.loader import HGTLoader
 from pyg_graphzero.loader.keyed import KeyedLoader
 from pyg_graphzero.sampling.hgt import HGTSampler
@@ -348,39 +344,6 @@ def test_bad_seeds_and_graphs(homo, hetero):
         HGTLoader(hetero[1], [3], "pap")
     with pytest.raises(IndexError, match=r"input_nodes\[0\]: found node 7"):
         HGTLoader(hetero[1], [3], ("venue", [7]))
-
-
-@pytest.mark.parametrize("hops", [[], [4]], ids=["edges", "budget"])
-def test_damaged_topologies(tmp_path, hops):
-    data = HeteroData()
-    data["a"].num_nodes = data["b"].num_nodes = 50
-    data["a", "to", "b"].edge_index = random_edges(50, 50, 200)
-    pristine = write_store(data, tmp_path / "pristine")
-    for number, (at, damage, found) in enumerate(
-        [
-            (4096 + 8 * 20, struct.pack("<q", -1), "a range outside the edges"),
-            (4096 + 8 * 20, struct.pack("<q", 2**40), "a range outside the edges"),
-            (8192, b"\xff" * 800, "node 4294967295"),
-        ]
-    ):
-        store = Path(shutil.copytree(pristine, tmp_path / str(number)))
-        path = next(store.rglob("*.gl"))
-        overwrite(path, at, damage)
-        sampler = HGTSampler(gz.open(store).data(), {"a": hops})
-        with pytest.raises(gz.FormatError, match=f"found {found}") as caught:
-            sample(sampler, torch.arange(50), "b")
-        assert caught.value.path == str(path)
-
-
-def test_a_topology_cut_short(tmp_path):
-    store = write_store(heterogeneous(), tmp_path / "store")
-    sampler = HGTSampler(gz.open(store).data(), [4])
-    sample(sampler, [1])
-    for path in store.rglob("*.gl"):
-        with path.open("r+b") as file:
-            file.truncate(4096)
-    with pytest.raises(gz.FormatError, match="file size: found 4096 bytes"):
-        sample(sampler, [1])
 
 
 # torch-sparse ####################################################################################
