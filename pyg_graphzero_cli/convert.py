@@ -131,7 +131,6 @@ _named = partial(option, multiple=True, callback=_pairs)
     "--on-error", "Leave faulty rows out, and say how many.", ("raise", "skip"), default="raise"
 )
 @click.option("--force", is_flag=True, help="Replace the store if there is one.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done and taken; write nothing.")
 @option("--tmp", "Directory for temporary files; beside the store.", click.Path())
 @bounded
 def convert(

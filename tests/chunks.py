@@ -64,7 +64,6 @@ NO_CHUNKS: dict[str, set[str]] = {
     },
     "store.csc": {"_MANY"},
     "conversion.names": {"_FEW"},
-    "conversion.write": {"_SLAB_BYTES", "_SORTED_RECORD"},
     "conversion.dialect": {"MAX_ROW_BYTES", "_HEADER_BYTES", "_SAMPLE_BYTES"},
     "conversion.ids": {"_BITS_PER_ID", "_DENSE_FREE"},
     "conversion.graphzero": {"_ALIGNMENT"},

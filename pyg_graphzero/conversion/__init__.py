@@ -26,7 +26,7 @@ from pyg_graphzero.conversion.spec import FLAT, flat_spec
 from pyg_graphzero.conversion.storage import Storage
 from pyg_graphzero.conversion.summary import ConvertSummary, EdgeSummary, NodeSummary
 from pyg_graphzero.conversion.tables import is_frame
-from pyg_graphzero.conversion.write import estimate, write_plan
+from pyg_graphzero.conversion.write import write_plan
 from pyg_graphzero.errors import InputError, InputWarning
 from pyg_graphzero.store.writer import check_target
 from pyg_graphzero.util.progress import Progress
@@ -71,7 +71,6 @@ def convert(
     memory: int | str | None = None,
     tmp: str | os.PathLike[str] | None = None,
     force: bool = False,
-    dry_run: bool = False,
     progress: bool | None = None,
 ) -> ConvertSummary:
     """Convert a graph to a store.
@@ -155,11 +154,10 @@ def convert(
             by default.
         tmp: Directory for temporary files; beside ``out`` by default.
         force: Replace the store at ``out``.
-        dry_run: Write no store; the result says what was found and what it would take.
         progress: Show progress bars: ``True``, ``False``, or ``None`` if stderr is a terminal.
 
     Returns:
-        A summary of the store; or, from a dry run, one whose ``estimate`` is set.
+        A summary of the store.
 
     Raises:
         InputError: The input is not what it should be: names file, line or row, column, what is
@@ -187,7 +185,7 @@ def convert(
     faults = Faults(on_error)
     storage = Storage(features, adopt)
     bars = Progress(progress)
-    check_target(target, force or dry_run)
+    check_target(target, force)
     with Workspace(target, memory, tmp) as space:
         inputs = Inputs(Path(), target, types, bars, space, faults)
         plan = _plan(source, flat, options, selection, inputs)
@@ -197,19 +195,14 @@ def convert(
         plan.time_attr, plan.both_directions = time_attr, both_directions
         plan.expand_undirected()
         storage.check(plan)
-        if dry_run:
-            found = estimate(plan, target, storage, space)
-            summary = ConvertSummary(target, notes=list(plan.notes), estimate=found)
-            summary.two_kinds = plan.two_kinds
-        else:
-            summary = write_plan(
-                plan,
-                target,
-                storage=storage,
-                force=force,
-                progress=bars,
-                workspace=space,
-            )
+        summary = write_plan(
+            plan,
+            target,
+            storage=storage,
+            force=force,
+            progress=bars,
+            workspace=space,
+        )
     if summary.two_kinds is not None:
         told = next(note for note in plan.notes if "two kinds of nodes" in note)
         warnings.warn(told, InputWarning, stacklevel=2)
