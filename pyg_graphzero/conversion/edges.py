@@ -13,7 +13,6 @@ from typing import Any
 
 from pyg_graphzero.conversion.arrays import (
     SUFFIXES,
-    Reference,
     Table,
     id_column,
     integers,
@@ -39,7 +38,6 @@ from pyg_graphzero.conversion.ends import (
     places,
     read_chunks,
 )
-from pyg_graphzero.conversion.ends import PATH as CHUNKS
 from pyg_graphzero.conversion.ids import IdColumn
 from pyg_graphzero.conversion.names import (
     are_numbered,
@@ -105,32 +103,19 @@ def read_edges(
         """Whether an attribute that comes with the edges is taken, unasked."""
         return name not in wanted and selection.wants(owner, name)
 
-    if is_frame(spec.file):
-        return _read_columns(inputs.frame(spec.file), spec, id_types, wanted, takes, inputs)
+    table, notes = _table_of(spec, inputs)
+    if table is not None:
+        if is_chunks(spec.file):
+            come = [name for name in table.names if name not in ("src", "dst") and takes(name)]
+            wanted = {name: [name] for name in come} | wanted
+        result = _read_columns(table, spec, id_types, wanted, takes, inputs)
+        result.notes += notes
+        return result
     if in_files(spec.file):
         reference = inputs.reference(spec.file, spec.format)
-        if reference.kind in ("text", "table"):
-            columns = _open_columns(reference, spec, inputs)
-            return _read_columns(columns, spec, id_types, wanted, takes, inputs)
         _refuse_options(spec, _TEXT_OPTIONS, reference.path)
-        if reference.kind == "nt":
-            src, relation, dst, num_literals = read_triples(reference.files, inputs)
-            result = EdgeList(src, dst)
-            if takes(RELATION):
-                result.attrs[RELATION] = inputs.coded(RELATION, relation)
-            told = f"{reference.path.name}: {num_literals:,} triples to literals are no edges"
-            result.notes += [told] * bool(num_literals)
-        else:
-            parts = [from_file(reference, path, spec, inputs) for path in reference.files]
-            result = _edge_list(reference.files, parts, id_types)
-    elif is_chunks(spec.file):
-        _refuse_options(spec, _TEXT_OPTIONS, "an iterator of chunks")
-        chunks = read_chunks(spec.file, inputs.space)
-        ends = Ends(chunks.pop("src"), chunks.pop("dst"))
-        result = _edge_list([CHUNKS], [ends], id_types)
-        result.attrs = {
-            name: inputs.load(name, rows) for name, rows in chunks.items() if takes(name)
-        }
+        parts = [from_file(reference, path, spec, inputs) for path in reference.files]
+        result = _edge_list(reference.files, parts, id_types)
     elif is_sparse(spec.file):
         _refuse_options(spec, _TEXT_OPTIONS, "a sparse matrix")
         ends, values = from_sparse(spec)
@@ -152,13 +137,20 @@ def _refuse_options(spec: EdgeSpec, options: Sequence[str], source: object) -> N
             raise ValueError(f"{option} is an option for delimited text, which {source} is not")
 
 
-def _open_columns(reference: Reference, spec: EdgeSpec, inputs: Inputs) -> Columns:
-    if reference.kind != "text":
-        _refuse_options(spec, ("delimiter", "header"), reference.path)
+def _table_of(spec: EdgeSpec, inputs: Inputs) -> tuple[Columns | None, list[str]]:
+    """The table whose columns the edges are, and notes; None if they are arrays."""
+    if is_frame(spec.file):
+        return inputs.frame(spec.file), []
+    if is_chunks(spec.file):
+        return read_chunks(spec.file, inputs.space), []
+    reference = inputs.reference(spec.file, spec.format) if in_files(spec.file) else None
+    if reference is None or reference.kind not in ("text", "table", "nt"):
+        return None, []
+    if reference.kind == "nt":
+        return read_triples(reference.files, inputs)
     named = [column for column in (spec.src, spec.dst) if column is not None]
-    return inputs.open_columns(
-        reference, named, delimiter=spec.delimiter, header=spec.header, comment=spec.comment
-    )
+    layout = {key: getattr(spec, key) for key in ("delimiter", "header", "comment")}
+    return inputs.open_columns(reference, named, **layout), []
 
 
 def _read_columns(

@@ -53,7 +53,13 @@ from pyg_graphzero.conversion.paths import (
     kind_suffix,
 )
 from pyg_graphzero.conversion.sparse import PARTS as SPARSE_PARTS
-from pyg_graphzero.conversion.tables import ArrowTable, FrameTable, is_frame, is_series
+from pyg_graphzero.conversion.tables import (
+    ArrowTable,
+    FrameTable,
+    frame_table,
+    is_frame,
+    is_series,
+)
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.rows import MappedRows, Rows, origin
 from pyg_graphzero.util.progress import Progress
@@ -139,7 +145,7 @@ class Inputs(ColumnReader):
         """A table or series that a program hands over; read once, whatever uses it."""
         found = self._frames.get(id(value))
         if found is None:
-            found = self._frames[id(value)] = (value, FrameTable(value, self.space))
+            found = self._frames[id(value)] = (value, frame_table(value, self.space))
         return found[1]
 
     def take_members(self, path: Path, taken: Iterable[str], there: Iterable[str] = ()) -> None:

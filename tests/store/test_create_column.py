@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import mmap
 import os
 import resource
 import threading
@@ -20,7 +19,6 @@ from budgets import budget_beside
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from systems import needs_linux
 from torch_geometric.data import Data
 
 import pyg_graphzero as gz
@@ -607,21 +605,6 @@ def test_kills(tmp_path: Path) -> None:
     kills, published = killed(tmp_path / "s", 10)
     assert kills >= 10
     assert published >= 1
-
-
-@needs_linux("/proc tells what memory is a process's own")
-def test_a_budget_that_is_used_up_meanwhile_does_not_stop_publishing(tmp_path):
-    edge_index = torch.tensor([[0, 1, 2], [1, 2, 0]])
-    path = write_store(Data(x=torch.eye(3), edge_index=edge_index), tmp_path / "s")
-    with gz.open(path, "r+", memory=budget_beside(60 << 20)) as store:
-        column = store.create_column("h", 2)
-        column.write(0, torch.ones(3, 2))
-        with mmap.mmap(-1, 120 << 20, mmap.MAP_PRIVATE) as other:
-            other.write(b"x" * (120 << 20))
-            with pytest.raises(gz.errors.MemoryBudgetError):
-                gz.open(path, memory=store.how.memory)
-            column.publish()
-        assert store.data().h.tolist() == [[1.0, 1.0]] * 3
 
 
 # Left by the dead ################################################################################
