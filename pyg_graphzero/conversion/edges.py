@@ -35,7 +35,6 @@ from pyg_graphzero.conversion.ends import (
     from_memory,
     from_sparse,
     is_chunks,
-    places,
     read_chunks,
 )
 from pyg_graphzero.conversion.ids import IdColumn
@@ -147,7 +146,7 @@ def _table_of(spec: EdgeSpec, inputs: Inputs) -> tuple[Columns | None, list[str]
     if reference is None or reference.kind not in ("text", "table", "nt"):
         return None, []
     if reference.kind == "nt":
-        return read_triples(reference.files, inputs)
+        return read_triples(reference.files, inputs.space)
     named = [column for column in (spec.src, spec.dst) if column is not None]
     layout = {key: getattr(spec, key) for key in ("delimiter", "header", "comment")}
     return inputs.open_columns(reference, named, **layout), []
@@ -291,19 +290,18 @@ def _relation(columns: Columns, src: int, dst: int) -> int | None:
 
 def _edge_list(files: Sequence[Path], ends: list[Ends], id_types: tuple[str, str]) -> EdgeList:
     columns = []
+    is_alone = len(ends) == 1
     for side, id_type in zip(("src", "dst"), id_types, strict=True):
         tables: list[Table] = [getattr(each, side) for each in ends]
-        name = ends[0].names[side == "dst"]
-        if len(tables) == 1:
-            columns.append(id_column(tables[0], files[0], places(name), id_type == "str"))
-            continue
-        rows = [
-            integers(only_rows(table, path), path, places(name))
-            for path, table in zip(files, tables, strict=True)
-        ]
-        whole = ChainRows(rows)
-        where = place_in(files, whole, name + "[{}]")
-        columns.append(id_column(whole, files[0].parent, where))
-    if len(ends) > 1:
-        return EdgeList(columns[0], columns[1])
-    return EdgeList(columns[0], columns[1], num_src=ends[0].num_src, num_dst=ends[0].num_dst)
+        place = (ends[0].names[side == "dst"] + "[{}]").format
+        table = tables[0]
+        if not is_alone:
+            parts = zip(files, tables, strict=True)
+            table = ChainRows(
+                [integers(only_rows(each, path), path, place) for path, each in parts]
+            )
+        path = files[0] if is_alone else files[0].parent
+        where = place_in(files, table, place("{}"))
+        columns.append(id_column(table, path, where, id_type == "str"))
+    num_src, num_dst = (ends[0].num_src, ends[0].num_dst) if is_alone else (None, None)
+    return EdgeList(*columns, num_src=num_src, num_dst=num_dst)

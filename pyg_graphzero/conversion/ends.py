@@ -73,11 +73,6 @@ class Ends:
     num_dst: int | None = None
 
 
-def places(name: str) -> Callable[[int], str]:
-    """How messages call a value of an array, by its position."""
-    return lambda position: f"{name}[{position}]"
-
-
 def from_sparse(spec: EdgeSpec) -> tuple[Ends, Any]:
     """Entries of a matrix as edges from their row to their column, and their values."""
     rows, columns, values = coo(spec.file, str(MATRIX), "matrix")
@@ -237,7 +232,7 @@ def _compressed(indptr: Table, indices: Table, path: Path, kind: str) -> Ends:
     if not is_pointers or describe(indptr)[:3] not in ("int", "uin"):
         found = f"{indptr.dtype}, shape {list(indptr.shape)}"
         raise InputError(path, "indptr", found, f"0 ascending to {len(indices)}")
-    pointers = integers(only_rows(indptr, path), path, places("indptr"))
+    pointers = integers(only_rows(indptr, path), path, "indptr[{}]".format)
     rows = ExpandedRows(pointers, len(indices), path)
     if kind == "csr":
         return replace(_pair(rows, indices, path), num_src=len(pointers) - 1)
@@ -318,7 +313,7 @@ def read_chunks(source: Any, space: Workspace) -> FrameTable:
         yield first
         for number, batch in enumerate(batches, 1):
             if batch.schema != first.schema:
-                found, expected = (", ".join(map(str, x.schema)) for x in (batch, first))
+                found, expected = (x.schema.to_string().split("\n") for x in (batch, first))
                 raise InputError(PATH, f"chunk {number}", found, f"{expected} as in chunk 0")
             yield batch
 

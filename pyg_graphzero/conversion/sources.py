@@ -43,7 +43,7 @@ from pyg_graphzero.conversion.columns import (
 from pyg_graphzero.conversion.dialect import sniff
 from pyg_graphzero.conversion.ids import IdColumn
 from pyg_graphzero.conversion.join import OfNodes, load_of_nodes
-from pyg_graphzero.conversion.options import Dtypes, Faults, as_tensor, cast
+from pyg_graphzero.conversion.options import Dtypes, as_tensor, cast
 from pyg_graphzero.conversion.paths import (
     COMPRESSIONS,
     TEXT_SUFFIXES,
@@ -114,7 +114,6 @@ class Inputs(ColumnReader):
         dtypes: Dtypes asked for, and what stands for missing values.
         progress: Where to show slow steps.
         space: Memory and temporary files.
-        faults: Stops at rows of text that are not as they should be, or leaves them out.
     """
 
     def __init__(
@@ -124,9 +123,8 @@ class Inputs(ColumnReader):
         dtypes: Dtypes,
         progress: Progress,
         space: Workspace,
-        faults: Faults,
     ) -> None:
-        super().__init__(dtypes, progress, space, faults)
+        super().__init__(dtypes, progress, space)
         self.base = base
         self._out = out.resolve()
         self._named_in = ""
@@ -266,7 +264,7 @@ class Inputs(ColumnReader):
         if found is not None:
             columns, member = found
             positions = columns.data if member is None else select(columns, member)
-            return self.columns(columns, {name: positions}, [], "none")[1][name]
+            return self.columns(columns, {name: positions}, [])[1][name]
         table, path, files = self._array(name, source)
         where = place_in(files, table, "row {}")
         if isinstance(table, np.ndarray) and table.dtype.kind in "OSU" and table.ndim == 1:

@@ -81,8 +81,6 @@ class ConvertSummary(Shown):
         seconds: Wall time.
         peak_memory: The most that the process has had in memory, in bytes.
         notes: Sentences on facts that the result does not show.
-        num_skipped: Rows left out, or filled, because they were not as they should be.
-        skipped: Messages on the first ten of them.
         two_kinds: The edge type that edges without types seem to be of: the ends are two kinds of
             nodes, by the names or the ranges of their columns.
     """
@@ -93,8 +91,6 @@ class ConvertSummary(Shown):
     edges: dict[EdgeType, EdgeSummary] = field(default_factory=dict)
     graph_attrs: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    num_skipped: int = 0
-    skipped: list[str] = field(default_factory=list)
     two_kinds: EdgeType = None
     num_bytes: int = 0
     seconds: float = 0.0
@@ -141,9 +137,6 @@ class ConvertSummary(Shown):
         if self.graph_attrs:
             lines.append(f"  graph: {', '.join(self.graph_attrs)}")
         lines += [f"  note: {note}" for note in self.notes]
-        if self.num_skipped:
-            lines.append(f"  skipped: {self.num_skipped:,} rows")
-            lines += [f"    {fault}" for fault in self.skipped]
         return "\n".join(lines)
 
 

@@ -79,29 +79,23 @@ class ArrowTable(NamedColumns):
         for part, (file, *_) in enumerate(self.parts):
             self._first_of_file.setdefault(file, self.starts[part])
 
-    def place(self, row: int) -> tuple[Path, str]:
-        """The file that holds a row of the table, and where in it the row is, for messages."""
+    def place(self, row: int) -> str:
+        """Where a row is, seen from :attr:`path`, for messages."""
         part = bisect_right(self.starts, row, hi=len(self.parts)) - 1
         file, group, _ = self.parts[part]
-        row -= self._first_of_file[file]
-        return self.files[file], f"row {row}" if group is None else f"row group {group}, row {row}"
+        within = "" if len(self.files) == 1 else f"{self.files[file].relative_to(self.path)}: "
+        within += "" if group is None else f"row group {group}, "
+        return f"{within}row {row - self._first_of_file[file]}"
 
     def where(self, position: int) -> Callable[[int], str]:
-        """Where the value of a row is, seen from :attr:`path`, for messages."""
-
-        def name(row: int) -> str:
-            path, place = self.place(row)
-            within = "" if len(self.files) == 1 else f"{path.relative_to(self.path)}: "
-            return f"{within}{place}, column {self.label(position)}"
-
-        return name
+        """Where the value of a row is, for messages."""
+        return lambda row: f"{self.place(row)}, column {self.label(position)}"
 
     def fail(
         self, row: int, position: int, found: str, expected: str, hint: str = ""
     ) -> InputError:
         """The error for one value."""
-        path, place = self.place(row)
-        return InputError(path, f"{place}, column {self.label(position)}", found, expected, hint)
+        return InputError(self.path, self.where(position)(row), found, expected, hint)
 
     def reading(self, position: int) -> AbstractContextManager[None]:
         """A block that only turns values of a column into others."""
@@ -433,12 +427,12 @@ class FrameTable(ArrowTable):
             columns.append(column if column.type == field.type else pc.cast(column, field.type))
         return pa.record_batch(columns, schema=self.schema)
 
-    def place(self, row: int) -> tuple[Path, str]:
+    def place(self, row: int) -> str:
         """See :meth:`ArrowTable.place`."""
         positions = map(self.names.index, self._called_by)
         called = [next(self._batches.slices(at, row, 1 << 62)) for at in positions]
         shown = [repr(column[row - start].as_py()) for start, column in called]
-        return self.path, f"{self._row_word} {' '.join(shown or [str(row)])}"
+        return f"{self._row_word} {' '.join(shown or [str(row)])}"
 
     def check(self, position: int) -> None:
         """There is one part: nothing can differ."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyg_graphzero.conversion.dialect import BLANKS
-from pyg_graphzero.conversion.options import SHOWN
 from pyg_graphzero.conversion.paths import TextFile
-from pyg_graphzero.conversion.sources import Inputs
 from pyg_graphzero.conversion.tables import FrameTable
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.util.reading import reading
+from pyg_graphzero.util.workspace import Workspace
 
 _BLOCK_BYTES = 1 << 20
 _TRIPLE = (
@@ -28,7 +26,7 @@ _TRIPLE = (
 _SCHEMA = pa.schema([(name, pa.string()) for name in ("subject", "predicate", "object")])
 
 
-def read_triples(files: tuple[Path, ...], inputs: Inputs) -> tuple[FrameTable, list[str]]:
+def read_triples(files: tuple[Path, ...], space: Workspace) -> tuple[FrameTable, list[str]]:
     """N-Triples between nodes as a table, and notes.
 
     Raises:
@@ -41,21 +39,16 @@ def read_triples(files: tuple[Path, ...], inputs: Inputs) -> tuple[FrameTable, l
         for file in files:
             for lines in _lines(file):
                 parts = pc.extract_regex(lines, _TRIPLE)
-                bad = lines.filter(parts.is_null())
-                expected = "<subject> <predicate> <object> ."
-                errors = [
-                    partial(InputError, file, "line", repr(line[:80]), expected)
-                    for line in bad[:SHOWN].to_pylist()
-                ]
-                inputs.faults.add(*errors, count=len(bad))
-                parts = parts.drop_null()
+                if parts.null_count:
+                    found = repr(lines.filter(parts.is_null())[0].as_py()[:80])
+                    raise InputError(file, "line", found, "<subject> <predicate> <object> .")
                 is_literal = pc.starts_with(parts.field("o"), '"')
                 num_literals += pc.sum(is_literal).as_py() or 0
                 words = parts.filter(pc.invert(is_literal)).flatten()
                 words = [pc.replace_substring_regex(each, "^<|>$", "") for each in words]
                 yield pa.RecordBatch.from_arrays(words, schema=_SCHEMA)
 
-    table = FrameTable(_SCHEMA, batches(), inputs.space, str(path), "triple")
+    table = FrameTable(_SCHEMA, batches(), space, str(path), "triple")
     if not table.num_rows:
         raise InputError(path, "file", "no triples between nodes", "at least one")
     told = f"{files[0].name}: {num_literals:,} triples to literals are no edges"
