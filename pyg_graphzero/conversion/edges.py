@@ -50,8 +50,7 @@ from pyg_graphzero.conversion.paths import kind_suffix
 from pyg_graphzero.conversion.plan import EdgeType, edge_label
 from pyg_graphzero.conversion.sources import Inputs, in_files
 from pyg_graphzero.conversion.sparse import is_sparse
-from pyg_graphzero.conversion.spec import EdgeSpec
-from pyg_graphzero.conversion.tables import is_frame
+from pyg_graphzero.conversion.spec import EdgeSpec, layout_of
 from pyg_graphzero.conversion.triples import read_triples
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.rows import ChainRows
@@ -138,18 +137,14 @@ def _refuse_options(spec: EdgeSpec, options: Sequence[str], source: object) -> N
 
 def _table_of(spec: EdgeSpec, inputs: Inputs) -> tuple[Columns | None, list[str]]:
     """The table whose columns the edges are, and notes; None if they are arrays."""
-    if is_frame(spec.file):
-        return inputs.frame(spec.file), []
     if is_chunks(spec.file):
         return read_chunks(spec.file, inputs.space), []
-    reference = inputs.reference(spec.file, spec.format) if in_files(spec.file) else None
-    if reference is None or reference.kind not in ("text", "table", "nt"):
-        return None, []
-    if reference.kind == "nt":
-        return read_triples(reference.files, inputs.space)
     named = [column for column in (spec.src, spec.dst) if column is not None]
-    layout = {key: getattr(spec, key) for key in ("delimiter", "header", "comment")}
-    return inputs.open_columns(reference, named, **layout), []
+    table = inputs.table(spec.file, named, spec.format, **layout_of(spec))
+    reference = inputs.reference(spec.file, spec.format) if in_files(spec.file) else None
+    if reference is not None and reference.kind == "nt":
+        return read_triples(reference.files, inputs.space)
+    return table, []
 
 
 def _read_columns(
@@ -304,4 +299,4 @@ def _edge_list(files: Sequence[Path], ends: list[Ends], id_types: tuple[str, str
         where = place_in(files, table, place("{}"))
         columns.append(id_column(table, path, where, id_type == "str"))
     num_src, num_dst = (ends[0].num_src, ends[0].num_dst) if is_alone else (None, None)
-    return EdgeList(*columns, num_src=num_src, num_dst=num_dst)
+    return EdgeList(columns[0], columns[1], num_src=num_src, num_dst=num_dst)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pyg_graphzero.conversion.columns import Columns, Loaded, first_column
+from pyg_graphzero.conversion.columns import Loaded, first_column
 from pyg_graphzero.conversion.edges import RELATION, EdgeList, read_edges, split_own, untaken
 from pyg_graphzero.conversion.ends import is_chunks
 from pyg_graphzero.conversion.ids import IdColumn, IdSpace
@@ -29,7 +29,7 @@ from pyg_graphzero.conversion.plan import (
 )
 from pyg_graphzero.conversion.sources import Inputs, Scattered
 from pyg_graphzero.conversion.sparse import is_sparse
-from pyg_graphzero.conversion.spec import EdgeSpec, GraphSpec, NodeSpec
+from pyg_graphzero.conversion.spec import EdgeSpec, GraphSpec, NodeSpec, layout_of
 from pyg_graphzero.conversion.spool import RowSpool
 from pyg_graphzero.conversion.tables import is_frame, is_series
 from pyg_graphzero.errors import InputError
@@ -205,17 +205,10 @@ class _NodeBuilder:
         """Read the node table; returns the attributes that are not in it."""
         spec = self._spec
         named = () if spec.id is None else (spec.id,)
-        dialect: Columns
-        if is_frame(spec.file):
-            dialect = self._inputs.frame(spec.file)
-        else:
-            reference = self._inputs.reference(spec.file)
-            if reference.kind not in ("text", "table"):
-                raise InputError(
-                    reference.path, "node table", reference.path.suffix, "text, Parquet or Arrow"
-                )
-            layout = {key: getattr(spec, key) for key in ("delimiter", "header", "comment")}
-            dialect = self._inputs.open_columns(reference, named, **layout)
+        dialect = self._inputs.table(spec.file, named, **layout_of(spec))
+        if dialect is None:
+            found = self._inputs.reference(spec.file)
+            raise InputError(found.path, "node table", found.suffix, "text, Parquet or Arrow")
         position = (
             first_column(dialect, "id, --node-id") if spec.id is None else dialect.position(spec.id)
         )
