@@ -127,11 +127,7 @@ _named = partial(option, multiple=True, callback=_pairs)
 @_several("--adopt-attr adopt", "Only these.", callback=_names)
 @_several("--take", "Store these attributes only.", callback=_names)
 @_several("--skip", "Leave these attributes out.", callback=_names)
-@option(
-    "--on-error", "Leave faulty rows out, and say how many.", ("raise", "skip"), default="raise"
-)
 @click.option("--force", is_flag=True, help="Replace the store if there is one.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done and taken; write nothing.")
 @option("--tmp", "Directory for temporary files; beside the store.", click.Path())
 @bounded
 def convert(

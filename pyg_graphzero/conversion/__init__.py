@@ -17,7 +17,7 @@ from pyg_graphzero.conversion.detect import file_kind, graph_of
 from pyg_graphzero.conversion.ends import is_chunks
 from pyg_graphzero.conversion.files import has_edges, plan_files
 from pyg_graphzero.conversion.graphzero import GRAPH, weights_of
-from pyg_graphzero.conversion.options import Dtypes, Faults, Selection
+from pyg_graphzero.conversion.options import Dtypes, Selection
 from pyg_graphzero.conversion.paths import is_paths
 from pyg_graphzero.conversion.plan import EdgeOptions, GraphPlan
 from pyg_graphzero.conversion.sources import Inputs
@@ -26,7 +26,7 @@ from pyg_graphzero.conversion.spec import FLAT, flat_spec
 from pyg_graphzero.conversion.storage import Storage
 from pyg_graphzero.conversion.summary import ConvertSummary, EdgeSummary, NodeSummary
 from pyg_graphzero.conversion.tables import is_frame
-from pyg_graphzero.conversion.write import estimate, write_plan
+from pyg_graphzero.conversion.write import write_plan
 from pyg_graphzero.errors import InputError, InputWarning
 from pyg_graphzero.store.writer import check_target
 from pyg_graphzero.util.progress import Progress
@@ -67,11 +67,9 @@ def convert(
     adopt: bool | Collection[str] = False,
     take: Sequence[str] | None = None,
     skip: Sequence[str] = (),
-    on_error: str = "raise",
     memory: int | str | None = None,
     tmp: str | os.PathLike[str] | None = None,
     force: bool = False,
-    dry_run: bool = False,
     progress: bool | None = None,
 ) -> ConvertSummary:
     """Convert a graph to a store.
@@ -148,18 +146,14 @@ def convert(
             refers to; ``True`` for all that lie in a file as rows.
         take: Attributes to store (``"x"``, ``"paper.x"``); all that are given by default.
         skip: Attributes to leave out.
-        on_error: ``"raise"`` at the first row of text, or id in any input, that is not as it should
-            be, or ``"skip"`` such rows: they are counted, and the first ten shown. A table of
-            nodes keeps each row that has an id: a cell that cannot be read has its ``fill``.
         memory: Budget of the whole process, in bytes or such as ``"4GB"``; half of what is free
             by default.
         tmp: Directory for temporary files; beside ``out`` by default.
         force: Replace the store at ``out``.
-        dry_run: Write no store; the result says what was found and what it would take.
         progress: Show progress bars: ``True``, ``False``, or ``None`` if stderr is a terminal.
 
     Returns:
-        A summary of the store; or, from a dry run, one whose ``estimate`` is set.
+        A summary of the store.
 
     Raises:
         InputError: The input is not what it should be: names file, line or row, column, what is
@@ -184,12 +178,11 @@ def convert(
     options = EdgeOptions(undirected, coalesce, self_loops, edge_ids)
     selection = Selection(take, skip)
     types = Dtypes(feature_dtype, dtypes, fill, adopt)
-    faults = Faults(on_error)
     storage = Storage(features, adopt)
     bars = Progress(progress)
-    check_target(target, force or dry_run)
+    check_target(target, force)
     with Workspace(target, memory, tmp) as space:
-        inputs = Inputs(Path(), target, types, bars, space, faults)
+        inputs = Inputs(Path(), target, types, bars, space)
         plan = _plan(source, flat, options, selection, inputs)
         selection.check_used()
         types.check_used()
@@ -197,23 +190,17 @@ def convert(
         plan.time_attr, plan.both_directions = time_attr, both_directions
         plan.expand_undirected()
         storage.check(plan)
-        if dry_run:
-            found = estimate(plan, target, storage, space)
-            summary = ConvertSummary(target, notes=list(plan.notes), estimate=found)
-            summary.two_kinds = plan.two_kinds
-        else:
-            summary = write_plan(
-                plan,
-                target,
-                storage=storage,
-                force=force,
-                progress=bars,
-                workspace=space,
-            )
+        summary = write_plan(
+            plan,
+            target,
+            storage=storage,
+            force=force,
+            progress=bars,
+            workspace=space,
+        )
     if summary.two_kinds is not None:
         told = next(note for note in plan.notes if "two kinds of nodes" in note)
         warnings.warn(told, InputWarning, stacklevel=2)
-    summary.num_skipped, summary.skipped = faults.count, faults.first
     summary.seconds = time.perf_counter() - started
     return summary
 

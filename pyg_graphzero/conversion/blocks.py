@@ -10,7 +10,7 @@ import csv
 import io
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -211,24 +211,20 @@ def count_lines(path: Path, size: int) -> int:
 
 @dataclass
 class Places:
-    """Where the rows that were kept stand in the files.
+    """Where rows stand in the files.
 
     Attributes:
         starts: The first row of each block.
         blocks: Part, offset and size of each block.
-        dropped: Numbers of the rows that were left out of a block, by block.
     """
 
     dialect: Dialect
     num_rows: int = 0
     starts: list[int] = field(default_factory=list)
     blocks: list[tuple[int, int, int]] = field(default_factory=list)
-    dropped: dict[int, np.ndarray] = field(default_factory=dict)
 
-    def add(self, block: Block, num_rows: int, dropped: Sequence[int] = ()) -> None:
+    def add(self, block: Block, num_rows: int) -> None:
         """Note the rows of the next block."""
-        if dropped:
-            self.dropped[len(self.starts)] = np.array(dropped, np.int32)
         self.starts.append(self.num_rows)
         self.blocks.append((block.part, block.offset, len(block.data)))
         self.num_rows += num_rows
@@ -243,9 +239,8 @@ class Places:
             while skip:
                 skip -= len(file.read(min(skip, BLOCK_BYTES)))
             block = Block(part, offset, file.read(size))
-        left = set(self.dropped[number].tolist()) if number in self.dropped else set()
-        kept = (line for n, (line, _) in enumerate(rows_of(block, self.dialect)) if n not in left)
-        line = next(islice(kept, row - self.starts[number], None), 0)
+        lines = (line for line, _ in rows_of(block, self.dialect))
+        line = next(islice(lines, row - self.starts[number], None), 0)
         return line_label(self.dialect, block, line)
 
 

@@ -19,7 +19,7 @@ from pyg_graphzero.conversion.blocks import Places
 from pyg_graphzero.conversion.dialect import Dialect
 from pyg_graphzero.conversion.ids import IdColumn, IdSpace
 from pyg_graphzero.conversion.names import is_neo4j_id
-from pyg_graphzero.conversion.options import MULTIPLIED, Dtypes, Faults, Fill, filled_dtype
+from pyg_graphzero.conversion.options import MULTIPLIED, Dtypes, Fill, filled_dtype
 from pyg_graphzero.conversion.spool import BatchSpool, RowSpool, word_rows
 from pyg_graphzero.conversion.tables import ArrowTable
 from pyg_graphzero.errors import InputError
@@ -57,23 +57,18 @@ class ColumnReader:
         dtypes: Dtypes asked for, and what stands for missing values.
         progress: Where to show slow steps.
         space: Memory and temporary files.
-        faults: Stops at rows of text that are not as they should be, or leaves them out.
     """
 
-    def __init__(
-        self, dtypes: Dtypes, progress: Progress, space: Workspace, faults: Faults
-    ) -> None:
+    def __init__(self, dtypes: Dtypes, progress: Progress, space: Workspace) -> None:
         self.dtypes = dtypes
         self.progress = progress
         self.space = space
-        self.faults = faults
 
     def columns(
         self,
         columns: Columns,
         attrs: Mapping[str, list[int]],
         ids: list[tuple[int, bool]],
-        leave_out: str = "rows",
     ) -> tuple[list[IdColumn], dict[str, Loaded]]:
         """Id columns and attributes from the columns of text, Parquet or Arrow files.
 
@@ -81,12 +76,9 @@ class ColumnReader:
             columns: The files.
             attrs: Column positions of each attribute; several make a matrix.
             ids: Position of each id column, and whether it is text.
-            leave_out: Where faulty rows may be left out, which ones: ``"rows"`` means all;
-                ``"ids"`` only those without an id, since a row that has one is a node's; and
-                ``"none"`` are where rows belong to those of another table.
         """
         if isinstance(columns, Dialect):
-            return self._text_columns(columns, attrs, ids, leave_out)
+            return self._text_columns(columns, attrs, ids)
         loaded = {}
         for name, positions in attrs.items():
             fill = self.dtypes.fill(name)
@@ -116,7 +108,7 @@ class ColumnReader:
             column: Its text; empty strings, if it has a fill, are missing.
             order: An Arrow array of all names.
         """
-        space = IdSpace(self.space, Faults(), name, "map", columns=[column])
+        space = IdSpace(self.space, name, "map", columns=[column])
         fill = self.dtypes.fill(name)
         if order is not None:
             order = order if fill is None else pa.concat_arrays([pa.array([""]), order])
@@ -156,16 +148,24 @@ class ColumnReader:
         dialect: Dialect,
         attrs: Mapping[str, list[int]],
         ids: list[tuple[int, bool]],
-        leave_out: str,
     ) -> tuple[list[IdColumn], dict[str, Loaded]]:
-        """Columns of text, from one pass over the files."""
+        """Columns of text, from one pass over the files.
+
+        An attribute that needs a column of another one in another kind takes a pass of its own.
+        """
         columns: dict[int, text.Column] = {}
         outputs = {name: self._output(name) for name in attrs}
+        later: dict[str, list[int]] = {}
         for name, positions in attrs.items():
-            for position in positions:
-                others = columns[position].outputs if position in columns else ()
-                kind = _kind(dialect, position, name, outputs[name], len(positions) == 1)
-                columns[position] = text.Column(kind, (*others, outputs[name]), name)
+            output, is_alone = outputs[name], len(positions) == 1
+            kinds = {at: _kind(dialect, at, name, output, is_alone) for at in positions}
+            if any(at in columns and columns[at].kind is not kinds[at] for at in positions):
+                later[name] = positions
+                continue
+            for at, kind in kinds.items():
+                others = columns[at].outputs if at in columns else ()
+                columns[at] = text.Column(kind, (*others, output), name)
+        attrs = {name: positions for name, positions in attrs.items() if name not in later}
         for position, is_text in ids:
             others = columns[position].outputs if position in columns else ()
             if is_text and others and columns[position].kind is not text.TEXT:
@@ -174,38 +174,38 @@ class ColumnReader:
             kind = text.TEXT if is_text else text.ID
             columns[position] = text.Column(kind, (text.AS_IT_IS, *others))
         places = Places(dialect)
-        readers: list[Any] = [
+        is_word = {at: column.kind is text.TEXT for at, column in columns.items()}
+        parts = [[(at, text.AS_IT_IS)] for at, _ in ids]
+        parts += [[(at, outputs[name]) for at in attrs[name]] for name in attrs]
+        spools: list[Any] = [
             BatchSpool(self.space, "ids") if is_text else _IntegerIds(self.space)
             for _, is_text in ids
         ]
-        words = {n for n, positions in attrs.items() if columns[positions[0]].kind is text.TEXT}
-        kinds = {name: BatchSpool if name in words else RowSpool for name in attrs}
-        spools: dict[str, Any] = {name: kinds[name](self.space, "column") for name in attrs}
-        may_drop = {"rows": {*columns}, "ids": {position for position, _ in ids}, "none": set()}
-        drops = frozenset(may_drop[leave_out])
-        for batch in text.read(places, columns, self.faults, self.progress, drops):
-            for reader, (position, _) in zip(readers, ids, strict=True):
-                reader.append(batch[position, text.AS_IT_IS])
-            for name, positions in attrs.items():
-                keys = [(position, outputs[name]) for position in positions]
-                spools[name].append(_side_by_side([batch[key] for key in keys]))
+        spools += [
+            (BatchSpool if is_word[positions[0]] else RowSpool)(self.space, "column")
+            for positions in attrs.values()
+        ]
+        for batch in text.read(places, columns, self.progress):
+            for spool, keys in zip(spools, parts, strict=True):
+                spool.append(_side_by_side([batch[key] for key in keys]))
 
         def where(position: int) -> Callable[[int], str]:
             return lambda row: text.locate(places, row, position)
 
         id_columns = [
-            IdColumn(dialect.path, where(at), reader.finish(), getattr(reader, "bounds", None))
-            for reader, (at, _) in zip(readers, ids, strict=True)
+            IdColumn(dialect.path, where(at), spool.finish(), getattr(spool, "bounds", None))
+            for spool, (at, _) in zip(spools, ids, strict=False)
         ]
         loaded = {}
-        for name, positions in attrs.items():
+        for spool, (name, positions) in zip(spools[len(ids) :], attrs.items(), strict=True):
             place = where(positions[0])
-            if name in words:
-                found = IdColumn(dialect.path, place, spools[name].finish())
-                loaded[name] = self.coded(name, found)
+            if is_word[positions[0]]:
+                loaded[name] = self.coded(name, IdColumn(dialect.path, place, spool.finish()))
                 continue
             empty = _side_by_side([columns[each].empty(outputs[name]) for each in positions])
-            loaded[name] = self.cast(name, Loaded(spools[name].finish(empty), dialect.path, place))
+            loaded[name] = self.cast(name, Loaded(spool.finish(empty), dialect.path, place))
+        if later:
+            loaded |= self._text_columns(dialect, later, [])[1]
         return id_columns, loaded
 
     def _output(self, name: str) -> text.Output:

@@ -13,7 +13,6 @@ from typing import Any
 
 from pyg_graphzero.conversion.arrays import (
     SUFFIXES,
-    Reference,
     Table,
     id_column,
     integers,
@@ -36,10 +35,8 @@ from pyg_graphzero.conversion.ends import (
     from_memory,
     from_sparse,
     is_chunks,
-    places,
     read_chunks,
 )
-from pyg_graphzero.conversion.ends import PATH as CHUNKS
 from pyg_graphzero.conversion.ids import IdColumn
 from pyg_graphzero.conversion.names import (
     are_numbered,
@@ -53,8 +50,7 @@ from pyg_graphzero.conversion.paths import kind_suffix
 from pyg_graphzero.conversion.plan import EdgeType, edge_label
 from pyg_graphzero.conversion.sources import Inputs, in_files
 from pyg_graphzero.conversion.sparse import is_sparse
-from pyg_graphzero.conversion.spec import EdgeSpec
-from pyg_graphzero.conversion.tables import is_frame
+from pyg_graphzero.conversion.spec import EdgeSpec, layout_of
 from pyg_graphzero.conversion.triples import read_triples
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.rows import ChainRows
@@ -105,32 +101,19 @@ def read_edges(
         """Whether an attribute that comes with the edges is taken, unasked."""
         return name not in wanted and selection.wants(owner, name)
 
-    if is_frame(spec.file):
-        return _read_columns(inputs.frame(spec.file), spec, id_types, wanted, takes, inputs)
+    table, notes = _table_of(spec, inputs)
+    if table is not None:
+        if is_chunks(spec.file):
+            come = [name for name in table.names if name not in ("src", "dst") and takes(name)]
+            wanted = {name: [name] for name in come} | wanted
+        result = _read_columns(table, spec, id_types, wanted, takes, inputs)
+        result.notes += notes
+        return result
     if in_files(spec.file):
         reference = inputs.reference(spec.file, spec.format)
-        if reference.kind in ("text", "table"):
-            columns = _open_columns(reference, spec, inputs)
-            return _read_columns(columns, spec, id_types, wanted, takes, inputs)
         _refuse_options(spec, _TEXT_OPTIONS, reference.path)
-        if reference.kind == "nt":
-            src, relation, dst, num_literals = read_triples(reference.files, inputs)
-            result = EdgeList(src, dst)
-            if takes(RELATION):
-                result.attrs[RELATION] = inputs.coded(RELATION, relation)
-            told = f"{reference.path.name}: {num_literals:,} triples to literals are no edges"
-            result.notes += [told] * bool(num_literals)
-        else:
-            parts = [from_file(reference, path, spec, inputs) for path in reference.files]
-            result = _edge_list(reference.files, parts, id_types)
-    elif is_chunks(spec.file):
-        _refuse_options(spec, _TEXT_OPTIONS, "an iterator of chunks")
-        chunks = read_chunks(spec.file, inputs.space)
-        ends = Ends(chunks.pop("src"), chunks.pop("dst"))
-        result = _edge_list([CHUNKS], [ends], id_types)
-        result.attrs = {
-            name: inputs.load(name, rows) for name, rows in chunks.items() if takes(name)
-        }
+        parts = [from_file(reference, path, spec, inputs) for path in reference.files]
+        result = _edge_list(reference.files, parts, id_types)
     elif is_sparse(spec.file):
         _refuse_options(spec, _TEXT_OPTIONS, "a sparse matrix")
         ends, values = from_sparse(spec)
@@ -152,13 +135,16 @@ def _refuse_options(spec: EdgeSpec, options: Sequence[str], source: object) -> N
             raise ValueError(f"{option} is an option for delimited text, which {source} is not")
 
 
-def _open_columns(reference: Reference, spec: EdgeSpec, inputs: Inputs) -> Columns:
-    if reference.kind != "text":
-        _refuse_options(spec, ("delimiter", "header"), reference.path)
+def _table_of(spec: EdgeSpec, inputs: Inputs) -> tuple[Columns | None, list[str]]:
+    """The table whose columns the edges are, and notes; None if they are arrays."""
+    if is_chunks(spec.file):
+        return read_chunks(spec.file, inputs.space), []
     named = [column for column in (spec.src, spec.dst) if column is not None]
-    return inputs.open_columns(
-        reference, named, delimiter=spec.delimiter, header=spec.header, comment=spec.comment
-    )
+    table = inputs.table(spec.file, named, spec.format, **layout_of(spec))
+    reference = inputs.reference(spec.file, spec.format) if in_files(spec.file) else None
+    if reference is not None and reference.kind == "nt":
+        return read_triples(reference.files, inputs.space)
+    return table, []
 
 
 def _read_columns(
@@ -299,19 +285,18 @@ def _relation(columns: Columns, src: int, dst: int) -> int | None:
 
 def _edge_list(files: Sequence[Path], ends: list[Ends], id_types: tuple[str, str]) -> EdgeList:
     columns = []
+    is_alone = len(ends) == 1
     for side, id_type in zip(("src", "dst"), id_types, strict=True):
         tables: list[Table] = [getattr(each, side) for each in ends]
-        name = ends[0].names[side == "dst"]
-        if len(tables) == 1:
-            columns.append(id_column(tables[0], files[0], places(name), id_type == "str"))
-            continue
-        rows = [
-            integers(only_rows(table, path), path, places(name))
-            for path, table in zip(files, tables, strict=True)
-        ]
-        whole = ChainRows(rows)
-        where = place_in(files, whole, name + "[{}]")
-        columns.append(id_column(whole, files[0].parent, where))
-    if len(ends) > 1:
-        return EdgeList(columns[0], columns[1])
-    return EdgeList(columns[0], columns[1], num_src=ends[0].num_src, num_dst=ends[0].num_dst)
+        place = (ends[0].names[side == "dst"] + "[{}]").format
+        table = tables[0]
+        if not is_alone:
+            parts = zip(files, tables, strict=True)
+            table = ChainRows(
+                [integers(only_rows(each, path), path, place) for path, each in parts]
+            )
+        path = files[0] if is_alone else files[0].parent
+        where = place_in(files, table, place("{}"))
+        columns.append(id_column(table, path, where, id_type == "str"))
+    num_src, num_dst = (ends[0].num_src, ends[0].num_dst) if is_alone else (None, None)
+    return EdgeList(columns[0], columns[1], num_src=num_src, num_dst=num_dst)

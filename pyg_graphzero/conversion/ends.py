@@ -7,8 +7,7 @@ An array of edges is ``[2, E]`` or ``[E, 2]``. An archive may hold it as ``edge_
 
 A program hands over chunks by an iterator, or by a function that returns one. A chunk is a pair
 ``(src, dst)``, an array or tensor ``[2, n]``, or a dict with ``src`` and ``dst`` (or
-``edge_index``) and edge attributes ``[n, ...]`` by name. Chunks are kept in memory, or in temporary
-files where they are many.
+``edge_index``) and edge attributes ``[n]`` or ``[n, k]`` by name. Each becomes a batch of a table.
 """
 
 from __future__ import annotations
@@ -19,28 +18,28 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import torch
 from torch import Tensor
 
 from pyg_graphzero.conversion.arrays import (
     Reference,
     Table,
-    as_array,
     as_table,
     in_memory,
     integers,
     load_all,
     only_rows,
 )
-from pyg_graphzero.conversion.options import as_tensor
 from pyg_graphzero.conversion.sources import Inputs
 from pyg_graphzero.conversion.sparse import coo, shape_of
 from pyg_graphzero.conversion.spec import EdgeSpec
-from pyg_graphzero.conversion.spool import RowSpool
+from pyg_graphzero.conversion.tables import FrameTable
 from pyg_graphzero.conversion.tensors import open_raw
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.csc import EdgeChunk
 from pyg_graphzero.store.rows import FileRows, Rows, describe
+from pyg_graphzero.util.reading import reading
 from pyg_graphzero.util.workspace import Workspace
 
 MATRIX = Path("<matrix>")
@@ -72,11 +71,6 @@ class Ends:
     names: tuple[str, str] = ("src", "dst")
     num_src: int | None = None
     num_dst: int | None = None
-
-
-def places(name: str) -> Callable[[int], str]:
-    """How messages call a value of an array, by its position."""
-    return lambda position: f"{name}[{position}]"
 
 
 def from_sparse(spec: EdgeSpec) -> tuple[Ends, Any]:
@@ -238,7 +232,7 @@ def _compressed(indptr: Table, indices: Table, path: Path, kind: str) -> Ends:
     if not is_pointers or describe(indptr)[:3] not in ("int", "uin"):
         found = f"{indptr.dtype}, shape {list(indptr.shape)}"
         raise InputError(path, "indptr", found, f"0 ascending to {len(indices)}")
-    pointers = integers(only_rows(indptr, path), path, places("indptr"))
+    pointers = integers(only_rows(indptr, path), path, "indptr[{}]".format)
     rows = ExpandedRows(pointers, len(indices), path)
     if kind == "csr":
         return replace(_pair(rows, indices, path), num_src=len(pointers) - 1)
@@ -292,7 +286,6 @@ class ExpandedRows(Rows):
 
 
 PATH = Path("<chunks>")
-_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 def is_chunks(value: Any) -> bool:
@@ -300,8 +293,8 @@ def is_chunks(value: Any) -> bool:
     return isinstance(value, Iterator) or (callable(value) and not isinstance(value, type))
 
 
-def read_chunks(source: Any, space: Workspace) -> dict[str, Rows]:
-    """The columns of all chunks: ``src``, ``dst`` and the attributes, one row per edge.
+def read_chunks(source: Any, space: Workspace) -> FrameTable:
+    """All chunks as a table with the columns ``src``, ``dst`` and the attributes.
 
     Args:
         source: Chunks that :func:`is_chunks` recognises.
@@ -310,45 +303,34 @@ def read_chunks(source: Any, space: Workspace) -> dict[str, Rows]:
     Raises:
         InputError: A chunk is none, or has other columns than the first; names its number.
     """
-    spools: dict[str, RowSpool] = {}
-    empty: dict[str, Tensor] = {}
-    for chunk in _checked(source if isinstance(source, Iterator) else iter(source())):
-        for name, column in chunk.items():
-            spools.setdefault(name, RowSpool(space, "chunks")).append(column)
-            empty.setdefault(name, column[:0])
-    return {name: spool.finish(empty[name]) for name, spool in spools.items()}
-
-
-def _checked(source: Iterator[Any]) -> Iterator[dict[str, Tensor]]:
-    """The columns of every chunk, which have to be those of the first."""
-    first: dict[str, str] = {}
-    for number, value in enumerate(source):
-        where = f"chunk {number}"
-        columns = _columns(value, where)
-        chunk = {name: _tensor(column, name, where) for name, column in columns.items()}
-        kinds = {name: describe(column) for name, column in chunk.items()}
-        first = first or kinds
-        if kinds != first:
-            raise InputError(PATH, where, kinds, f"{first} as in chunk 0")
-        for end in ("src", "dst"):
-            if chunk[end].dtype not in _INTEGERS or chunk[end].dim() != 1:
-                shape = f"{kinds[end]}, shape {list(chunk[end].shape)}"
-                raise InputError(PATH, f"{where}, {end}", shape, "integers [n]")
-        for name, column in chunk.items():
-            if len(column) != len(chunk["src"]):
-                expected = f"{len(chunk['src'])}, as many as src has"
-                raise InputError(PATH, f"{where}, {name}", f"{len(column)} rows", expected)
-        yield chunk
-    if not first:
+    chunks = enumerate(source if isinstance(source, Iterator) else iter(source()))
+    batches = (_batch(value, f"chunk {number}") for number, value in chunks)
+    first = next(batches, None)
+    if first is None:
         raise InputError(PATH, "chunks", "none", "at least one")
 
+    def alike() -> Iterator[Any]:
+        yield first
+        for number, batch in enumerate(batches, 1):
+            if batch.schema != first.schema:
+                found, expected = (x.schema.to_string().split("\n") for x in (batch, first))
+                raise InputError(PATH, f"chunk {number}", found, f"{expected} as in chunk 0")
+            yield batch
 
-def _tensor(column: Any, name: str, where: str) -> Tensor:
-    found = np.asarray(column) if isinstance(column, list) else as_array(column, name)
-    if isinstance(found, np.ndarray) and found.dtype.kind not in "biuf":
-        hint = "Text goes in a stream of Arrow: pa.RecordBatchReader.from_batches(schema, batches)."
-        raise InputError(PATH, f"{where}, {name}", str(found.dtype), "numbers", hint)
-    return as_tensor(found)
+    return FrameTable(first.schema, alike(), space, str(PATH), "edge")
+
+
+def _batch(value: Any, where: str) -> Any:
+    """A chunk as a record batch."""
+    columns = _columns(value, where)
+    with reading(PATH, where, "columns of one length, [n] or [n, k], of numbers or text"):
+        return pa.RecordBatch.from_arrays([*map(_arrow, columns.values())], names=[*columns])
+
+
+def _arrow(column: Any) -> Any:
+    array = column.detach().cpu().numpy() if isinstance(column, Tensor) else np.asarray(column)
+    flat = pa.array(np.ascontiguousarray(array).reshape(-1))
+    return flat if array.ndim == 1 else pa.FixedSizeListArray.from_arrays(flat, array.shape[1])
 
 
 def _columns(value: Any, where: str) -> dict[str, Any]:

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from pyg_graphzero.conversion.columns import Columns, Loaded, first_column
+from pyg_graphzero.conversion.columns import Loaded, first_column
 from pyg_graphzero.conversion.edges import RELATION, EdgeList, read_edges, split_own, untaken
 from pyg_graphzero.conversion.ends import is_chunks
 from pyg_graphzero.conversion.ids import IdColumn, IdSpace
 from pyg_graphzero.conversion.join import OfNodes, in_node_order
 from pyg_graphzero.conversion.names import is_index_name
-from pyg_graphzero.conversion.options import SHOWN, Selection
+from pyg_graphzero.conversion.options import Selection
 from pyg_graphzero.conversion.plan import (
     EdgeOptions,
     EdgePlan,
@@ -29,14 +29,13 @@ from pyg_graphzero.conversion.plan import (
 )
 from pyg_graphzero.conversion.sources import Inputs, Scattered
 from pyg_graphzero.conversion.sparse import is_sparse
-from pyg_graphzero.conversion.spec import EdgeSpec, GraphSpec, NodeSpec
+from pyg_graphzero.conversion.spec import EdgeSpec, GraphSpec, NodeSpec, layout_of
 from pyg_graphzero.conversion.spool import RowSpool
 from pyg_graphzero.conversion.tables import is_frame, is_series
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.csc import EdgeChunk
 from pyg_graphzero.store.rows import Rows, ScatterRows
 
-_SLAB_EDGES = 1 << 20
 EACH = "*"  # instead of a relation: each is an edge type
 ID_TYPES = ("auto", "int", "str")
 
@@ -101,9 +100,8 @@ def _plan_edges(
     spec: EdgeSpec, edges: EdgeList, spaces: tuple[IdSpace, IdSpace], options: EdgeOptions
 ) -> EdgePlan:
     num_edges = len(edges.src)
-    stated = None if spaces[0].faults.skip else spec.num_edges
-    if stated not in (None, num_edges):
-        raise InputError(edges.src.path, "edges", num_edges, f"{stated}, the number stated")
+    if spec.num_edges not in (None, num_edges):
+        raise InputError(edges.src.path, "edges", num_edges, f"{spec.num_edges}, the number stated")
     columns: dict[str, Rows] = {}
     for name, loaded in edges.attrs.items():
         if len(loaded.rows) != num_edges:
@@ -125,12 +123,8 @@ def _plan_edges(
     src, dst = (
         space.rows_of(column) for space, column in zip(spaces, (edges.src, edges.dst), strict=True)
     )
-    may_miss = spaces[0].may_miss(edges.src) or spaces[1].may_miss(edges.dst)
-    leave_out = may_miss and spaces[0].faults.skip
-    if leave_out:
-        num_edges = _leave_out(edges, spaces, src, dst)
     return EdgePlan(
-        stream(src, dst, columns, leave_out),
+        stream(src, dst, columns),
         num_edges,
         categories=named,
         others=spec.others,
@@ -181,23 +175,6 @@ def _check_categories(edge_type: EdgeType, options: EdgeOptions, names: list[str
         )
 
 
-def _leave_out(edges: EdgeList, spaces: tuple[IdSpace, IdSpace], src: Rows, dst: Rows) -> int:
-    """The number of edges between nodes; the others are faults."""
-    columns = (edges.src, edges.dst)
-    kept = begin = 0
-    for ends in zip(src.slabs(_SLAB_EDGES), dst.slabs(_SLAB_EDGES), strict=True):
-        bad = ((ends[0] < 0) | (ends[1] < 0)).nonzero().view(-1)
-        sides = (ends[0][bad] >= 0).int()  # which of the ends is shown
-        faults = [
-            partial(spaces[side].missing, columns[side], begin + int(at))
-            for at, side in zip(bad[:SHOWN], sides[:SHOWN].tolist(), strict=True)
-        ]
-        spaces[0].faults.add(*faults, count=len(bad))
-        begin += len(ends[0])
-        kept += len(ends[0]) - len(bad)
-    return kept
-
-
 class _NodeBuilder:
     """Gathers what is known of one node type, then settles its rows."""
 
@@ -208,9 +185,7 @@ class _NodeBuilder:
         self._inputs = inputs
         self._label = node_type or ""
         self.notes: list[str] = []
-        self.space = IdSpace(
-            inputs.space, inputs.faults, self._label, policy=spec.ids, num_nodes=spec.num_nodes
-        )
+        self.space = IdSpace(inputs.space, self._label, policy=spec.ids, num_nodes=spec.num_nodes)
         wanted = {k: v for k, v in spec.attrs.items() if selection.wants(self._label, k)}
         self._attrs: dict[str, OfNodes] = {}
         self._id_names: set[str] = set()
@@ -230,23 +205,16 @@ class _NodeBuilder:
         """Read the node table; returns the attributes that are not in it."""
         spec = self._spec
         named = () if spec.id is None else (spec.id,)
-        dialect: Columns
-        if is_frame(spec.file):
-            dialect = self._inputs.frame(spec.file)
-        else:
-            reference = self._inputs.reference(spec.file)
-            if reference.kind not in ("text", "table"):
-                raise InputError(
-                    reference.path, "node table", reference.path.suffix, "text, Parquet or Arrow"
-                )
-            layout = {key: getattr(spec, key) for key in ("delimiter", "header", "comment")}
-            dialect = self._inputs.open_columns(reference, named, **layout)
+        dialect = self._inputs.table(spec.file, named, **layout_of(spec))
+        if dialect is None:
+            found = self._inputs.reference(spec.file)
+            raise InputError(found.path, "node table", found.suffix, "text, Parquet or Arrow")
         position = (
             first_column(dialect, "id, --node-id") if spec.id is None else dialect.position(spec.id)
         )
         is_text = spec.id_type == "str" or (spec.id_type == "auto" and dialect.is_text(position))
         own, external = split_own(dialect, wanted)
-        ids, loaded = self._inputs.columns(dialect, own, [(position, is_text)], "ids")
+        ids, loaded = self._inputs.columns(dialect, own, [(position, is_text)])
         self._attrs = {name: OfNodes(each) for name, each in loaded.items()}
         self._id_names |= set(dialect.names[position : position + 1])
         self.space.table = ids[0]

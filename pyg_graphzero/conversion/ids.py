@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,6 @@ from torch.utils.dlpack import from_dlpack
 
 from pyg_graphzero import _core
 from pyg_graphzero.conversion.distinct import distinct_integers, distinct_text
-from pyg_graphzero.conversion.options import SHOWN, Faults
 from pyg_graphzero.conversion.spool import TextRows
 from pyg_graphzero.errors import InputError, MemoryBudgetError
 from pyg_graphzero.store.rows import ArrayRows, MappedRows, Rows
@@ -130,7 +128,6 @@ class IdSpace:
 
     Attributes:
         workspace: Memory and temporary files.
-        faults: Stops at ids that are none of a node, or leaves them out.
         label: The node type, for messages; empty when homogeneous.
         policy: ``"auto"``, ``"dense"`` or ``"map"``.
         num_nodes: Number of rows if the user or the input says so.
@@ -144,7 +141,6 @@ class IdSpace:
     """
 
     workspace: Workspace
-    faults: Faults
     label: str = ""
     policy: str = "auto"
     num_nodes: int | None = None
@@ -204,20 +200,10 @@ class IdSpace:
         ids: Any = self.ids.read(row, row + 1) if isinstance(self.ids, Rows) else self.ids[row:]
         return repr(ids[0].as_py()) if not isinstance(self.ids, Rows) else str(int(ids[0]))
 
-    def may_miss(self, column: IdColumn) -> bool:
-        """Whether some ids of ``column`` may be none of this type's, by what is known of them."""
-        if not len(column):
-            return False
-        if self._find is None:
-            low, high = column.range
-            return low < 0 or high >= self._num_rows
-        is_negative = not column.is_text and column.range[0] < self._least
-        return self.table is not None or is_negative or column not in self.columns
-
     def rows_of(self, column: IdColumn) -> Rows:
-        """The row of every id in ``column``, looked up when read; -1 where there is none.
+        """The row of every id in ``column``, looked up when read.
 
-        An id without a row is an error when it is read, unless faulty rows are left out.
+        An id without a row is an error then.
         """
         if not len(column):  # has no kind: it may be text among integers
             return ArrayRows(_NO_ROWS)
@@ -225,9 +211,10 @@ class IdSpace:
             column.become_unsigned()
         elif column.is_unsigned:
             raise column.fail(column.first(lambda slab: slab >= 0) or 0, "an id below 2**63")
-        if self._find is None and not self.may_miss(column):
-            assert isinstance(column.rows, Rows)
-            return column.rows
+        if self._find is None and isinstance(column.rows, Rows):
+            low, high = column.range
+            if low >= 0 and high < self._num_rows:
+                return column.rows
         return _FoundRows(self, column)
 
     def find(self, ids: Any) -> Tensor:
@@ -238,11 +225,7 @@ class IdSpace:
 
     def set_of(self, column: IdColumn) -> Tensor:
         """The rows of ids that are a set of nodes, ``int64``."""
-        rows = torch.cat([_NO_ROWS, *self.rows_of(column).slabs()])
-        bad = (rows < 0).nonzero().view(-1)
-        errors = [partial(self.missing, column, int(at)) for at in bad[:SHOWN]]
-        self.faults.add(*errors, count=len(bad))
-        return rows[rows >= 0] if len(bad) else rows
+        return torch.cat([_NO_ROWS, *self.rows_of(column).slabs()])
 
     def missing(self, column: IdColumn, position: int) -> InputError:
         """The error for an id that has no row."""
@@ -387,7 +370,7 @@ class IdSpace:
             given = self.known_rows[0]
         limit = num_rows if given is None else given
         self._num_rows = limit
-        for column in [] if self.faults.skip else filled:
+        for column in filled:
             if column.range[0] < 0 or column.range[1] >= limit:
                 position = column.first(lambda slab: (slab < 0) | (slab >= limit)) or 0
                 raise column.fail(position, *self._in_range(column, position))
@@ -450,7 +433,7 @@ class _FoundRows(Rows):
     def read(self, begin: int, end: int) -> Tensor:
         """See :meth:`Rows.read`."""
         rows = self._space.find(self._column.rows.read(begin, end))
-        if not self._space.faults.skip and bool((rows < 0).any()):
+        if bool((rows < 0).any()):
             position = begin + int((rows < 0).int().argmax())
             raise self._space.missing(self._column, position)
         return rows

@@ -22,7 +22,7 @@ from pyg_graphzero.conversion.columns import (
     select,
 )
 from pyg_graphzero.conversion.ids import IdColumn, IdSpace
-from pyg_graphzero.conversion.options import SHOWN, Faults, Fill, fill_hint, filled_dtype
+from pyg_graphzero.conversion.options import Fill, fill_hint, filled_dtype
 from pyg_graphzero.conversion.spool import RowSpool
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store import rows as store_rows
@@ -83,14 +83,13 @@ def load_of_nodes(
         raise InputError(columns.path, "columns", "ids and nothing else", f"a column for {name!r}")
     if position is not None:
         is_text = columns.is_text(position) if is_text is None else is_text
-        ids, loaded = reader.columns(columns, {name: taken}, [(position, is_text)], "ids")
+        ids, loaded = reader.columns(columns, {name: taken}, [(position, is_text)])
         return OfNodes(loaded[name], ids[0])
-    loaded = reader.columns(columns, {name: taken}, [], "none")[1]
+    loaded = reader.columns(columns, {name: taken}, [])[1]
     rest = sorted({*range(columns.num_columns)} - {*taken})
-    strict = ColumnReader(reader.dtypes, reader.progress, reader.space, Faults())
 
     def read(position: int) -> IdColumn:
-        return strict.columns(columns, {}, [(position, bool(is_text))])[0][0]
+        return reader.columns(columns, {}, [(position, bool(is_text))])[0][0]
 
     looked_at = [each for each in rest if holds_ids(columns, each)]
     if not is_text:
@@ -172,10 +171,7 @@ def _order(ids: IdColumn, space: IdSpace) -> Tensor | None:
     for slab in space.rows_of(ids).slabs(_slab_rows()):
         at = torch.arange(begin, begin + len(slab))
         is_same = is_same and bool((slab == at).all())
-        bad = (slab < 0).nonzero().view(-1)
-        errors = [partial(space.missing, ids, begin + int(each)) for each in bad[:SHOWN]]
-        space.faults.add(*errors, count=len(bad))
-        nodes, at = slab[slab >= 0].long(), at[slab >= 0]
+        nodes = slab.long()
         again = order[nodes] >= 0
         order[nodes] = at
         again |= order[nodes] != at
@@ -222,7 +218,7 @@ def _is_order(read: Callable[[], IdColumn], space: IdSpace) -> bool | None:
         alike = ids.is_unsigned == space.is_unsigned and not (space.ids is None and ids.is_text)
         if len(ids) != space.num_rows or not alike:
             return None
-        return _order(ids, replace(space, faults=Faults())) is None
+        return _order(ids, space) is None
     except InputError:  # the column holds no ids, and the user has not asked for it
         return None
 

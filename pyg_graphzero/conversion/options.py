@@ -1,4 +1,4 @@
-"""Choices for every kind of input: attributes to take, their dtypes, and faulty rows."""
+"""Choices for every kind of input: attributes to take, and their dtypes."""
 
 from __future__ import annotations
 
@@ -262,44 +262,3 @@ def cast(value: Array, dtype: torch.dtype, fail: Fail, begin: int = 0) -> Array:
         name = str(dtype).removeprefix("torch.")
         raise fail(begin + row, f"{cell!r}", f"a value that {name} can hold")
     return result
-
-
-ON_ERROR = ("raise", "skip")
-SHOWN = 10
-
-# Naming the line of a fault means counting those before it, so an error is made when it is shown.
-MakeError = Callable[[], InputError]
-
-
-class Faults:
-    """The faulty rows of one conversion.
-
-    Args:
-        on_error: ``"raise"`` the first one, or ``"skip"`` and count them.
-
-    Attributes:
-        count: Rows left out.
-        first: Messages on the first ten of them.
-    """
-
-    def __init__(self, on_error: str = "raise") -> None:
-        if on_error not in ON_ERROR:
-            raise ValueError(f"on_error={on_error!r}: expected one of {', '.join(ON_ERROR)}")
-        self.skip = on_error == "skip"
-        self.count = 0
-        self.first: list[str] = []
-
-    def add(self, *errors: MakeError, count: int = 1) -> None:
-        """Rows that are left out.
-
-        Args:
-            errors: Make the errors of the first :data:`SHOWN` of them, or of all.
-            count: How many rows there are.
-
-        Raises:
-            InputError: The first one, unless rows are to be left out.
-        """
-        if count and not self.skip:
-            raise errors[0]()
-        self.count += count
-        self.first += [str(make()) for make in errors[: SHOWN - len(self.first)]]

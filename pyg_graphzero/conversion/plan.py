@@ -160,16 +160,13 @@ class GraphPlan:
             self.edges[reverse] = edge.reversed()
 
 
-def stream(
-    src: Rows, dst: Rows, columns: dict[str, Rows], leave_out: bool = False
-) -> Callable[[], Iterator[EdgeChunk]]:
+def stream(src: Rows, dst: Rows, columns: dict[str, Rows]) -> Callable[[], Iterator[EdgeChunk]]:
     """A chunk factory over tables that have a row per edge.
 
     Args:
         src: Source rows, integers ``[num_edges]``.
         dst: Destination rows, likewise.
         columns: Edge attributes.
-        leave_out: Edges whose source or destination is negative.
     """
     num_edges = len(src)
     width = src.row_bytes + dst.row_bytes + sum(rows.row_bytes for rows in columns.values())
@@ -179,13 +176,8 @@ def stream(
         # Without edges there is still a chunk: it tells which columns there are, and their dtypes.
         for begin in range(0, max(num_edges, 1), step):
             end = min(begin + step, num_edges)
-            ends = src.read(begin, end), dst.read(begin, end)
-            slabs = {name: rows.read(begin, end) for name, rows in columns.items()}
-            if leave_out:
-                keep = (ends[0] >= 0) & (ends[1] >= 0)
-                ends = ends[0][keep], ends[1][keep]
-                slabs = {name: slab[keep] for name, slab in slabs.items()}
-            yield EdgeChunk(src=ends[0].numpy(), dst=ends[1].numpy(), columns=slabs)
+            ends = src.read(begin, end).numpy(), dst.read(begin, end).numpy()
+            yield EdgeChunk(*ends, {name: rows.read(begin, end) for name, rows in columns.items()})
 
     return chunks
 

@@ -43,7 +43,7 @@ from pyg_graphzero.conversion.columns import (
 from pyg_graphzero.conversion.dialect import sniff
 from pyg_graphzero.conversion.ids import IdColumn
 from pyg_graphzero.conversion.join import OfNodes, load_of_nodes
-from pyg_graphzero.conversion.options import Dtypes, Faults, as_tensor, cast
+from pyg_graphzero.conversion.options import Dtypes, as_tensor, cast
 from pyg_graphzero.conversion.paths import (
     COMPRESSIONS,
     TEXT_SUFFIXES,
@@ -53,7 +53,13 @@ from pyg_graphzero.conversion.paths import (
     kind_suffix,
 )
 from pyg_graphzero.conversion.sparse import PARTS as SPARSE_PARTS
-from pyg_graphzero.conversion.tables import ArrowTable, FrameTable, is_frame, is_series
+from pyg_graphzero.conversion.tables import (
+    ArrowTable,
+    FrameTable,
+    frame_table,
+    is_frame,
+    is_series,
+)
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.rows import MappedRows, Rows, origin
 from pyg_graphzero.util.progress import Progress
@@ -108,7 +114,6 @@ class Inputs(ColumnReader):
         dtypes: Dtypes asked for, and what stands for missing values.
         progress: Where to show slow steps.
         space: Memory and temporary files.
-        faults: Stops at rows of text that are not as they should be, or leaves them out.
     """
 
     def __init__(
@@ -118,15 +123,14 @@ class Inputs(ColumnReader):
         dtypes: Dtypes,
         progress: Progress,
         space: Workspace,
-        faults: Faults,
     ) -> None:
-        super().__init__(dtypes, progress, space, faults)
+        super().__init__(dtypes, progress, space)
         self.base = base
         self._out = out.resolve()
         self._named_in = ""
         self._members: dict[Path, list[str]] = {}  # of archives with edges
         self._taken: set[tuple[Path, str]] = set()
-        self._frames: dict[int, tuple[Any, FrameTable]] = {}
+        self._frames: dict[int, tuple[Any, list[FrameTable]]] = {}
 
     def beside(self, base: Path, named_in: str | Path) -> Inputs:
         """These inputs for paths that ``named_in`` names, relative to another directory."""
@@ -134,13 +138,6 @@ class Inputs(ColumnReader):
         other.base = base
         other._named_in = f"{named_in}: "
         return other
-
-    def frame(self, value: Any) -> FrameTable:
-        """A table or series that a program hands over; read once, whatever uses it."""
-        found = self._frames.get(id(value))
-        if found is None:
-            found = self._frames[id(value)] = (value, FrameTable(value, self.space))
-        return found[1]
 
     def take_members(self, path: Path, taken: Iterable[str], there: Iterable[str] = ()) -> None:
         """Note what is read of an archive, and, of one that has edges, what there is."""
@@ -260,23 +257,43 @@ class Inputs(ColumnReader):
         if found is not None:
             columns, member = found
             positions = columns.data if member is None else select(columns, member)
-            return self.columns(columns, {name: positions}, [], "none")[1][name]
+            return self.columns(columns, {name: positions}, [])[1][name]
         table, path, files = self._array(name, source)
         where = place_in(files, table, "row {}")
         if isinstance(table, np.ndarray) and table.dtype.kind in "OSU" and table.ndim == 1:
             return self.coded(name, id_column(table, path, where, True))
         return self.cast(name, Loaded(_numbers(table, path, name), path, where))
 
-    def _columns_of(self, name: str, source: Any) -> tuple[Columns, str | None] | None:
-        """The table that a source is, or is part of, and its member; None if it is an array."""
+    def table(
+        self, source: Any, wanted: Sequence[Any] = (), form: str | None = None, **layout: Any
+    ) -> Columns | None:
+        """The table that a source is, or is part of; None if it is an array.
+
+        Args:
+            source: A frame, a series, paths with an optional member, or an array.
+            wanted: Columns that must be there.
+            form: See :meth:`reference`.
+            layout: Known layout of text; see :func:`.dialect.sniff`.
+        """
         if is_frame(source) or is_series(source):
-            return self.frame(source), None
-        if not in_files(source):
+            found = self._frames.setdefault(id(source), (source, []))[1]
+            if not found:  # read once, whatever uses it
+                found.append(frame_table(source, self.space))
+            return found[0]
+        reference = self.reference(source, form) if in_files(source) else None
+        if reference is None or reference.kind not in ("text", "table"):
             return None
-        reference = self._reference_of(name, source)
-        if reference.kind not in ("text", "table"):
-            return None
-        return self.open_columns(reference, wanted(reference.member)), reference.member
+        if reference.kind == "table":
+            return ArrowTable(reference.files, reference.form)
+        if reference.is_bare:
+            layout |= {"delimiter": ",", "header": False}
+        return sniff(reference.files, wanted=tuple(wanted), **layout)
+
+    def _columns_of(self, name: str, source: Any) -> tuple[Columns, str | None] | None:
+        """The table that a source is part of, and its member; None if it is an array."""
+        member = self._reference_of(name, source).member if in_files(source) else None
+        columns = self.table(source, wanted(member))
+        return None if columns is None else (columns, member)
 
     def _array(self, name: str, source: Any) -> tuple[Table, Path, Sequence[Path]]:
         """A source that is an array, where it is from, and its files."""
@@ -322,20 +339,6 @@ class Inputs(ColumnReader):
     def _is_path(self, source: AnyPath) -> bool:
         name = os.fspath(source)
         return _REFERENCE.fullmatch(name) is not None or (self.base / source).exists()
-
-    def open_columns(self, reference: Reference, wanted: Sequence[Any], **layout: Any) -> Columns:
-        """The files of a reference to columns.
-
-        Args:
-            reference: To text, or to Parquet or Arrow files.
-            wanted: Columns that must be there.
-            layout: Known layout of text; see :func:`.dialect.sniff`.
-        """
-        if reference.is_bare:
-            layout |= {"delimiter": ",", "header": False}
-        if reference.kind == "text":
-            return sniff(reference.files, wanted=tuple(wanted), **layout)
-        return ArrowTable(reference.files, reference.form)
 
     def _classes(self, name: str, labels: Labels) -> Loaded:
         loaded = self.load(name, labels.source)

@@ -143,6 +143,11 @@ class GraphSpec:
         return any(edge.type is not None for edge in self.edges) or None not in self.nodes
 
 
+def layout_of(spec: NodeSpec | EdgeSpec) -> dict[str, Any]:
+    """The layout of the text of a table, as far as it is known."""
+    return {key: getattr(spec, key) for key in _LAYOUT}
+
+
 def load_spec(path: Path) -> dict[str, Any]:
     """Parse a TOML or JSON file.
 

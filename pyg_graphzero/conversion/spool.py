@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import reduce
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -45,7 +45,7 @@ class RowSpool:
         self._workspace = workspace
         self._name = name
         self._parts: list[Rows] = []
-        self._file: BinaryIO | None = None
+        self._path: Path | None = None
 
     def append(self, batch: Tensor) -> None:
         """More rows, of the shape of those before; the dtype may be another."""
@@ -55,15 +55,15 @@ class RowSpool:
         if self._workspace.hold(batch.nbytes):
             self._parts.append(ArrayRows(batch))
             return
-        if self._file is None:
-            self._file = self._workspace.file(self._name).open("wb")
-        at = self._file.tell()
-        self._file.write(as_bytes(batch))
+        self._path = self._path or self._workspace.file(self._name)
+        with self._path.open("ab") as file:
+            at = file.tell()
+            file.write(as_bytes(batch))
         last = self._parts[-1] if self._parts else None
-        if isinstance(last, _Written) and last.dtype == batch.dtype:
-            last.extend(len(batch))
+        if isinstance(last, FileRows) and last.dtype == batch.dtype:
+            last.shape = (len(last) + len(batch), *last.shape[1:])
         else:
-            self._parts.append(_Written(self._file, at, batch))
+            self._parts.append(FileRows(self._path, at, batch.shape, batch.dtype))
 
     def finish(self, empty: Tensor) -> Rows:
         """All rows, in a dtype that holds those of all batches.
@@ -71,24 +71,10 @@ class RowSpool:
         Args:
             empty: The rows if no batch came, ``[0, ...]``.
         """
-        if self._file is not None:
-            self._file.close()
         if not self._parts:
             return ArrayRows(empty)
         dtype = reduce(torch.promote_types, [part.dtype for part in self._parts])
         return ChainRows([_as_dtype(part, dtype) for part in self._parts])
-
-
-class _Written(FileRows):
-    """Rows of a file that is still being written."""
-
-    def __init__(self, file: BinaryIO, offset: int, batch: Tensor) -> None:
-        file.flush()
-        super().__init__(Path(file.name), offset, batch.shape, batch.dtype)
-
-    def extend(self, num_rows: int) -> None:
-        """More rows behind these."""
-        self.shape = (self.shape[0] + num_rows, *self.shape[1:])
 
 
 def _as_dtype(rows: Rows, dtype: torch.dtype) -> Rows:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from math import prod
 
 from pyg_graphzero.conversion.options import check_names
 from pyg_graphzero.conversion.plan import GraphPlan
@@ -18,8 +17,6 @@ from pyg_graphzero.store.rows import (
     StreamRows,
     origin,
 )
-
-_ITEM_BYTES = {"int8": 1, "float16": 2, "bfloat16": 2}
 
 
 class Storage:
@@ -84,13 +81,6 @@ class Storage:
             "rows in C order and this machine's byte order, one after another in a file",
             "Name other attributes to adopt, and this one is copied.",
         )
-
-    def num_bytes(self, owner: str, attr: str, rows: Rows) -> int:
-        """Bytes of the rows of an attribute in the store."""
-        if self.adopted(owner, attr, rows) is not None:
-            return 0
-        item = _ITEM_BYTES.get(self.encoding(owner, attr) or "", rows.dtype.itemsize)
-        return prod(rows.shape) * item
 
 
 def _names(owner: str, attr: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Summaries of a conversion, or of one that is planned, for people and for programs."""
+"""Summaries of a conversion, for people and for programs."""
 
 from __future__ import annotations
 
@@ -71,78 +71,6 @@ class EdgeSummary:
 
 
 @dataclass
-class EdgeEstimate:
-    """One edge type.
-
-    Attributes:
-        num_edges: Edges in the input.
-        scratch_bytes: Edges that wait in temporary files to be sorted; 0 where memory is enough.
-            A node that has nearly all edges to itself can take four times that.
-        output_bytes: Size of its files, at most.
-        disk_bytes: Its files and the temporary ones, at most at any time.
-        buffer_bytes: Memory for buffers.
-        edge_ids: Whether it is kept which edge of the input is which.
-    """
-
-    num_edges: int
-    scratch_bytes: int
-    output_bytes: int
-    disk_bytes: int
-    buffer_bytes: int
-    edge_ids: bool = True
-
-
-@dataclass
-class ConvertEstimate(Shown):
-    """Summary of a dry run; ``--dry-run`` prints ``str()`` of it.
-
-    Attributes:
-        path: Where the store would go.
-        num_nodes: By node type.
-        edges: By edge type.
-        output_bytes: Size of the store, at most.
-        scratch_bytes: Temporary files, at most at any time.
-        disk_bytes: Both together, at most at any time.
-        peak_memory: Bytes of the whole process, at most.
-        notes: Sentences on facts that the result does not show.
-    """
-
-    path: Path
-    num_nodes: dict[str | None, int] = field(default_factory=dict)
-    edges: dict[EdgeType, EdgeEstimate] = field(default_factory=dict)
-    output_bytes: int = 0
-    scratch_bytes: int = 0
-    disk_bytes: int = 0
-    peak_memory: int = 0
-    notes: list[str] = field(default_factory=list)
-
-    def to_dict(self) -> dict[str, object]:
-        """For JSON."""
-        return vars(self) | {
-            "path": str(self.path),
-            "num_nodes": {name or "": count for name, count in self.num_nodes.items()},
-            "edges": {edge_label(name): vars(edge) for name, edge in self.edges.items()},
-        }
-
-    def __str__(self) -> str:
-        lines = [f"{self.path}: nothing was written (dry run)"]
-        for name, count in self.num_nodes.items():
-            lines.append(f"  {name or 'nodes'}: {count:,} nodes")
-        for edge_type, edge in self.edges.items():
-            label = "edges" if edge_type is None else " → ".join(edge_type)
-            scratch = format_bytes(edge.scratch_bytes)
-            how = f"through {scratch} of temporary files" if edge.scratch_bytes else "in memory"
-            ids = "" if edge.edge_ids else ", without edge ids"
-            lines.append(f"  {label}: {edge.num_edges:,} edges, read once, sorted {how}{ids}")
-        lines.append(f"  store: {format_bytes(self.output_bytes)} at most")
-        lines.append(f"  temporary files: {format_bytes(self.scratch_bytes)} at most")
-        lines.append(f"  disk: {format_bytes(self.disk_bytes)} at most at a time, of both")
-        lines.append(f"  memory: {format_bytes(self.peak_memory)} at most")
-        lines += [f"  note: {note}" for note in self.notes]
-        return "\n".join(lines)
-
-
-@dataclass
 class ConvertSummary(Shown):
     """Result of a conversion; ``str()`` of it is what the command line prints.
 
@@ -152,10 +80,7 @@ class ConvertSummary(Shown):
         num_bytes: Its size on disk.
         seconds: Wall time.
         peak_memory: The most that the process has had in memory, in bytes.
-        estimate: Summary of a dry run, which leaves ``nodes`` and ``edges`` empty.
         notes: Sentences on facts that the result does not show.
-        num_skipped: Rows left out, or filled, because they were not as they should be.
-        skipped: Messages on the first ten of them.
         two_kinds: The edge type that edges without types seem to be of: the ends are two kinds of
             nodes, by the names or the ranges of their columns.
     """
@@ -166,13 +91,10 @@ class ConvertSummary(Shown):
     edges: dict[EdgeType, EdgeSummary] = field(default_factory=dict)
     graph_attrs: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    num_skipped: int = 0
-    skipped: list[str] = field(default_factory=list)
     two_kinds: EdgeType = None
     num_bytes: int = 0
     seconds: float = 0.0
     peak_memory: int = 0
-    estimate: ConvertEstimate | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -186,20 +108,13 @@ class ConvertSummary(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON; types by their label, ``""`` when homogeneous."""
-        apart = ("nodes", "edges", "path", "estimate")
-        result = {k: v for k, v in vars(self).items() if k not in apart}
-        if self.estimate is not None:
-            result["estimate"] = self.estimate.to_dict()
-        return {
+        return vars(self) | {
             "path": str(self.path),
             "nodes": {name or "": asdict(node) for name, node in self.nodes.items()},
             "edges": {edge_label(name): asdict(edge) for name, edge in self.edges.items()},
-            **result,
         }
 
     def __str__(self) -> str:
-        if self.estimate is not None:
-            return str(self.estimate)
         size, memory = format_bytes(self.num_bytes), format_bytes(self.peak_memory)
         lines = [f"{self.path}: {size} in {self.seconds:.1f} s, {memory} of memory at most"]
         if self.what:
@@ -222,9 +137,6 @@ class ConvertSummary(Shown):
         if self.graph_attrs:
             lines.append(f"  graph: {', '.join(self.graph_attrs)}")
         lines += [f"  note: {note}" for note in self.notes]
-        if self.num_skipped:
-            lines.append(f"  skipped: {self.num_skipped:,} rows")
-            lines += [f"    {fault}" for fault in self.skipped]
         return "\n".join(lines)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
@@ -79,29 +79,23 @@ class ArrowTable(NamedColumns):
         for part, (file, *_) in enumerate(self.parts):
             self._first_of_file.setdefault(file, self.starts[part])
 
-    def place(self, row: int) -> tuple[Path, str]:
-        """The file that holds a row of the table, and where in it the row is, for messages."""
+    def place(self, row: int) -> str:
+        """Where a row is, seen from :attr:`path`, for messages."""
         part = bisect_right(self.starts, row, hi=len(self.parts)) - 1
         file, group, _ = self.parts[part]
-        row -= self._first_of_file[file]
-        return self.files[file], f"row {row}" if group is None else f"row group {group}, row {row}"
+        within = "" if len(self.files) == 1 else f"{self.files[file].relative_to(self.path)}: "
+        within += "" if group is None else f"row group {group}, "
+        return f"{within}row {row - self._first_of_file[file]}"
 
     def where(self, position: int) -> Callable[[int], str]:
-        """Where the value of a row is, seen from :attr:`path`, for messages."""
-
-        def name(row: int) -> str:
-            path, place = self.place(row)
-            within = "" if len(self.files) == 1 else f"{path.relative_to(self.path)}: "
-            return f"{within}{place}, column {self.label(position)}"
-
-        return name
+        """Where the value of a row is, for messages."""
+        return lambda row: f"{self.place(row)}, column {self.label(position)}"
 
     def fail(
         self, row: int, position: int, found: str, expected: str, hint: str = ""
     ) -> InputError:
         """The error for one value."""
-        path, place = self.place(row)
-        return InputError(path, f"{place}, column {self.label(position)}", found, expected, hint)
+        return InputError(self.path, self.where(position)(row), found, expected, hint)
 
     def reading(self, position: int) -> AbstractContextManager[None]:
         """A block that only turns values of a column into others."""
@@ -384,34 +378,37 @@ def is_series(value: Any) -> bool:
 
 
 class FrameTable(ArrowTable):
-    """A table that a program hands over, whose columns are read as those of a file.
+    """A table that is no file, whose columns are read as those of one.
 
     Args:
-        value: One that :func:`is_frame` or :func:`is_series` recognises. An index of pandas that
-            is more than row numbers is a column.
+        schema: The schema of its batches.
+        batches: Record batches, which are read once.
         space: Memory and temporary files.
+        name: The table, for messages.
+        row_word: How messages call a row.
+        called_by: Columns that call it, instead of its number.
 
     Attributes:
-        index: Names of the columns that were the index.
-
-    Raises:
-        InputError: A column holds what Arrow has no type for.
+        index: Names of the columns that were the index of a frame of pandas.
     """
 
-    def __init__(self, value: Any, space: Workspace) -> None:
-        metadata = getattr(getattr(value, "schema", None), "metadata", None) or {}
-        called = metadata.get(ROWS_ARE, f"<{type(value).__name__}>\nrow".encode()).decode()
-        name, self._row_word, *self._called_by = called.split("\n")
+    def __init__(
+        self,
+        schema: Any,
+        batches: Iterable[Any],
+        space: Workspace,
+        name: str,
+        row_word: str = "row",
+        called_by: Sequence[str] = (),
+    ) -> None:
         self.path = Path(name)
         self.files = (self.path,)
+        self._row_word, self._called_by = row_word, called_by
         self._orders: dict[str, dict[str, None]] = {}
+        self.schema = pa.schema(map(_plain, schema), schema.metadata)
         spool = BatchSpool(space, "frame")
-        hint = "Give each column one type: frame['id'].astype('int64'), or a CAST in a query."
-        with reading(name, "table", "columns of numbers, text or times", hint=hint):
-            reader = pa.RecordBatchReader.from_stream(_stream(value))
-            self.schema = pa.schema(map(_plain, reader.schema), reader.schema.metadata)
-            for batch in reader:
-                spool.append(self._taken(batch))
+        for batch in batches:
+            spool.append(self._taken(batch))
         self.names = tuple(self.schema.names)
         self.num_columns = len(self.names)
         kept = (self.schema.pandas_metadata or {}).get("index_columns", [])
@@ -430,12 +427,12 @@ class FrameTable(ArrowTable):
             columns.append(column if column.type == field.type else pc.cast(column, field.type))
         return pa.record_batch(columns, schema=self.schema)
 
-    def place(self, row: int) -> tuple[Path, str]:
+    def place(self, row: int) -> str:
         """See :meth:`ArrowTable.place`."""
         positions = map(self.names.index, self._called_by)
         called = [next(self._batches.slices(at, row, 1 << 62)) for at in positions]
         shown = [repr(column[row - start].as_py()) for start, column in called]
-        return self.path, f"{self._row_word} {' '.join(shown or [str(row)])}"
+        return f"{self._row_word} {' '.join(shown or [str(row)])}"
 
     def check(self, position: int) -> None:
         """There is one part: nothing can differ."""
@@ -448,6 +445,21 @@ class FrameTable(ArrowTable):
     def batches(self, position: int, row: int, num_rows: int) -> Iterator[tuple[int, Any]]:
         """See :meth:`ArrowTable.batches`."""
         return self._batches.slices(position, row, num_rows)
+
+
+def frame_table(value: Any, space: Workspace) -> FrameTable:
+    """The table that a program hands over, or a series. An index that is no row number is a column.
+
+    Raises:
+        InputError: A column holds what Arrow has no type for.
+    """
+    metadata = getattr(getattr(value, "schema", None), "metadata", None) or {}
+    called = metadata.get(ROWS_ARE, f"<{type(value).__name__}>\nrow".encode()).decode()
+    name, row_word, *called_by = called.split("\n")
+    hint = "Give each column one type: frame['id'].astype('int64'), or a CAST in a query."
+    with reading(name, "table", "columns of numbers, text or times", hint=hint):
+        reader = pa.RecordBatchReader.from_stream(_stream(value))
+        return FrameTable(reader.schema, reader, space, name, row_word, called_by)
 
 
 def _plain(field: Any) -> Any:

@@ -1,8 +1,8 @@
 """Delimited text as a stream of typed columns.
 
 pyarrow parses blocks of whole rows, several at once. A refused block is looked at again here, in
-order and in ever smaller pieces, until the faulty rows are known: they end the conversion with
-line and column, or are left out.
+order and in ever smaller pieces, until the faulty row is known: it ends the conversion with line
+and column.
 """
 
 from __future__ import annotations
@@ -35,9 +35,7 @@ from pyg_graphzero.conversion.blocks import (
 )
 from pyg_graphzero.conversion.dialect import BLANKS, NUMBER, Dialect
 from pyg_graphzero.conversion.options import (
-    Faults,
     Fill,
-    MakeError,
     as_tensor,
     cast,
     dtype_of,
@@ -62,7 +60,6 @@ _TIME = re.compile(
     r"(?P<zone>Z|[+-]\d\d(:?\d\d)?)?)?"
 )
 _PYTHON: dict[Any, Any] = {pa.int64(): int, pa.float64(): float, pa.bool_(): bool}
-_BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 
 
 @dataclass(frozen=True)
@@ -170,31 +167,20 @@ class _Refused(Exception):
         self.expected = expected
 
 
-def read(
-    places: Places,
-    columns: Columns,
-    faults: Faults,
-    progress: Progress,
-    drops: frozenset[int] | None = None,
-) -> Iterator[Batch]:
+def read(places: Places, columns: Columns, progress: Progress) -> Iterator[Batch]:
     """All rows of the wanted columns, batch by batch.
 
     Args:
         places: Places of rows in the table to be read; learns where the rows of every batch stand.
         columns: The wanted ones. One that was guessed to hold integers may come as ``int64`` in
             some batches and as ``float64`` in others.
-        faults: Told of every row that has another number of cells, misses a cell or holds one
-            that is not what ``columns`` says.
         progress: Where to show how far it is.
-        drops: Where faulty rows are left out, the columns that are reason enough; None for all.
-            A faulty cell of another column is filled, or ends it; so does, if there are no such
-            columns, a row with another number of cells.
 
     Raises:
-        InputError: Such a row, unless they are left out; damaged compressed data.
+        InputError: A row that has another number of cells, misses a cell or holds one that is not
+            what ``columns`` says; damaged compressed data.
     """
-    drops = frozenset(columns) if drops is None else drops
-    reader = _Reader(places, dict(columns), faults, drops)
+    reader = _Reader(places, dict(columns))
     threads = min(_MAX_THREADS, usable_cores())
     waiting: deque[tuple[Block, Future[Batch | None]]] = deque()
     with ThreadPoolExecutor(threads) as pool:
@@ -211,14 +197,10 @@ def read(
 
 
 class _Reader:
-    def __init__(
-        self, places: Places, columns: dict[int, Column], faults: Faults, drops: frozenset[int]
-    ) -> None:
-        self._drops = drops
+    def __init__(self, places: Places, columns: dict[int, Column]) -> None:
         self._places = places
         self._dialect = places.dialect
         self._columns = columns
-        self._faults = faults
 
     def settle(self, block: Block, parsed: Future[Batch | None]) -> Iterator[Batch]:
         """The batches of the next block: one, unless it has a fault."""
@@ -244,14 +226,14 @@ class _Reader:
     def _names(self) -> list[int]:
         return list(range(self._dialect.num_columns))
 
-    def _noted(self, block: Block, batch: Batch, dropped: Sequence[int] = ()) -> Iterator[Batch]:
+    def _noted(self, block: Block, batch: Batch) -> Iterator[Batch]:
         num_rows = len(next(iter(batch.values()))) if batch else 0
         if num_rows:
-            self._places.add(block, num_rows, dropped)
+            self._places.add(block, num_rows)
             yield batch
 
     def _salvage(self, block: Block) -> Iterator[Batch]:
-        """The rows of a block with a fault, in small pieces."""
+        """The rows of a block that pyarrow refuses, in small pieces."""
         for piece in block.split(self._dialect, _PIECE_BYTES):
             batch = self.parse(piece)
             if batch is not None:
@@ -261,73 +243,51 @@ class _Reader:
 
     def _row_by_row(self, block: Block) -> Iterator[Batch]:
         clean(block, self._dialect)  # refuses a comment in quotes, which no row can show
-        kept, dropped = io.StringIO(), []
-        writer = csv.writer(kept, quoting=csv.QUOTE_ALL, lineterminator="\n")
-        for number, (line, cells) in enumerate(rows_of(block, self._dialect)):
-            error = self._fault(block, line, cells)
-            if error is None:
-                writer.writerow([cells[position] for position in self._columns])
-            else:
-                self._faults.add(error)
-                dropped.append(number)
-        data = kept.getvalue().encode()
+        rows = io.StringIO()
+        writer = csv.writer(rows, quoting=csv.QUOTE_ALL, lineterminator="\n")
+        for line, cells in rows_of(block, self._dialect):
+            self._check(block, line, cells)
+            writer.writerow([cells[position] for position in self._columns])
+        data = rows.getvalue().encode()
         try:
-            yield from self._noted(
-                block, _parse(data, ",", list(self._columns), self._columns), dropped
-            )
+            yield from self._noted(block, _parse(data, ",", list(self._columns), self._columns))
         except _Refused as error:
             where = f"rows from {line_label(self._dialect, block, 0)}"
             path = self._dialect.path
             raise InputError(path, where, error.found, error.expected) from error
 
-    def _fault(self, block: Block, line: int, cells: list[str]) -> MakeError | None:
-        """The fault of a row, if it has one."""
+    def _check(self, block: Block, line: int, cells: list[str]) -> None:
+        """Raises for the fault of a row, if it has one; empties cells that are to be filled."""
         dialect = self._dialect
 
-        def fail(where: str, found: str, expected: str, hint: str = "") -> MakeError:
-            def make() -> InputError:
-                place = line_label(dialect, block, line) + where
-                return InputError(dialect.path, place, found, expected, hint)
-
-            return make
+        def fail(where: str, found: str, expected: str, hint: str = "") -> InputError:
+            place = line_label(dialect, block, line) + where
+            return InputError(dialect.path, place, found, expected, hint)
 
         if len(cells) != dialect.num_columns:
             shown = dialect.delimiter.join(cells)[:60]
-            error = fail(
-                "",
-                f"{len(cells)} cell{'s' * (len(cells) != 1)} ({shown!r})",
-                f"{dialect.num_columns} cells separated by {dialect.delimiter!r}",
-            )
-            if not self._drops:
-                raise error()
-            return error
+            found = f"{len(cells)} cell{'s' * (len(cells) != 1)} ({shown!r})"
+            expected = f"{dialect.num_columns} cells separated by {dialect.delimiter!r}"
+            raise fail("", found, expected)
         for position, column in list(self._columns.items()):
             cell, kind = cells[position], column.kind
             where = f", column {dialect.label(position)}"
-            wrong = None
             if column.is_filled and cell in _MISSING and not (kind is FLOAT and cell in _NANS):
                 cells[position] = ""
-            # An integer too long for int64 is no reason to lose its last digits.
-            elif kind is GUESSED_INTEGER and _fits(cell, FLOAT) and not _INTEGER.fullmatch(cell):
-                self._columns[position] = replace(column, kind=FLOAT)
-            elif not _fits(cell, kind):
-                found = f"{cell[:60]!r}" if cell else "an empty cell"
-                wrong = fail(where, found, kind.expected, _hint(cell, column))
-            elif kind is not TEXT:
-                try:
-                    for output in column.outputs:
-                        _as_dtype(torch.from_numpy(np.array([_value(cell, kind)])), output)
-                except _Refused as error:
-                    wrong = fail(where, error.found, error.expected)
-            if wrong is None:
                 continue
-            if position in self._drops:
-                return wrong
-            if not column.is_filled:
-                raise wrong()  # the row is that of a node, or of an edge, which would be lost
-            self._faults.add(wrong)
-            cells[position] = ""
-        return None
+            value: Any = _value(cell, kind)
+            # An integer too long for int64 is no reason to lose its last digits.
+            if kind is GUESSED_INTEGER and value is None and not _INTEGER.fullmatch(cell):
+                value = _value(cell, FLOAT)
+                self._columns[position] = replace(column, kind=FLOAT)
+            if value is None:
+                found = f"{cell[:60]!r}" if cell else "an empty cell"
+                raise fail(where, found, kind.expected, _hint(cell, column))
+            try:
+                for output in () if kind is TEXT else column.outputs:
+                    _as_dtype(torch.from_numpy(np.array([value])), output)
+            except _Refused as error:
+                raise fail(where, error.found, error.expected) from error
 
 
 def _hint(cell: str, column: Column) -> str:
@@ -337,32 +297,18 @@ def _hint(cell: str, column: Column) -> str:
     return fill_hint(column.attr, column.kind is FLOAT) if is_missing else ""
 
 
-def _value(cell: str, kind: Kind) -> int | float:
-    """The number in a cell that :func:`_fits`."""
-    if kind is FLOAT:
-        return float(cell)
-    if pa.types.is_timestamp(kind.arrow):
-        return int(pc.cast(pc.cast(pa.scalar(cell), kind.arrow), pa.int64()).as_py())
-    return int(_BOOLEANS.get(cell.lower(), cell))
-
-
-def _fits(cell: str, kind: Kind) -> bool:
+def _value(cell: str, kind: Kind) -> Any:
+    """What is in a cell, as pyarrow parses it; None if that is not of its kind."""
+    if kind.arrow == pa.int64() and not _INTEGER.fullmatch(cell):
+        return None  # hexadecimal digits
     if kind is TEXT:
-        return bool(cell) and "\ufffd" not in cell
-    if kind is BOOLEAN:
-        return cell.lower() in _BOOLEANS
-    if kind is FLOAT:
-        return NUMBER.fullmatch(cell) is not None
-    if pa.types.is_timestamp(kind.arrow):
-        try:
-            pc.cast(pa.scalar(cell), kind.arrow)
-        except pa.ArrowInvalid:
-            return False
-        return True
-    # int() refuses thousands of digits, and has no use for zeros in front.
-    digits = cell.removeprefix("-").lstrip("0")
-    is_short = _INTEGER.fullmatch(cell) is not None and len(digits) <= 19
-    return is_short and -(1 << 63) <= int(cell[: cell.startswith("-")] + (digits or "0")) < 1 << 63
+        return None if "\ufffd" in cell else cell or None
+    try:
+        value = pc.cast(pa.scalar(cell), kind.arrow)
+    except pa.ArrowInvalid:
+        return None
+    value = pc.cast(value, pa.int64()) if pa.types.is_timestamp(kind.arrow) else value
+    return value.as_py()
 
 
 def _parse(data: bytes, delimiter: str, names: list[int], columns: Columns) -> Batch:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyg_graphzero.conversion.dialect import BLANKS
-from pyg_graphzero.conversion.ids import IdColumn
-from pyg_graphzero.conversion.options import SHOWN
 from pyg_graphzero.conversion.paths import TextFile
-from pyg_graphzero.conversion.sources import Inputs
-from pyg_graphzero.conversion.spool import BatchSpool
+from pyg_graphzero.conversion.tables import FrameTable
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.util.reading import reading
+from pyg_graphzero.util.workspace import Workspace
 
 _BLOCK_BYTES = 1 << 20
 _TRIPLE = (
@@ -26,41 +23,36 @@ _TRIPLE = (
 )
 
 
-def read_triples(
-    files: tuple[Path, ...], inputs: Inputs
-) -> tuple[IdColumn, IdColumn, IdColumn, int]:
-    """N-Triples between nodes: subjects, predicates and objects, and the number of literals.
+_SCHEMA = pa.schema([(name, pa.string()) for name in ("subject", "predicate", "object")])
+
+
+def read_triples(files: tuple[Path, ...], space: Workspace) -> tuple[FrameTable, list[str]]:
+    """N-Triples between nodes as a table, and notes.
 
     Raises:
         InputError: A line is no triple.
     """
-    spools = [BatchSpool(inputs.space, "ids") for _ in range(3)]
-    num_literals = 0
-    for path in files:
-        for lines in _lines(path):
-            parts = pc.extract_regex(lines, _TRIPLE)
-            bad = lines.filter(parts.is_null())
-            expected = "<subject> <predicate> <object> ."
-            errors = [
-                partial(InputError, path, "line", repr(line[:80]), expected)
-                for line in bad[:SHOWN].to_pylist()
-            ]
-            inputs.faults.add(*errors, count=len(bad))
-            parts = parts.drop_null()
-            is_literal = pc.starts_with(parts.field("o"), '"')
-            num_literals += pc.sum(is_literal).as_py() or 0
-            parts = parts.filter(pc.invert(is_literal))
-            for spool, name in zip(spools, "spo", strict=True):
-                spool.append(pc.replace_substring_regex(parts.field(name), "^<|>$", ""))
-    path = files[0] if len(files) == 1 else files[0].parent
-    names = ("subject of triple {}", "predicate of triple {}", "object of triple {}")
-    src, relation, dst = (
-        IdColumn(path, name.format, spool.finish())
-        for name, spool in zip(names, spools, strict=True)
-    )
-    if not len(src):
+    path, num_literals = files[0] if len(files) == 1 else files[0].parent, 0
+
+    def batches() -> Iterator[Any]:
+        nonlocal num_literals
+        for file in files:
+            for lines in _lines(file):
+                parts = pc.extract_regex(lines, _TRIPLE)
+                if parts.null_count:
+                    found = repr(lines.filter(parts.is_null())[0].as_py()[:80])
+                    raise InputError(file, "line", found, "<subject> <predicate> <object> .")
+                is_literal = pc.starts_with(parts.field("o"), '"')
+                num_literals += pc.sum(is_literal).as_py() or 0
+                words = parts.filter(pc.invert(is_literal)).flatten()
+                words = [pc.replace_substring_regex(each, "^<|>$", "") for each in words]
+                yield pa.RecordBatch.from_arrays(words, schema=_SCHEMA)
+
+    table = FrameTable(_SCHEMA, batches(), space, str(path), "triple")
+    if not table.num_rows:
         raise InputError(path, "file", "no triples between nodes", "at least one")
-    return src, relation, dst, num_literals
+    told = f"{files[0].name}: {num_literals:,} triples to literals are no edges"
+    return table, [told] * bool(num_literals)
 
 
 def _lines(path: Path) -> Iterator[Any]:

@@ -215,7 +215,6 @@ class _Run:
         contents = StoreContents(
             self.store.path, Opening(memory=self.memory, drafts=tuple(made.drafts()))
         )
-        contents.check_budget()
         step: Pass
         if not sweep.convs:
             step = RowPass(task, contents, self.max_edges)

@@ -67,8 +67,6 @@ def open(
             ``"20GB"`` limits the bytes written, False forbids it; ``graphzero clean`` removes it.
 
     Raises:
-        MemoryBudgetError: Not even the tables that are always in memory fit into ``memory``. That
-            a batch does not is said when a loader begins.
         FileNotFoundError: There is no store.
         FormatError: A file is damaged, cut short, or of another format version; an adopted file
             was moved or changed.

@@ -14,11 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyg_graphzero import _core
 from pyg_graphzero.errors import (
     DoesNotFitError,
     FormatError,
-    MemoryBudgetError,
     MemoryUseWarning,
     MissingEdgeIdsError,
     UnsupportedError,
@@ -35,7 +33,6 @@ from pyg_graphzero.store.columns import (
 from pyg_graphzero.store.opened import OpenedFiles, Opening
 from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.util.arguments import check_count
-from pyg_graphzero.util.disk import READER_BYTES
 from pyg_graphzero.util.sizes import parse_size
 from pyg_graphzero.util.system import free_memory, private_rss
 
@@ -107,30 +104,6 @@ class StoreContents(OpenedFiles):
 
     def __deepcopy__(self, memo: object) -> StoreContents:
         return self  # the files never change
-
-    def check_budget(self) -> None:
-        """Refuses a budget that is too small for any loader.
-
-        Raises:
-            MemoryBudgetError: Not even the tables that are always in memory fit.
-        """
-        topologies = [self.topology(t.name) for t in self.schema.edge_types]
-        tables = sum(
-            min(
-                8 * t.num_dst // self.processes,
-                _core.PackedBounds.num_bytes(t.num_dst, t.num_edges),
-            )
-            for t in topologies
-        )
-        used = private_rss()
-        least = used + tables + READER_BYTES
-        if self.is_memory_given and self.memory < least:
-            each = "" if self.processes == 1 else f" for each of {self.processes} processes"
-            raise MemoryBudgetError(
-                f"memory={self.how.memory!r}: found {self.memory / 1e6:,.0f} MB{each}, expected "
-                f"more than {least / 1e6:,.0f} MB: the process takes {used / 1e6:,.0f} MB already, "
-                f"and the neighbourhoods' bounds of {self.path} {tables / 1e6:,.0f} MB"
-            )
 
     def csr_slot(self, name: EdgeType | None) -> Tensor | None:
         """CSC slots by slot of that (``int32`` or ``int64``), None if identical."""

@@ -121,115 +121,6 @@ class Csc:
     stats: dict[str, Any]
 
 
-class CscBuild:
-    """One edge type on its way into its files.
-
-    Args:
-        first: A chunk of the stream: says which columns there are.
-        num_src: Number of source nodes.
-        num_dst: Number of destination nodes.
-        num_edges: At least as many as the stream has; None if unknown.
-        options: Changes to the edges.
-        room: Memory and directory of the build.
-
-    Raises:
-        ValueError: An option that does not apply.
-    """
-
-    def __init__(
-        self,
-        first: EdgeChunk,
-        num_src: int,
-        num_dst: int,
-        num_edges: int | None,
-        options: CscOptions,
-        room: BuildRoom,
-    ) -> None:
-        self.dtypes = {k: _without_rows(as_rows(v)) for k, v in first.columns.items()}
-        has_time = options.time_attr in self.dtypes
-        source_times = None if has_time else options.source_times
-        self.time_order = options.time_attr if has_time or source_times is not None else None
-        self._room = room
-        self._has_edge_ids = options.edge_ids
-        self._engine = _core.CscBuilder(
-            num_src=num_src,
-            num_dst=num_dst,
-            max_edges=_MANY if num_edges is None else num_edges,
-            columns=[
-                (name, dtype_name(rows.dtype), list(rows.shape[1:]), _one(rows.dtype))
-                for name, rows in self.dtypes.items()
-            ],
-            src_marks=room.marks[0],
-            dst_marks=room.marks[1],
-            bipartite=options.bipartite or num_src != num_dst,
-            undirected=options.undirected,
-            coalesce=options.coalesce or "",
-            self_loops=options.self_loops,
-            edge_ids=options.edge_ids,
-            time_column=list(self.dtypes).index(str(options.time_attr)) if has_time else -1,
-            source_times=source_times,
-            room=room.memory,
-            directory=str(room.directory),
-            num_threads=room.num_threads,
-        )
-
-    @property
-    def record_bytes(self) -> int:
-        """Bytes of one edge while it waits."""
-        return self._engine.record_bytes
-
-    @property
-    def keep_bytes(self) -> int:
-        """How many bytes of edges may wait in memory; from there on all wait in scratch files."""
-        return self._engine.keep_bytes
-
-    def append(self, chunk: EdgeChunk) -> None:
-        """Adds edges.
-
-        Raises:
-            IndexError: Names the first edge whose id is not a node.
-            ValueError: The columns are not those of the first chunk.
-        """
-        columns = {name: as_rows(value) for name, value in chunk.columns.items()}
-        found = {k: describe(v) for k, v in columns.items()}
-        expected = {k: describe(v) for k, v in self.dtypes.items()}
-        if found != expected:
-            raise ValueError(f"edge attributes: found {found}, expected {expected}")
-        rows = [_bytes(value) for value in columns.values()]
-        self._engine.append(_ids(chunk.src), _ids(chunk.dst), rows)
-        self._room.reading(len(chunk.src))
-
-    def finish(self, place: Callable[[str, str], Path]) -> Csc:
-        """Writes the files.
-
-        Args:
-            place: Gives the path of a new file, by name and suffix.
-        """
-        topology = place("topology", ".gl")
-        edge_id = place("edge_id", ".gd") if self._has_edge_ids else None
-        columns: dict[str, Path] = {}
-        for name in self.dtypes:
-            columns[name] = place(name, ".gd")
-        stats = self._engine.finish(
-            str(topology),
-            "" if edge_id is None else str(edge_id),
-            [str(path) for path in columns.values()],
-            self._room.sorting,
-        )
-        if stats.pop("ids_are_slots") and edge_id is not None:
-            edge_id.unlink()
-            edge_id = None
-        return Csc(
-            stats["num_edges"],
-            topology,
-            edge_id,
-            columns,
-            self.time_order,
-            self.dtypes,
-            stats,
-        )
-
-
 def build_csc(
     chunks: Iterable[EdgeChunk],
     num_src: int,
@@ -252,15 +143,57 @@ def build_csc(
 
     Raises:
         IndexError: Names the first edge whose id is not a node.
-        ValueError: An option that does not apply.
+        ValueError: An option that does not apply, or a chunk with other columns than the first.
         OSError: Names the scratch or store file that cannot be written.
     """
-    stream = iter(chunks)
+    stream, options = iter(chunks), options or CscOptions()
     first = next(stream, EdgeChunk(np.empty(0, np.int64), np.empty(0, np.int64)))
-    build = CscBuild(first, num_src, num_dst, num_edges, options or CscOptions(), room)
+    dtypes = {name: _without_rows(as_rows(value)) for name, value in first.columns.items()}
+    expected = {name: describe(rows) for name, rows in dtypes.items()}
+    has_time = options.time_attr in dtypes
+    source_times = None if has_time else options.source_times
+    engine = _core.CscBuilder(
+        num_src=num_src,
+        num_dst=num_dst,
+        max_edges=_MANY if num_edges is None else num_edges,
+        columns=[
+            (name, dtype_name(rows.dtype), list(rows.shape[1:]), _one(rows.dtype))
+            for name, rows in dtypes.items()
+        ],
+        src_marks=room.marks[0],
+        dst_marks=room.marks[1],
+        bipartite=options.bipartite or num_src != num_dst,
+        undirected=options.undirected,
+        coalesce=options.coalesce or "",
+        self_loops=options.self_loops,
+        edge_ids=options.edge_ids,
+        time_column=list(dtypes).index(str(options.time_attr)) if has_time else -1,
+        source_times=source_times,
+        room=room.memory,
+        directory=str(room.directory),
+        num_threads=room.num_threads,
+    )
     for chunk in chain([first], stream):
-        build.append(chunk)
-    return build.finish(place)
+        columns = {name: as_rows(value) for name, value in chunk.columns.items()}
+        found = {name: describe(rows) for name, rows in columns.items()}
+        if found != expected:
+            raise ValueError(f"edge attributes: found {found}, expected {expected}")
+        engine.append(_ids(chunk.src), _ids(chunk.dst), [*map(_bytes, columns.values())])
+        room.reading(len(chunk.src))
+    topology = place("topology", ".gl")
+    edge_id = place("edge_id", ".gd") if options.edge_ids else None
+    files = {name: place(name, ".gd") for name in dtypes}
+    stats = engine.finish(
+        str(topology),
+        "" if edge_id is None else str(edge_id),
+        [*map(str, files.values())],
+        room.sorting,
+    )
+    if stats.pop("ids_are_slots") and edge_id is not None:
+        edge_id.unlink()
+        edge_id = None
+    time_order = options.time_attr if has_time or source_times is not None else None
+    return Csc(stats["num_edges"], topology, edge_id, files, time_order, dtypes, stats)
 
 
 def as_rows(value: Any) -> Tensor:

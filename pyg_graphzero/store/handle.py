@@ -29,7 +29,6 @@ class StoreHandle:
 
     Raises:
         ValueError: The mode is another, or an option is wrong.
-        MemoryBudgetError: Not even the tables that are always in memory fit into ``memory``.
         FileNotFoundError: There is no store.
         FormatError: A file contradicts the format or the schema.
         StoreInUseError: ``"r+"`` while it is open so elsewhere.
@@ -46,7 +45,6 @@ class StoreHandle:
         self.drafts: dict[tuple[str | None, str], Any] = {}
         self._editor: StoreEditor | None = None
         self._contents: StoreContents | None = self._open()
-        self._contents.check_budget()
         if mode == "r+":
             self._editor = StoreEditor(self.path, self._contents.schema)
             try:

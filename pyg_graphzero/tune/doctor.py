@@ -17,7 +17,6 @@ from pyg_graphzero._core import Encoding
 from pyg_graphzero.loader.neighbor import NeighborLoader
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.making import (
-    candidates,
     copies_of,
     copy_key,
     find_copy,
@@ -28,6 +27,7 @@ from pyg_graphzero.memory.needs import Kind, Need, Needs, files_of, needs_of
 from pyg_graphzero.memory.plan import MemoryPlan, divide
 from pyg_graphzero.memory.tables import Tables
 from pyg_graphzero.memory.usage import Usage
+from pyg_graphzero.memory.used_copy import UsedCopy
 from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.store.columns import engine_array
 from pyg_graphzero.store.contents import StoreContents
@@ -136,27 +136,50 @@ class _Examination:
             keeps_edges=any(file.kind is Kind.EDGES for file in files),
         )
         self.needs = replace(needs_of(loader), batch=self.sampled.size)
-        self.ranks: Ranks | None = None  # where rows lie that were copied in the order of their use
+        self.ranks: Ranks | None = None  # where rows lie that are copied in the order of their use
+        self.is_to_copy = False
         if not self._plan(contents.memory, self.needs).is_whole:
             self.needs = Tables().sizes(contents, self.needs)
-            found = find_copy(contents, copy_key(contents, self.needs))
-            if found is not None:
-                found = found.suited(contents.memory, self.baseline, self.needs)
-                self.needs = found.applied_to(self.needs)
-                self.ranks = ranks_of(found.types, loader.graph_sampler.graph)
+            key = copy_key(contents, self.needs)
+            copy = find_copy(contents, key)
+            if copy is None and key is not None:
+                copy = self._copy_to_make()
+                self.is_to_copy = copy is not None
+            if copy is not None:
+                copy = copy.suited(contents.memory, self.baseline, self.needs)
+                self.needs = copy.applied_to(self.needs)
+                self.ranks = ranks_of(copy.types, loader.graph_sampler.graph)
+
+    def _copy_to_make(self) -> UsedCopy | None:
+        """The copy that a loader would have made, without its rows; None if it would not."""
+        contents, graph = self.contents, self.loader.graph_sampler.graph
+        plan = self._plan(contents.memory, self.needs)
+        seconds = seconds_of_epoch(self.needs, graph, plan, self.disk)
+        if not is_worth_copying(self.needs, seconds, self.disk):
+            return None
+        usage = Usage.sampled(self.loader, None, lists=False, seconds=self.seconds / 4)
+        parts = copies_of(contents, graph, self.needs, usage)
+        orders = {
+            part.name: _core.RowOrder(engine_array(part.order), graph.node_types[part.name])
+            for part in parts
+        }
+        by_file = {file: orders[part.name] for part in parts for file in part.sources}
+        columns = {file: contents.column(file) for file in by_file}
+        uses = {file: part.uses for part in parts for file in part.sources}
+        return UsedCopy(contents.path, columns, by_file, orders, uses)
 
     def _plan(self, memory: int, needs: Needs) -> MemoryPlan:
         return divide(memory, self.baseline, needs)
 
-    def _epoch(self, plan: MemoryPlan, needs: Needs, ranks: Ranks | None) -> Forecast:
-        windows = rehearse(self.sampled, plan, needs.files, self.disk, ranks)
+    def _epoch(self, plan: MemoryPlan, needs: Needs) -> Forecast:
+        windows = rehearse(self.sampled, plan, needs.files, self.disk, self.ranks)
         return forecast(self.sampled, windows, self.disk)
 
     def diagnose(self, seeds: str, num_neighbors: Any) -> Diagnosis:
         """Everything, in words and numbers."""
         memory = self.contents.memory
         memory_plan = self._plan(memory, self.needs)
-        epoch = self._epoch(memory_plan, self.needs, self.ranks)
+        epoch = self._epoch(memory_plan, self.needs)
         found = Diagnosis(
             path=self.contents.path,
             machine=machine(),
@@ -194,36 +217,25 @@ class _Examination:
                 f"{len(sampled.batches)} batches were sampled in time, fewer than the {window} of "
                 "a window: reads will be fewer than said (seconds= or --seconds gives it longer)"
             )
-        if self._is_copied(memory_plan):
+        if self.is_to_copy:
             notes.append(
-                "rows that are used are copied in the order of their use before the first epoch, "
-                "or behind it where neighbours are read "
-                '(gz.open(row_cache="auto")): later ones are as after graphzero optimize'
+                "the epoch reads by a copy of the rows that are used, in the order of their use: "
+                "training makes it before its first epoch, or behind that where neighbours are "
+                "read, if the disk has room (gz.open(row_cache=False) forbids it)"
             )
         if not memory_plan.is_whole and found.disk.doubt:
             notes.append(f"the disk's speed is in doubt: {found.disk.doubt}")
         return notes
-
-    def _is_copied(self, memory_plan: MemoryPlan) -> bool:
-        """Whether a loader would have rows copied, if the disk has room for them."""
-        graph = self.loader.graph_sampler.graph
-        if self.ranks is not None or copy_key(self.contents, self.needs) is None:
-            return False
-        seconds = seconds_of_epoch(self.needs, graph, memory_plan, self.disk)
-        return is_worth_copying(self.needs, seconds, self.disk)
 
     def _advise(self, memory: int, now: float) -> list[Advice]:
         """The epoch after each change that could help; ``now`` is its disk time without."""
         advice: list[Advice] = []
 
         def try_out(
-            change: str,
-            memory: int = memory,
-            files: Sequence[Need] = self.needs.files,
-            ranks: Ranks | None = self.ranks,
+            change: str, memory: int = memory, files: Sequence[Need] = self.needs.files
         ) -> None:
             needs = self.needs.with_files(list(files))
-            after = self._epoch(self._plan(memory, needs), needs, ranks)
+            after = self._epoch(self._plan(memory, needs), needs)
             if now >= _WORTH * after.disk_seconds:
                 advice.append(Advice(change, after, after.disk_seconds / now))
 
@@ -236,27 +248,11 @@ class _Examination:
         without = tuple(file for file in files if not _is_edge_id(self.contents, file))
         if without != files:
             try_out("edge_ids=False in the loader, if e_id is not used", files=without)
-        if self.ranks is None and candidates(self.needs):
-            copied, ranks = self._copied()
-            try_out("graphzero optimize", files=copied, ranks=ranks)
         for factor in _MORE:
             try_out(
                 f"memory={factor * memory / 1e9:.3g}GB (x{factor})", memory=int(factor * memory)
             )
         return sorted(advice, key=lambda each: each.disk_time)
-
-    def _copied(self) -> tuple[list[Need], Ranks]:
-        """The files, were rows copied in the order of their use, and where rows would lie."""
-        graph = self.loader.graph_sampler.graph
-        usage = Usage.sampled(self.loader, None, lists=False, seconds=self.seconds / 4)
-        parts = copies_of(self.contents, graph, self.needs, usage)
-        orders = {
-            part.name: _core.RowOrder(engine_array(part.order), graph.node_types[part.name])
-            for part in parts
-        }
-        uses = {file: part.uses for part in parts for file in part.sources}
-        files = [replace(file, uses=uses.get(file.name)) for file in self.needs.files]
-        return files, ranks_of(orders, graph)
 
 
 def _encoded(contents: StoreContents, file: Need, item: int) -> Need:

@@ -1,4 +1,4 @@
-"""Conversion in a budget: time order, memory, dry runs, and what a kill or a full disk leaves."""
+"""Conversion in a budget: time order, memory, and what a kill or a full disk leaves."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 from full_disk import largest_file
 from store_files import edit_schema
 from torch_geometric.data import HeteroData
@@ -23,7 +22,6 @@ from pyg_graphzero.store.csc import EdgeChunk
 from pyg_graphzero.util.progress import Progress
 from pyg_graphzero.util.system import rss
 from pyg_graphzero.util.workspace import MIN_ROOM, Workspace
-from pyg_graphzero_cli import main
 
 RNG = np.random.default_rng(0)
 EDGES = RNG.integers(0, 100, (2, 3000))
@@ -137,24 +135,6 @@ def test_too_little_memory_says_how_much_is_enough(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         gz.convert(EDGES, tmp_path / "s", tmp=tmp_path / "nowhere")
     assert os.listdir(tmp_path) == []
-
-
-def test_dry_run(tmp_path: Path) -> None:
-    np.save(tmp_path / "e.npy", EDGES)
-    run = CliRunner().invoke(
-        main, ["convert", f"{tmp_path}/e.npy", "-o", f"{tmp_path}/s", "--dry-run", "--undirected"]
-    )
-    assert run.exit_code == 0, run.output
-    assert "edges: 3,000 edges, read once, sorted in memory" in run.output
-    assert os.listdir(tmp_path) == ["e.npy"]
-    found = gz.convert(EDGES, tmp_path / "s", dry_run=True).estimate
-    summary = gz.convert(EDGES, tmp_path / "s")
-    assert found is not None
-    assert summary.num_bytes <= found.output_bytes + 8192
-    # Little is sorted in little memory, however much there may be.
-    found = gz.convert(EDGES, tmp_path / "t", dry_run=True, memory="64GB").estimate
-    assert found is not None
-    assert found.peak_memory < rss() + (200 << 20)
 
 
 def plan_of(chunks: int, fail_at: int | None = None, edge_ids: bool = True) -> GraphPlan:

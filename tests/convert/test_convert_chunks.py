@@ -75,13 +75,17 @@ def test_ids_are_mapped_too(tmp_path: Path) -> None:
         ([], "chunks: found none, expected at least one"),
         ([3], "chunk 0: found int, expected (src, dst), an array [2, n], or a dict of columns"),
         ([{"a": 1}], "chunk 0: found a, expected src and dst, or edge_index"),
-        ([EDGES, EDGES.astype(float)], "chunk 1: found {'src': 'float64'"),
-        ([EDGES.astype(float)], "chunk 0, src: found float64, shape [100], expected integers [n]"),
         (
-            [(EDGES[0], EDGES[1, :7])],
-            "chunk 0, dst: found 7 rows, expected 100, as many as src has",
+            [EDGES, EDGES.astype(float)],
+            "chunk 1: found ['src: double', 'dst: double'], expected ['src: int64', 'dst: int64']",
         ),
-        ([EDGES, EDGES - 20], "src[100]: found id "),
+        ([{"src": [1], "dst": [2]}, {"src": [1], "dst": [2], "w": [1]}], "chunk 1: found ['src: "),
+        ([EDGES.astype(float)], "edge 0, column 'src': found float64, expected integers or str"),
+        ([(EDGES[0], EDGES[1, :7])], "chunk 0: found Arrays were not all the same length"),
+        ([{"src": [1], "dst": [2], "w": [3, None]}], "chunk 0: found Arrays were not all the same"),
+        ([{"src": [1, 2], "dst": [2, 3], "w": [3, None]}], "edge 1, column 'w': found null, exp"),
+        ([{"src": [1], "dst": [2], "w": [{}]}], "column 'w': found struct<>, expected numbers"),
+        ([EDGES, EDGES - 20], "edge 100, column 'src': found id "),
     ],
 )
 @pytest.mark.parametrize("how", ["function", "iterator"])
@@ -90,6 +94,20 @@ def test_bad_chunks(tmp_path: Path, values: list[Any], message: str, how: str) -
         gz.convert((lambda: iter(values)) if how == "function" else iter(values), tmp_path / "s")
     assert str(caught.value).startswith(f"<chunks>: {message}")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_text_and_rows(tmp_path: Path) -> None:
+    """Chunks have what tables have: text ids, text as categories, rows of numbers."""
+
+    def source() -> Iterator[Any]:
+        for kind, row in (("knows", [1.0, 2.0]), ("likes", [3.0, 4.0])):
+            yield {"src": ["ann"], "dst": ["bob"], "kind": [kind], "w": np.array([row])}
+
+    gz.convert(source, tmp_path / "s", dtypes={"w": "float64"})
+    store = gz.open(tmp_path / "s")
+    assert list(store.ids()) == ["ann", "bob"]
+    assert list(store.categories("kind")) == ["knows", "likes"]
+    assert store.data().w.tolist() == [[1.0, 2.0], [3.0, 4.0]]
 
 
 def test_an_error_of_the_program_comes_through(tmp_path: Path) -> None:

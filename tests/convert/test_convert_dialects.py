@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
 
 import chunks
 import pytest
@@ -37,10 +36,9 @@ def test_faults_between_colons(tmp_path: Path) -> None:
     path = write(tmp_path / "e.txt", "1::2::3\n4::5::6\n7::8\n9::x::1\n")
     with pytest.raises(InputError, match=r"line 3: found 2 cells \('7::8'\), expected 3 cells sep"):
         gz.convert(path, tmp_path / "s", header=False, delimiter="::")
-    options: dict[str, Any] = {"header": False, "delimiter": "::", "on_error": "skip"}
-    summary = gz.convert(path, tmp_path / "s", **options)
-    assert edges_of(tmp_path / "s") == [(1, 2), (4, 5)]
-    assert "line 4, column 1: found 'x'" in summary.skipped[1]
+    write(path, "1::2::3\n4::5::6\n9::x::1\n")
+    with pytest.raises(InputError, match="line 3, column 1: found 'x'"):
+        gz.convert(path, tmp_path / "s", header=False, delimiter="::")
     with pytest.raises(ValueError, match="expected one character, or several such as '::'"):
         gz.convert(path, tmp_path / "t", delimiter="ab")
 
@@ -94,10 +92,8 @@ def test_times(tmp_path: Path, cells: list[str], expected: list[int]) -> None:
         InputError, match=r"line 4, column 'when': found an empty cell, expected a d"
     ):
         gz.convert(path, tmp_path / "t", edge_attrs={"time": "when"})
-    options: dict[str, Any] = {"edge_attrs": {"time": "when"}, "on_error": "skip"}
-    summary = gz.convert(path, tmp_path / "t", fill={"time": 0}, **options)
-    assert gz.open(tmp_path / "t").data().time.tolist() == [*expected, 0]
-    assert "found 'soon', expected a date or time of ISO 8601" in summary.skipped[0]
+    with pytest.raises(InputError, match="found 'soon', expected a date or time of ISO 8601"):
+        gz.convert(path, tmp_path / "t", edge_attrs={"time": "when"}, fill={"time": 0})
 
 
 def test_times_of_two_sorts(tmp_path: Path) -> None:

@@ -208,33 +208,29 @@ def test_nulls_are_filled(edges: Path, tmp_path: Path, suffix: str) -> None:
     assert gz.open(tmp_path / "s").data().y.dtype == torch.int64
 
 
-def test_skipping_keeps_nodes_their_edges_and_the_dtype(edges: Path, tmp_path: Path) -> None:
+def test_cells_that_are_missing_and_that_are_wrong(edges: Path, tmp_path: Path) -> None:
     nodes = write(tmp_path / "n.csv", "id,y\n10,0\n20,\n30,two\n")
-    options: dict[str, Any] = {"nodes": nodes, "node_attrs": ["y"], "on_error": "skip"}
+    options: dict[str, Any] = {"nodes": nodes, "node_attrs": ["y"]}
     assert message(edges, tmp_path / "s", **options).startswith(
         "n.csv: line 3, column 'y': found an empty cell, expected a number that int64 can hold. To"
     )
-    summary = gz.convert(edges, tmp_path / "s", fill={"y": -1}, **options)
-    assert edges_of(tmp_path / "s") == [(10, 20), (20, 30)]
+    assert message(edges, tmp_path / "s", fill={"y": -1}, **options).startswith(
+        "n.csv: line 4, column 'y': found 'two', expected a number that int64 can hold"
+    )
+    write(nodes, "id,y\n10,0\n20,\n30,2\n")
+    gz.convert(edges, tmp_path / "s", fill={"y": -1}, **options)
     data = gz.open(tmp_path / "s").data()
-    assert (data.y.tolist(), data.y.dtype) == ([0, -1, -1], torch.int64)
-    assert summary.num_skipped == 1
-    assert "found 'two'" in summary.skipped[0]
-    # Rows of another file are those of nodes: none may go.
+    assert (data.y.tolist(), data.y.dtype) == ([0, -1, 2], torch.int64)
     labels = write(tmp_path / "lab.csv", "y\n0\nq\n2\n1\n")
-    attrs = {"y": f"{labels}:y"}
-    told = message(edges, tmp_path / "t", ids="map", node_attrs=attrs, on_error="skip")
+    told = message(edges, tmp_path / "t", ids="map", node_attrs={"y": f"{labels}:y"})
     assert told.startswith("lab.csv: line 3, column 'y': found 'q', expected a number")
 
 
-def test_edges_are_filled_or_left_out(tmp_path: Path) -> None:
+def test_attributes_of_edges_are_filled(tmp_path: Path) -> None:
     path = write(tmp_path / "e.csv", "src,dst,w\n0,1,5\n1,2,\n2,0,7\n")
     gz.convert(path, tmp_path / "s", edge_attrs=["w"], fill={"w": 0})
     assert edges_of(tmp_path / "s", None, "w") == [(0, 1, 5), (1, 2, 0), (2, 0, 7)]
-    summary = gz.convert(path, tmp_path / "t", edge_attrs=["w"], on_error="skip")
-    assert edges_of(tmp_path / "t", None, "w") == [(0, 1, 5), (2, 0, 7)]
-    assert gz.open(tmp_path / "t").data().w.dtype == torch.int64
-    assert summary.num_skipped == 1
+    assert gz.open(tmp_path / "s").data().w.dtype == torch.int64
 
 
 def test_fills_that_fit_nothing(edges: Path, tmp_path: Path) -> None:

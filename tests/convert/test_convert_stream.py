@@ -1,4 +1,4 @@
-"""Text of any size: several files, compressed, spilled to disk, with rows that are left out."""
+"""Text of any size: several files, compressed, spilled to disk, with faulty rows."""
 
 from __future__ import annotations
 
@@ -134,12 +134,9 @@ c"
 
 
 @pytest.mark.usefixtures("tight")
-def test_faulty_rows_are_left_out(tmp_path: Path) -> None:
-    path = write(tmp_path / "e.csv", FAULTY)
-    summary = gz.convert(path, tmp_path / "s", edge_attrs=["w"], on_error="skip")
-    assert edges_of(tmp_path / "s", None, "w") == [(0, 1, 0.5), (2, 0, 0.25), (1, 0, 1.0)]
-    assert summary.num_skipped == 6
-    assert [line.removeprefix(f"{path}: ") for line in summary.skipped] == [
+def test_the_first_faulty_row_is_named(tmp_path: Path) -> None:
+    """Row after row is mended, until none is left."""
+    faults = [
         "line 3: found 2 cells ('1,2'), expected 4 cells separated by ','",
         "line 4, column 'dst': found 'x', expected an integer id below 2**63. "
         'If ids are text, pass id_type="str" (--id-type str).',
@@ -151,67 +148,38 @@ def test_faulty_rows_are_left_out(tmp_path: Path) -> None:
         "line 9, column 'src': found id -1, expected an id of 0 or more. "
         "If it is meant, pass ids='map' (--ids map).",
     ]
-    assert "skipped: 6 rows" in str(summary)
-    assert summary.to_dict()["num_skipped"] == 6
+    lines = FAULTY.splitlines(keepends=True)
+    for fault in faults:
+        path = write(tmp_path / "e.csv", "".join(lines))
+        with pytest.raises(InputError) as caught:
+            gz.convert(path, tmp_path / "s", edge_attrs=["w"])
+        assert str(caught.value) == f"{path}: {fault}"
+        number = int(fault.split()[1].rstrip(":,"))
+        lines[number - 1] = "0,0,0,a\n"
+    write(path, "".join(lines))
+    gz.convert(path, tmp_path / "s", edge_attrs=["w"])
+    found = edges_of(tmp_path / "s", None, "w")
+    kept = {0: (0, 1, 0.5), 4: (2, 0, 0.25), 8: (1, 0, 1.0)}
+    assert found == [kept.get(row, (0, 0, 0.0)) for row in range(9)]
 
 
-def test_skipping_on_the_command_line(tmp_path: Path) -> None:
-    path = write(tmp_path / "e.csv", "0,1\n" * 9 + "x,1\n" * 12)
-    done = CliRunner().invoke(
-        main, ["convert", str(path), "-o", str(tmp_path / "s"), "--on-error", "skip"]
-    )
-    assert done.exit_code == 0, done.output
-    assert "skipped: 12 rows" in done.output
-    assert done.output.count("found 'x'") == 10
-    with pytest.raises(ValueError, match="on_error='ignore': expected one of raise, skip"):
-        gz.convert(path, tmp_path / "t", on_error="ignore")
-
-
-@pytest.mark.parametrize("dtype", ["int8", "float16", "bool"])
-def test_values_a_dtype_cannot_hold_are_left_out(tmp_path: Path, dtype: str) -> None:
+@pytest.mark.parametrize("dtype", ["int8", "float16"])
+def test_values_a_dtype_cannot_hold(tmp_path: Path, dtype: str) -> None:
     path = write(tmp_path / "e.csv", "0,1,1\n1,2,300000\n2,0,0\n")
-    options: dict[str, Any] = {"edge_attrs": {"w": 2}, "dtypes": {"w": dtype}, "on_error": "skip"}
-    summary = gz.convert(path, tmp_path / "s", num_nodes=3, **options)
-    assert edges_of(tmp_path / "s", None, "w") == [(0, 1, 1), (2, 0, 0)]
-    assert summary.num_skipped == 1
+    with pytest.raises(InputError, match=rf"line 2, column 2: found 300000.*that {dtype} can hold"):
+        gz.convert(path, tmp_path / "s", edge_attrs={"w": 2}, dtypes={"w": dtype})
 
 
 @chunks.both
-def test_ids_without_a_node_are_left_out(tmp_path: Path) -> None:
-    table = write(tmp_path / "n.csv", "id,x\n7,1\n5,2\nq,3\n9,4\n")
-    path = write(tmp_path / "e.csv", "7,5\n5,8\n9,7\n6,9\n")
-    summary = gz.convert(
-        path,
-        tmp_path / "s",
-        nodes={"file": table, "id": "id"},
-        node_attrs={"x": "x", "train_idx": np.array([5, 6, 9])},
-        on_error="skip",
-    )
-    assert edges_of(tmp_path / "s") == [(7, 5), (9, 7)]
-    assert gz.open(tmp_path / "s").data().train_idx.tolist() == [1, 2]
-    assert summary.num_skipped == 4
-    assert [line.split(": found ")[1].split(",")[0] for line in summary.skipped] == [
-        "'q'",
-        "id 6",
-        "id 8",
-        "id 6",
-    ]
-    summary = gz.convert(
-        np.array([[0, 1, 9], [1, 2, 0]]), tmp_path / "t", num_nodes=3, on_error="skip"
-    )
-    assert edges_of(tmp_path / "t") == [(0, 1), (1, 2)]
-
-
-@pytest.mark.parametrize("ids", ["auto", "dense"])
-def test_ids_that_are_all_negative_are_left_out(tmp_path: Path, ids: Any) -> None:
-    path = write(tmp_path / "e.csv", "user,item\n0,-7\n3,-9\n")
-    summary = gz.convert(path, tmp_path / "s", edge_type="u,r,i", ids=ids, on_error="skip")
-    assert summary.num_skipped == 2
-    with gz.open(tmp_path / "s") as store:
-        assert (store.data()["i"].num_nodes, edges_of(tmp_path / "s", ("u", "r", "i"))) == (0, [])
-    path = write(tmp_path / "none.csv", "src,dst\n-5,-7\n-6,-9\n")
-    with pytest.raises(InputError, match="found no edges and no nodes, expected at least one"):
-        gz.convert(path, tmp_path / "t", ids=ids, on_error="skip")
+def test_ids_without_a_node(tmp_path: Path) -> None:
+    table = write(tmp_path / "n.csv", "id,x\n7,1\n5,2\n9,4\n")
+    path = write(tmp_path / "e.csv", "7,5\n5,8\n9,7\n")
+    nodes = {"file": table, "id": "id"}
+    with pytest.raises(InputError, match=r"line 2, column 1: found id 8, expected an id in the no"):
+        gz.convert(path, tmp_path / "s", nodes=nodes)
+    write(path, "7,5\n9,7\n")
+    with pytest.raises(InputError, match=r"train_idx\[1\]: found id 6, expected an id in the node"):
+        gz.convert(path, tmp_path / "s", nodes=nodes, node_attrs={"train_idx": np.array([5, 6, 9])})
 
 
 SETTINGS = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -149,7 +149,7 @@ def test_nulls_name_file_and_row_group(tmp_path: Path) -> None:
     save(tmp_path / "in" / "0.parquet", table())
     save(tmp_path / "in" / "1.parquet", table().set_column(2, "weight", weights))
     assert message(tmp_path / "in", tmp_path, edge_attrs=["weight"]) == (
-        "in/1.parquet: row group 1, row 3, column 'weight': found null, expected a value. "
+        "in: 1.parquet: row group 1, row 3, column 'weight': found null, expected a value. "
         "To fill it, pass fill={'weight': float('nan')} (--fill weight=nan)."
     )
     path = save(tmp_path / "ids.feather", pa.table({"src": [0, None, 2], "dst": [1, 2, 0]}))

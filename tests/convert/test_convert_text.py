@@ -11,6 +11,7 @@ from pathlib import Path
 import chunks
 import numpy as np
 import pytest
+import torch
 from convert_support import SHARED_DATA, edges_of, needs_shared_data, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -381,3 +382,15 @@ def test_unreadable_file(tmp_path: Path) -> None:
     path.chmod(0)
     with pytest.raises(PermissionError):
         gz.convert(path, tmp_path / "store")
+
+
+@pytest.mark.parametrize("names", [("y", "edge_weight"), ("edge_weight", "y")])
+def test_attributes_of_one_column_have_the_kinds_that_they_ask_for(
+    tmp_path: Path, names: tuple[str, str]
+) -> None:
+    """Whichever comes first: a label is an integer, a weight a float32."""
+    path = write(tmp_path / "e.csv", "src,dst,r\n0,1,9007199254740993\n1,0,2\n")
+    gz.convert(path, tmp_path / "s", edge_attrs=dict.fromkeys(names, "r"))
+    data = gz.open(tmp_path / "s").data()
+    assert (data.y.dtype, data.edge_weight.dtype) == (torch.int64, torch.float32)
+    assert data.y.tolist() == [9007199254740993, 2]

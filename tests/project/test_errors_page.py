@@ -77,7 +77,9 @@ RAISES: dict[str, Callable[[], Any]] = {
     "Seeds that optimize or doctor does not find": lambda: gz.optimize(
         "my_graph", seeds="train_mask", num_neighbors=[2]
     ),
-    "A budget below what Python takes": lambda: gz.open("my_graph", memory="1MB"),
+    "A budget below what Python takes": lambda: next(
+        iter(gz.loader.NeighborLoader(gz.open("my_graph", memory="1MB"), [2]))
+    ),
     "Something large is about to be in memory": much_in_memory,
 }
 

@@ -173,8 +173,8 @@ def test_a_store_that_is_replaced_between_open_and_lock(
 
 def test_a_handle_that_failed_keeps_no_lock(path: Path) -> None:
     """Whoever keeps the exception keeps the frames, and what is in them."""
-    with pytest.raises(gz.MemoryBudgetError) as kept:
-        gz.open(path, "r+", memory="1MB")
+    with pytest.raises(ValueError, match="expected a size such as 4GB") as kept:
+        gz.open(path, "r+", memory="much")
     store = gz.open(path, "r+")
     with pytest.raises(ValueError, match="expected 50 rows") as also_kept:
         store.feature_store[None, "z", None] = torch.zeros(3)

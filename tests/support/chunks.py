@@ -21,7 +21,6 @@ TINY: dict[str, dict[str, int]] = {
     "conversion.blocks": {"BLOCK_BYTES": 64},
     "conversion.ends": {"_STEP": 3},
     "conversion.distinct": {"_SLAB_ROWS": 3, "_MIN_PIECE": 16},
-    "conversion.files": {"_SLAB_EDGES": 3},
     "conversion.ids": {"_SLAB_ROWS": 3},
     "conversion.triples": {"_BLOCK_BYTES": 16},
     "conversion.join": {"_NEAR_BYTES": 16},
