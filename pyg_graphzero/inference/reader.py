@@ -20,7 +20,7 @@ from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from pyg_graphzero.errors import UnsupportedError
-from pyg_graphzero.nn.accelerate import Forward, check_model, make_steps
+from pyg_graphzero.nn.accelerate import Forward, make_steps
 from pyg_graphzero.nn.convs import Options
 from pyg_graphzero.nn.kinds import NORMALISING, looks_at_all_nodes
 from pyg_graphzero.nn.learn import Comparable
@@ -112,7 +112,7 @@ def _add(digest: Any, tensor: Tensor) -> None:
 
 @contextmanager
 def reading(
-    model: Any,
+    model: torch.nn.Module,
     inputs: Inputs,
     head: Callable[[Tensor], Tensor] | None,
     device: torch.device,
@@ -131,11 +131,9 @@ def reading(
         device: Device of its parameters.
 
     Raises:
-        TypeError: It is no module.
         ValueError: It cannot be run, or returns something else than rows of nodes.
         UnsupportedError: It cannot be computed layer by layer; names the reason.
     """
-    check_model(model)
     if inputs.is_hetero and isinstance(model, BasicGNN):
         raise UnsupportedError(
             f"model: found {type(model).__name__} over a heterogeneous store, expected a model of "

@@ -24,6 +24,7 @@ from pyg_graphzero.inference.rows import NarrowRows, RowFile
 from pyg_graphzero.inference.schedule import Sweep, sweeps_of
 from pyg_graphzero.inference.summary import InferenceSummary, LayerSummary
 from pyg_graphzero.inference.sums import SummedPass, can_sum
+from pyg_graphzero.nn.accelerate import check_model
 from pyg_graphzero.nn.rules import Value
 from pyg_graphzero.pyg.data import edge_storages, node_storages, open_data
 from pyg_graphzero.pyg.lazy import OnDemand, raw_items
@@ -109,6 +110,8 @@ def layerwise(
     """
     if max_edges is not None and max_edges < 1:
         raise ValueError(f"max_edges: found {max_edges}, expected 1 or more")
+    check_model(model)
+    first = next(model.parameters(), torch.empty(0))
     given = store if isinstance(store, Store) else None
     is_own = given is None or given.mode != "r+"
     shards = given if isinstance(given, ShardedStore) else None
@@ -119,7 +122,7 @@ def layerwise(
     try:
         settings: dict[str, Any] = {
             "store": editor,
-            "device": _device_of(model, device),
+            "device": first.device if device is None else torch.device(device),
             "memory": memory,
             "max_edges": max_edges,
             "num_workers": num_workers,
@@ -137,15 +140,6 @@ def layerwise(
     finally:
         if is_own:
             editor.close()
-
-
-def _device_of(model: Any, device: torch.device | str | None) -> torch.device:
-    if device is not None:
-        return torch.device(device)
-    if isinstance(model, torch.nn.Module):
-        for parameter in model.parameters():
-            return parameter.device
-    return torch.device("cpu")
 
 
 @dataclass

@@ -156,8 +156,8 @@ def _why_whole(
     )
     if not is_known:
         return f"{name} is not PyG's; say that it looks at in-edges alone: local=({name},)"
-    if kinds.hops_of(conv) > 1:
-        return f"it looks {kinds.hops_of(conv)} hops far"
+    if kinds.looks_far(conv):
+        return "it may look further than one hop, or weights edges by degrees of neighbours"
     if getattr(conv, "cached", False):
         return "cached=True"
     for module in conv.modules():
@@ -172,7 +172,7 @@ def _why_whole(
                 f"{type(module).__name__} sees fewer rows when trimmed; norms='trimmed' allows it"
             )
     normalises = isinstance(conv, kinds.NORMALISING) and getattr(conv, "normalize", True)
-    if kinds.weighs_by_degrees(conv) or (normalises and not knows_degrees):
+    if normalises and not knows_degrees:
         return "it weights edges by degrees of neighbours"
     if getattr(conv, "add_self_loops", False) and not is_square and not normalises:
         return "self-loops between two types of nodes"
