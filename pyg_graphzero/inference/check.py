@@ -32,7 +32,7 @@ def check_sweeps(found: Reading, sweeps: list[Sweep], inputs: Inputs, device: to
         weights = [
             found.rows[value].reshape(-1).cpu().float()
             for value, attr in found.attrs.items()
-            if value.space == Space(True, name) and attr == inputs.edge_weight
+            if value.space == Space(True, name) and attr == inputs.options.get("edge_weight")
         ]
         values = weights[0] if rule.is_weighted else torch.ones(len(src))
         degrees = torch.zeros(counts[Space(False, None if name is None else name[2])])
@@ -42,7 +42,7 @@ def check_sweeps(found: Reading, sweeps: list[Sweep], inputs: Inputs, device: to
     rows = {value: found.rows[value] for value in found.attrs}
     pairs: list[tuple[Tensor, Tensor]] = []
     for sweep in sweeps:
-        task = Task(sweep, {}, found.modules, found.normalised, Degrees(roots_of), device)
+        task = Task(sweep, {}, found.modules, Degrees(roots_of), device)
         count = counts[Space(False, sweep.node_type)]
         with Comparable():
             made, few = (_batch(found, task, rows, stop) for stop in (count, _FEW))

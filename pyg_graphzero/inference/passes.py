@@ -42,15 +42,13 @@ class Task:
         sweep: The sweep.
         columns: The column of each value that it reads.
         modules: The model's modules, by number.
-        normalised: Numbers of convolutions that weight edges by degrees.
-        degrees: These degrees.
+        degrees: Degrees that convolutions normalise by.
         device: Where the model runs.
     """
 
     sweep: Sweep
     columns: dict[Value, str]
     modules: list[torch.nn.Module]
-    normalised: frozenset[int]
     degrees: Degrees
     device: torch.device
 
@@ -245,7 +243,7 @@ class Convolving:
         for name, value in given.items():
             given[name] = rows[value] if isinstance(value, Value) else value
         block = self._blocks[plan.edge_type]
-        if step.func in task.normalised:
+        if plan.normalises:
             block, given["edge_weight"] = self._weighted(
                 conv, plan.edge_type, given.get("edge_weight"), rows[src].dtype
             )

@@ -49,6 +49,7 @@ class Plan:
         layer: Computes it over these rows and edges.
         reduction: ``"sum"`` or ``"mean"``, where nothing else is made of the rows of its sources.
         is_summed: Whether the loader took this sum or mean.
+        normalises: Whether it is given weights by degrees of the whole graph.
         edge_type: Type of its edges; None in a homogeneous graph.
     """
 
@@ -57,6 +58,7 @@ class Plan:
     layer: Layer = messages
     reduction: str | None = None
     is_summed: bool = False
+    normalises: bool = False
     edge_type: Any = None
 
 
@@ -171,7 +173,7 @@ def _why_whole(
             return (
                 f"{type(module).__name__} sees fewer rows when trimmed; norms='trimmed' allows it"
             )
-    normalises = isinstance(conv, kinds.NORMALISING) and getattr(conv, "normalize", True)
+    normalises = kinds.normalises(conv)
     if normalises and not knows_degrees:
         return "it weights edges by degrees of neighbours"
     if getattr(conv, "add_self_loops", False) and not is_square and not normalises:
@@ -241,7 +243,8 @@ def record(
         plan = Plan("whole batch: rows of its input are not known to be those of nodes", False)
         if fits and outputs:
             plan = plan_of(conv, given, src == dst, options)
-            plan = replace(plan, edge_type=next(iter(edges)))
+            normalises = options.has_degrees and kinds.normalises(conv)
+            plan = replace(plan, edge_type=next(iter(edges)), normalises=normalises)
         for name, value in given.items():
             found = recorder.value_of(value)
             if name not in ("x", "edge_index") and found is not None:

@@ -33,6 +33,11 @@ _FAR = _classes(
 _ALL_NODES = _classes("GraphNorm PairNorm MeanSubtractionNorm GraphSizeNorm LayerNorm")
 
 
+def normalises(module: torch.nn.Module) -> bool:
+    """Whether a convolution weights an edge by degrees of both ends."""
+    return isinstance(module, NORMALISING) and bool(module.normalize)
+
+
 def looks_far(module: torch.nn.Module) -> bool:
     """Whether a convolution may look at more than its in-edges and the rows at their ends."""
     return isinstance(module, _FAR)

@@ -647,7 +647,7 @@ def test_a_sweep_has_every_edge_once(graph):
 
 def test_fingerprints():
     row = torch.Size([8]), torch.float32
-    inputs = Inputs("x", None, None, {None: row}, {}, [None])
+    inputs = Inputs("x", {}, {None: row}, {}, [None])
 
     def of(model, head=None, **about):
         with torch.no_grad(), reading(model, inputs, head, CPU) as found:
