@@ -19,7 +19,7 @@ from pyg_graphzero.nn.layers import LAYERS, Layer, messages, propagated
 from pyg_graphzero.nn.program import DivergedError, Path, Program, Recorder, Runner
 from pyg_graphzero.nn.rules import Space, Use, Value
 from pyg_graphzero.nn.small import plain
-from pyg_graphzero.sampling.hops import known_hops
+from pyg_graphzero.sampling.hops import ALL, known_hops
 from pyg_graphzero.sampling.inner_rows import InnerRows
 
 
@@ -86,19 +86,15 @@ def plan_of(conv: MessagePassing, given: dict[str, Any], is_square: bool, option
         is_square: Whether sources and destinations are nodes of one type.
         options: Facts that it may rely on.
     """
-    layer = LAYERS.get(type(conv))
-    why = None if layer is None else layer.why_not(conv, given)
-    knows_degrees = options.has_degrees or (layer is not None and why is None)
+    layer = LAYERS.get(type(conv), messages)
+    why = "messages of its own" if layer is messages else layer.why_not(conv, given)
+    knows_degrees = options.has_degrees or (why is None and layer.reach == ALL)
     reason = _why_whole(conv, given, is_square, options, knows_degrees)
     if reason is not None:
         return Plan(f"whole batch: {reason}", False)
-    if layer is not None and why is None:
-        return Plan(layer.what, True, layer, _reduction(layer, conv, given))
-    if kinds.is_plain(conv) and not kinds.is_changed(conv):
-        return Plan(propagated.what, True, propagated, _reduction(propagated, conv, given))
-    if why is None:
-        why = "steps of its own" if kinds.is_changed(conv) else "messages of its own"
-    return Plan(f"{messages.what} ({why})", True)
+    if why is not None:
+        return Plan(f"{messages.what} ({why})", True)
+    return Plan(layer.what, True, layer, _reduction(layer, conv, given))
 
 
 def _reduction(layer: Layer, conv: Any, given: dict[str, Any]) -> str | None:

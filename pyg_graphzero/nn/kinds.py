@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 import torch_geometric.nn as pyg
-import torch_geometric.typing
 
 
 def _classes(names: str) -> tuple[Any, ...]:
@@ -17,12 +16,6 @@ def _classes(names: str) -> tuple[Any, ...]:
 BIPARTITE = _classes("SAGEConv GATConv GATv2Conv GINConv GINEConv EdgeConv GraphConv RGCNConv")
 #: Convolutions that weight an edge by degrees of both ends, unless they are given weights.
 NORMALISING = _classes("GCNConv LGConv GCN2Conv FAConv")
-
-#: Convolutions whose message is the neighbour's row, times ``edge_weight`` if there is one. Their
-#: subclasses may have other messages and are not meant. Tests compare each with the whole graph.
-FUSED = _classes("GCN2Conv GCNConv GINConv GraphConv LGConv MFConv RGCNConv SAGEConv SimpleConv")
-# "min" and "max" are missing: torch has no product that computes them on a GPU.
-_REDUCTIONS = ("add", "sum", "mean")
 
 # Convolutions that may look further than one hop, or weight an edge by degrees of its source.
 _FAR = _classes(
@@ -78,29 +71,10 @@ STEPS = (
 )  # fmt: skip
 
 
-def is_changed(module: pyg.MessagePassing, steps: tuple[str, ...] = STEPS) -> bool:
+def is_changed(module: pyg.MessagePassing) -> bool:
     """Whether a convolution has hooks at its steps, or steps that are not its class's."""
     return any(
         step in vars(module) or getattr(module, f"_{step}_forward{kind}_hooks", None)
-        for step in steps
+        for step in STEPS
         for kind in ("_pre", "")
-    )
-
-
-def is_plain(module: pyg.MessagePassing) -> bool:
-    """Whether a convolution looks only at sums, or means, of rows, which a product gives too.
-
-    Hooks into ``propagate`` and ``message_and_aggregate`` see that product; see ``is_changed``.
-
-    Args:
-        module: The convolution.
-    """
-    if isinstance(module, pyg.RGCNConv) and torch_geometric.typing.WITH_SEGMM:
-        return False  # PyG may take one product, and then mean, over all relations
-    return (
-        type(module) in FUSED
-        and module.fuse
-        and module.aggr in _REDUCTIONS
-        and module.node_dim in (-2, 0)
-        and not is_changed(module, ("message", "aggregate", "update"))
     )

@@ -14,15 +14,20 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+import torch_geometric.typing
 from torch import Tensor
 from torch_geometric.nn import (
     GATConv,
     GATv2Conv,
+    GCN2Conv,
     GCNConv,
     GINConv,
     GraphConv,
+    LGConv,
+    MFConv,
     RGCNConv,
     SAGEConv,
+    SimpleConv,
     TransformerConv,
 )
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
@@ -80,6 +85,9 @@ class Layer:
             return f"aggr_module is a {type(conv.aggr_module).__name__}"
         if conv.node_dim not in (0, -2):
             return f"node_dim={conv.node_dim}"
+        is_whole = isinstance(conv, RGCNConv) and conv.num_bases is None and conv.num_blocks is None
+        if is_whole and torch_geometric.typing.WITH_SEGMM:
+            return "pyg-lib's segment_matmul takes all relations together"
         return None
 
 
@@ -332,7 +340,20 @@ def _transformer(
     return out
 
 
+#: Way to compute convolutions whose message is the neighbour's row, times a weight if there is one.
+propagated = Layer(
+    "trimmed; sums of rows",
+    _propagated,
+    ("add", "sum", "mean"),
+    only_sums=lambda conv: type(conv) in (GINConv, GraphConv),
+)
+#: Way to compute all other convolutions.
+messages = Layer("trimmed; a message for each edge", as_pyg_does)
+#: Ways by class; a subclass may have other messages.
 LAYERS: dict[type, Layer] = {
+    **dict.fromkeys(
+        (GCN2Conv, GINConv, GraphConv, LGConv, MFConv, RGCNConv, SimpleConv), propagated
+    ),
     SAGEConv: Layer(
         "trimmed; sums of rows",
         _sage,
@@ -344,11 +365,3 @@ LAYERS: dict[type, Layer] = {
     GATv2Conv: Layer("trimmed; attention in one pass", _gatv2),
     TransformerConv: Layer("trimmed; attention in one pass", _transformer),
 }
-#: Way to compute convolutions whose message is the neighbour's row.
-propagated = Layer(
-    "trimmed; sums of rows",
-    _propagated,
-    only_sums=lambda conv: type(conv) in (GINConv, GraphConv),
-)
-#: Way to compute all other convolutions.
-messages = Layer("trimmed; a message for each edge", as_pyg_does)
