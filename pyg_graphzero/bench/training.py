@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -83,19 +82,6 @@ class Trainer:
         loss.backward()
         self._optimizer.step()
         return loss.item()
-
-    @torch.no_grad()
-    def accuracy(self, batches: Iterable[Any]) -> float:
-        """Share of the seeds of some batches whose class is found."""
-        right = total = 0
-        self.model.eval()
-        for batch in batches:
-            seeds = batch if self._node_type is None else batch[self._node_type]
-            found = self._forward(batch)[: seeds.batch_size].argmax(-1)
-            right += int((found == seeds.y[: seeds.batch_size].view(-1)).sum())
-            total += seeds.batch_size
-        self.model.train()
-        return right / max(1, total)
 
     def _forward(self, batch: Any) -> torch.Tensor:
         if self._is_trimmed:

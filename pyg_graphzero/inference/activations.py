@@ -83,10 +83,6 @@ class Activations:
                 left.append(sweep)
         return left[::-1]
 
-    def complete(self) -> list[Value]:
-        """The values whose rows are all there."""
-        return [value for value in self._drafts if self._is_complete(value)]
-
     def _is_complete(self, value: Value) -> bool:
         return self._drafts[value].is_complete(self.store.path)
 

@@ -38,15 +38,13 @@ class SweepPlan:
     """How a sweep uses a budget; in bytes.
 
     Attributes:
-        held: Node columns that are in memory whole.
-        paged: Node columns that are read block by block.
+        held: Node columns that are in memory whole; others are read block by block.
         block: Bytes for the rows of one block. There are two at a time.
         mapped: Bytes of topologies that may be mapped before their pages are given up.
         rows_at_once: Number of rows that are asked of the disk together.
     """
 
     held: tuple[str, ...]
-    paged: tuple[str, ...]
     block: int
     mapped: int
     rows_at_once: int
@@ -83,10 +81,9 @@ def plan_sweep(
         if file.held_bytes <= (1.0 if is_last else costs.COLUMN_SHARE) * budget.left:
             held.append(file.name)
             budget.spend(file.held_bytes)
-    paged = [file.name for file in nodes if file.name not in held]
-    if paged:
+    if len(held) < len(nodes):
         budget.check(2 * largest, " for batches of this size (or a smaller max_edges)")
-    return SweepPlan(tuple(held), tuple(paged), max(0, budget.left) // 2, mapped, at_once)
+    return SweepPlan(tuple(held), max(0, budget.left) // 2, mapped, at_once)
 
 
 @dataclass

@@ -14,15 +14,16 @@ from pyg_graphzero.nn.learn import Comparable, RefusedError, agreed
 from pyg_graphzero.nn.rules import Space, Value
 from pyg_graphzero.store.schema import EdgeType
 
-# Nodes of the first batch. In-edges end at a few nodes more.
-_FIRST = 3
+# Nodes of the smaller batch. In-edges end at a few nodes more.
+_FEW = 3
 
 
 def check_sweeps(found: Reading, sweeps: list[Sweep], inputs: Inputs, device: torch.device) -> None:
-    """Runs sweeps in two batches each.
+    """Runs sweeps for all nodes, and for a few.
 
     Raises:
-        UnsupportedError: They do not make what the model made when it was read, but for rounding.
+        UnsupportedError: They do not make what the model made when it was read, or make other rows
+            for a few nodes than for all, but for rounding.
     """
     counts = found.graph.num_rows
 
@@ -31,7 +32,7 @@ def check_sweeps(found: Reading, sweeps: list[Sweep], inputs: Inputs, device: to
         weights = [
             found.rows[value].reshape(-1).cpu().float()
             for value, attr in found.attrs.items()
-            if value.space == Space(True, name) and attr == inputs.edge_weight
+            if value.space == Space(True, name) and attr == inputs.options.get("edge_weight")
         ]
         values = weights[0] if rule.is_weighted else torch.ones(len(src))
         degrees = torch.zeros(counts[Space(False, None if name is None else name[2])])
@@ -39,49 +40,40 @@ def check_sweeps(found: Reading, sweeps: list[Sweep], inputs: Inputs, device: to
         return inverse_root(degrees)
 
     rows = {value: found.rows[value] for value in found.attrs}
+    pairs: list[tuple[Tensor, Tensor]] = []
     for sweep in sweeps:
-        task = Task(sweep, {}, found.modules, found.normalised, Degrees(roots_of), device)
-        stop = counts[Space(False, sweep.node_type)]
+        task = Task(sweep, {}, found.modules, Degrees(roots_of), device)
+        count = counts[Space(False, sweep.node_type)]
         with Comparable():
-            parts = [_batch(found, task, rows, *ends) for ends in ((0, _FIRST), (_FIRST, stop))]
-        rows.update(zip(sweep.outputs, map(torch.cat, zip(*parts, strict=True)), strict=True))
-    for name, value in found.outputs.items():
+            made, few = (_batch(found, task, rows, stop) for stop in (count, _FEW))
+        rows.update(zip(sweep.outputs, made, strict=True))
+        pairs += zip(made, few, strict=True)
+    pairs += ((found.rows[v].cpu(), rows[v]) for v in found.outputs.values() if v in rows)
+    for one, other in pairs:
         try:
-            if value in rows:
-                is_rounded = torch.is_autocast_enabled(device.type)
-                agreed(found.rows[value].cpu(), rows[value].cpu(), is_rounded)
+            agreed(one, other, torch.is_autocast_enabled(device.type))
         except RefusedError as error:
-            of = "" if name is None else f" of {name!r}"
             raise UnsupportedError(
-                f"{found.name}: found other rows{of} when the steps of its forward pass were run "
-                "again for some nodes of a small graph, expected those that it returned: steps "
-                "that treat each node's row by itself, and do the same each time"
+                f"{found.name}: found other rows when the steps of its forward pass were run again "
+                "for some nodes of a small graph, expected those that it returned: steps that "
+                "treat each node's row by itself, and do the same each time"
             ) from error
 
 
-def _batch(
-    found: Reading, task: Task, rows: dict[Value, Tensor], first: int, stop: int
-) -> list[Tensor]:
-    """Rows ``first`` to ``stop`` of a sweep's outputs: these nodes, and then all."""
-    sweep, count = task.sweep, stop - first
+def _batch(found: Reading, task: Task, rows: dict[Value, Tensor], stop: int) -> list[Tensor]:
+    """The first rows of a sweep's outputs."""
+    sweep, device = task.sweep, task.device
     n_id = {
         space.name: torch.arange(size)
         for space, size in found.graph.num_rows.items()
         if not space.of_edges
     }
-    n_id[sweep.node_type] = torch.cat((torch.arange(first, stop), n_id[sweep.node_type]))
-    picked = {Space(False, name): ids for name, ids in n_id.items()}
+    given = {value: rows[value].to(device) for value in sweep.gathered}
+    given |= {value: rows[value][:stop].to(device) for value in sweep.own}
     edges = {}
     for name in sweep.edge_types:
-        src, dst = found.graph.edge_index[name]
-        kept = picked[Space(True, name)] = ((dst >= first) & (dst < stop)).nonzero().view(-1)
-        src, dst = src[kept], dst[kept] - first
-        if name is None or name[0] == sweep.node_type:
-            is_own = (src >= first) & (src < stop)
-            src = torch.where(is_own, src - first, src + count)
-        edges[name] = torch.stack((src, dst))
-    given = {value: rows[value][first:stop] for value in sweep.own}
-    for value in (*sweep.gathered, *sweep.of_edges):
-        given[value] = rows[value][picked[value.space].to(rows[value].device)]
-    given = {value: each.to(task.device) for value, each in given.items()}
-    return Replay(sweep)(given, count, Convolving(task, count, n_id, edges))
+        edge_index = found.graph.edge_index[name]  # by ascending destination
+        edges[name] = edge_index[:, edge_index[1] < stop]
+    for value in sweep.of_edges:
+        given[value] = rows[value][: edges[value.space.name].size(1)].to(device)
+    return Replay(sweep)(given, stop, Convolving(task, stop, n_id, edges))

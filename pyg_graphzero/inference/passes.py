@@ -14,7 +14,7 @@ from torch_geometric.data import HeteroData
 from pyg_graphzero.inference.normalize import Degrees
 from pyg_graphzero.inference.rows import RowFile
 from pyg_graphzero.inference.schedule import Convolve, Replay, Sweep, bytes_of
-from pyg_graphzero.inference.sweep import SweepLoader, own_bounds, sweep_bounds
+from pyg_graphzero.inference.sweep import SweepLoader, sweep_bounds
 from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.budget import Budget, how_many
@@ -42,15 +42,13 @@ class Task:
         sweep: The sweep.
         columns: The column of each value that it reads.
         modules: The model's modules, by number.
-        normalised: Numbers of convolutions that weight edges by degrees.
-        degrees: These degrees.
+        degrees: Degrees that convolutions normalise by.
         device: Where the model runs.
     """
 
     sweep: Sweep
     columns: dict[Value, str]
     modules: list[torch.nn.Module]
-    normalised: frozenset[int]
     degrees: Degrees
     device: torch.device
 
@@ -170,11 +168,7 @@ class LayerPass(Pass):
             if nodes is not None:
                 room //= _FETCHED
             max_edges = batch_edges(room, sweep.row_bytes + max(rows.values(), default=0))
-        bounds = (
-            sweep_bounds(data, sweep.node_type, max_edges)
-            if nodes is None
-            else own_bounds(data, sweep.node_type, nodes, max_edges)
-        )
+        bounds = sweep_bounds(data, sweep.node_type, max_edges, nodes)
         self.loader = SweepLoader(data, sweep.node_type, bounds, num_workers, nodes)
 
     def stats(self) -> LoaderStats:
@@ -249,7 +243,7 @@ class Convolving:
         for name, value in given.items():
             given[name] = rows[value] if isinstance(value, Value) else value
         block = self._blocks[plan.edge_type]
-        if step.func in task.normalised:
+        if plan.normalises:
             block, given["edge_weight"] = self._weighted(
                 conv, plan.edge_type, given.get("edge_weight"), rows[src].dtype
             )

@@ -20,9 +20,9 @@ from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from pyg_graphzero.errors import UnsupportedError
-from pyg_graphzero.nn.accelerate import Forward, check_model, make_steps
-from pyg_graphzero.nn.convs import Options
-from pyg_graphzero.nn.kinds import NORMALISING, looks_at_all_nodes
+from pyg_graphzero.nn.accelerate import Forward, make_steps
+from pyg_graphzero.nn.convs import Options, Plan
+from pyg_graphzero.nn.kinds import looks_at_all_nodes
 from pyg_graphzero.nn.learn import Comparable
 from pyg_graphzero.nn.program import Recorder, Step
 from pyg_graphzero.nn.rules import Space, Use, Value, is_free
@@ -43,16 +43,14 @@ class Inputs:
 
     Attributes:
         attr: Node attribute: rows of nodes.
-        edge_weight: Edge attribute that is passed as ``edge_weight``; None: not passed.
-        edge_attr: Edge attribute that is passed as ``edge_attr``; None: not passed.
+        options: Edge attributes, by the option that they are passed as.
         nodes: Shape and dtype of a row, by node type.
         edges: Edge types, by option: those with its attribute, shape and dtype of a row.
         edge_types: Edge types between the node types; ``[None]`` in a homogeneous store.
     """
 
     attr: str
-    edge_weight: str | None
-    edge_attr: str | None
+    options: dict[str, str]
     nodes: dict[str | None, Row]
     edges: dict[str, dict[EdgeType | None, Row]]
     edge_types: list[EdgeType | None]
@@ -61,10 +59,6 @@ class Inputs:
     def is_hetero(self) -> bool:
         """Whether the model gets dictionaries by type."""
         return None not in self.nodes
-
-    def attr_of(self, option: str) -> str | None:
-        """Name of the attribute that is passed as ``option``."""
-        return self.edge_weight if option == "edge_weight" else self.edge_attr
 
 
 @dataclass
@@ -77,7 +71,6 @@ class Reading:
         steps: Its forward pass.
         attrs: Attributes of the store, by the value that they are.
         outputs: Values that it returns, by node type.
-        normalised: Numbers of convolutions that weight edges by degrees.
         graph: The small graph that it was recorded on.
         rows: Its rows there: of attributes and outputs.
         digest: Hash of all tensors that its functions made there.
@@ -88,7 +81,6 @@ class Reading:
     steps: list[Step]
     attrs: dict[Value, str]
     outputs: dict[str | None, Value]
-    normalised: frozenset[int]
     graph: SmallGraph
     rows: dict[Value, Tensor]
     digest: bytes
@@ -112,7 +104,7 @@ def _add(digest: Any, tensor: Tensor) -> None:
 
 @contextmanager
 def reading(
-    model: Any,
+    model: torch.nn.Module,
     inputs: Inputs,
     head: Callable[[Tensor], Tensor] | None,
     device: torch.device,
@@ -131,11 +123,9 @@ def reading(
         device: Device of its parameters.
 
     Raises:
-        TypeError: It is no module.
         ValueError: It cannot be run, or returns something else than rows of nodes.
         UnsupportedError: It cannot be computed layer by layer; names the reason.
     """
-    check_model(model)
     if inputs.is_hetero and isinstance(model, BasicGNN):
         raise UnsupportedError(
             f"model: found {type(model).__name__} over a heterogeneous store, expected a model of "
@@ -147,8 +137,9 @@ def reading(
     before = Before(list(model.modules()), device.type == "cuda")
     try:
         found = reader.read(head)
-        for number in found.normalised:
-            vars(found.modules[number])["normalize"] = False
+        for step in found.steps:
+            if isinstance(step.about, Plan) and step.about.normalises:
+                vars(found.modules[step.func])["normalize"] = False
         yield found
     finally:
         before.restore()
@@ -260,14 +251,13 @@ class _Reader:
         recorder = Recorder(modules, self._small.num_rows, False, keeps_calls=True)
         attrs: dict[Value, str] = {}
         known: dict[Value, Tensor] = {}
-        given: list[tuple[str | None, bool, dict[Any, Tensor]]] = [
+        given: list[tuple[str, bool, dict[Any, Tensor]]] = [
             (self._inputs.attr, False, self._x),
-            *((self._inputs.attr_of(k), True, rows) for k, rows in self._of_edges.items()),
+            *((self._inputs.options[k], True, rows) for k, rows in self._of_edges.items()),
         ]
         for attr, of_edges, by_type in given:
             for name, each in by_type.items():
                 value = recorder.track(each, Space(of_edges, name), False, 0)
-                assert attr is not None
                 attrs[value], known[value] = attr, each.clone()
         make_steps(model)
         forward = model.forward = Forward(model, _OPTIONS)
@@ -279,11 +269,6 @@ class _Reader:
                 _add(digest, tensor)
         found = Reading(
             self._name, modules, recorder.steps, attrs, {},
-            frozenset(
-                number
-                for number, module in enumerate(modules)
-                if isinstance(module, NORMALISING) and module.normalize
-            ),
             self._small, known, digest.digest(),
         )  # fmt: skip
         for step in found.steps:
@@ -308,7 +293,7 @@ class _Reader:
                     "hop, by the given edges, over rows of nodes"
                 )
             weight = step.call.get("edge_weight")
-            if step.func in found.normalised and weight is not None and weight not in found.attrs:
+            if step.about.normalises and weight is not None and weight not in found.attrs:
                 raise UnsupportedError(
                     f"{what} and weights that the model made itself, expected those of the store: "
                     "degrees are counted there. Normalise them beforehand and build the layer with "

@@ -24,6 +24,7 @@ from pyg_graphzero.inference.rows import NarrowRows, RowFile
 from pyg_graphzero.inference.schedule import Sweep, sweeps_of
 from pyg_graphzero.inference.summary import InferenceSummary, LayerSummary
 from pyg_graphzero.inference.sums import SummedPass, can_sum
+from pyg_graphzero.nn.accelerate import check_model
 from pyg_graphzero.nn.rules import Value
 from pyg_graphzero.pyg.data import edge_storages, node_storages, open_data
 from pyg_graphzero.pyg.lazy import OnDemand, raw_items
@@ -109,6 +110,8 @@ def layerwise(
     """
     if max_edges is not None and max_edges < 1:
         raise ValueError(f"max_edges: found {max_edges}, expected 1 or more")
+    check_model(model)
+    first = next(model.parameters(), torch.empty(0))
     given = store if isinstance(store, Store) else None
     is_own = given is None or given.mode != "r+"
     shards = given if isinstance(given, ShardedStore) else None
@@ -119,7 +122,7 @@ def layerwise(
     try:
         settings: dict[str, Any] = {
             "store": editor,
-            "device": _device_of(model, device),
+            "device": first.device if device is None else torch.device(device),
             "memory": memory,
             "max_edges": max_edges,
             "num_workers": num_workers,
@@ -137,15 +140,6 @@ def layerwise(
     finally:
         if is_own:
             editor.close()
-
-
-def _device_of(model: Any, device: torch.device | str | None) -> torch.device:
-    if device is not None:
-        return torch.device(device)
-    if isinstance(model, torch.nn.Module):
-        for parameter in model.parameters():
-            return parameter.device
-    return torch.device("cpu")
 
 
 @dataclass
@@ -171,7 +165,7 @@ class _Run:
         _check_used(found, inputs)
         check_sweeps(found, sweeps, inputs, self.device)
         about = {
-            "inputs": (inputs.attr, inputs.edge_weight, inputs.edge_attr),
+            "inputs": (inputs.attr, inputs.options),
             "encoding": encoding,
             "names": names,
             "files": self.files_read(inputs),
@@ -181,10 +175,10 @@ class _Run:
         made = Activations(self.store, sweeps, results, fingerprint, encoding, self.type_of)
         made.clear_others()
         left = self.left(made)
-        contents = self.seen.contents
-        degrees = Degrees(partial(inverse_roots, contents, weight=inputs.edge_weight))
+        weight = inputs.options.get("edge_weight")
+        degrees = Degrees(partial(inverse_roots, self.seen.contents, weight=weight))
         for step in (step for sweep in left for step in sweep.convs):
-            if step.func in found.normalised:
+            if step.about.normalises:
                 # Counted now: budgets are divided with them in memory.
                 is_weighted = step.call.get("edge_weight") is not None
                 degrees.count(found.modules[step.func], step.about.edge_type, is_weighted)
@@ -195,7 +189,7 @@ class _Run:
             done = LayerSummary(sweep.level, sweep.node_type, columns, num_rows)
             if sweep in left:
                 read = {v: found.attrs.get(v) or made.name(v) for v in sweep.read}
-                task = Task(sweep, read, found.modules, found.normalised, degrees, self.device)
+                task = Task(sweep, read, found.modules, degrees, self.device)
                 self._run(task, made, done, sweeps[-1].level)
                 # The next pass shares out what is left, also of rows that a cycle still holds.
                 gc.collect()
@@ -261,7 +255,7 @@ class _Run:
 
     def files_read(self, inputs: Inputs) -> list[str]:
         """Tells the inputs' files from others of the same name."""
-        schema, of_edges = self.store.contents.schema, (inputs.edge_weight, inputs.edge_attr)
+        schema, of_edges = self.store.contents.schema, inputs.options.values()
         files = [t.topology for t in schema.edge_types]
         files += [f for t in schema.node_types for a, f in t.attrs.items() if a == inputs.attr]
         files += [f for t in schema.edge_types for a, f in t.attrs.items() if a in of_edges]
@@ -274,7 +268,7 @@ class _ShardedRun(_Run):
 
     All ranks go from one sweep to the next together: leaving the shards of a sweep, each waits for
     the others, so that activations are whole when they are read, and there until all have read
-    them. A rank that has finished a sweep before it was killed serves the others in it.
+    them. A sweep that one rank has left is run by all: others would wait for it.
     """
 
     shards: ShardedStore
@@ -308,8 +302,7 @@ class _ShardedRun(_Run):
     def _run(self, task: Task, made: Activations, done: LayerSummary, last: int) -> None:
         """One sweep over this rank's nodes, to its columns."""
         sweep = task.sweep
-        is_done = set(sweep.outputs) <= set(made.complete())
-        columns = [] if is_done else [made.create(value) for value in sweep.outputs]
+        columns = [made.create(value) for value in sweep.outputs]
         how = Opening(memory=self.memory, drafts=tuple(made.drafts()))
         part = StoreContents(self.store.path, how)
         nodes = self.shards.nodes(sweep.node_type)
@@ -322,19 +315,15 @@ class _ShardedRun(_Run):
             return NarrowRows(whole.rows(whole.node_type(sweep.node_type).attrs[attr]), nodes)
 
         if not sweep.convs:
-            if not is_done:
-                own = len(nodes), rows
-                self.write(RowPass(task, part, self.max_edges, own), columns, done, last)
+            own = len(nodes), rows
+            self.write(RowPass(task, part, self.max_edges, own), columns, done, last)
             return
         gathered: dict[str | None, set[str]] = {}
         for value in sweep.gathered:
             gathered.setdefault(value.space.name, set()).add(task.columns[value])
         with self.shards.again(made.drafts(), gathered) as opened:
-            if not is_done:
-                step = LayerPass(
-                    task, opened.data(), self.max_edges, self.num_workers, (nodes, rows)
-                )
-                self.write(step, columns, done, last)
+            step = LayerPass(task, opened.data(), self.max_edges, self.num_workers, (nodes, rows))
+            self.write(step, columns, done, last)
 
 
 def _inputs_of(store: Store, attr: str, edge_weight: str | None, edge_attr: str | None) -> Inputs:
@@ -351,9 +340,9 @@ def _inputs_of(store: Store, attr: str, edge_weight: str | None, edge_attr: str 
             f"{store.node_types}"
         )
     edges: dict[str, dict[Any, Row]] = {}
-    for option, wanted in (("edge_weight", edge_weight), ("edge_attr", edge_attr)):
-        if wanted is None:
-            continue
+    given = {"edge_weight": edge_weight, "edge_attr": edge_attr}
+    options = {option: wanted for option, wanted in given.items() if wanted is not None}
+    for option, wanted in options.items():
         edges[option] = {
             name: row
             for name, kept in edge_storages(data).items()
@@ -366,7 +355,7 @@ def _inputs_of(store: Store, attr: str, edge_weight: str | None, edge_attr: str 
             )
     types: list[Any] = [None] if None in nodes else list(store.edge_types)
     between = [name for name in types if name is None or {name[0], name[2]} <= nodes.keys()]
-    return Inputs(attr, edge_weight, edge_attr, nodes, edges, between)
+    return Inputs(attr, options, nodes, edges, between)
 
 
 def _names(
@@ -388,8 +377,7 @@ def _names(
 def _check_used(found: Reading, inputs: Inputs) -> None:
     """Raises where edges have attributes that the model does not look at."""
     read = {found.attrs.get(value) for step in found.steps for _, value in step.inputs}
-    for option in inputs.edges:
-        attr = inputs.attr_of(option)
+    for option, attr in inputs.options.items():
         if attr not in read:
             raise ValueError(f"{option}={attr!r}: {found.name} takes none; leave it out")
 

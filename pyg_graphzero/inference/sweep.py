@@ -163,20 +163,23 @@ class SweepLoader(NeighborLoader[Any]):
         return stats
 
 
-def sweep_bounds(data: Any, node_type: str | None, max_edges: int) -> Tensor:
+def sweep_bounds(
+    data: Any, node_type: str | None, max_edges: int, nodes: range | Tensor | None = None
+) -> Tensor:
     """Cuts the rows of a node type into runs of a bounded number of edges.
 
     Args:
         data: ``store.data()``; its edge types that end in ``node_type`` are counted.
         node_type: The node type of the rows; None in a homogeneous store.
         max_edges: In-edges and rows of a batch together; a row that has more is a batch alone.
+        nodes: The nodes that rows stand for; None: the rows themselves.
 
     Returns:
         ``int64 [num_batches + 1]``, 8 bytes a batch; ``[0]`` where there are no rows.
     """
     contents = contents_of(data)
     assert contents is not None
-    num_rows = contents.node_type(node_type).num_nodes
+    num_rows = contents.node_type(node_type).num_nodes if nodes is None else len(nodes)
     ends = [name for name in data.edge_types if name[2] == node_type] if node_type else [None]
     if node_type is None and not contents.schema.edge_types:
         ends = []
@@ -186,7 +189,12 @@ def sweep_bounds(data: Any, node_type: str | None, max_edges: int) -> Tensor:
         """Edges and rows before each of these rows."""
         costs = torch.arange(last - first + 1)
         for name in ends:
-            costs += contents.bounds(name, first, last)
+            if nodes is None:
+                costs += contents.bounds(name, first, last)
+            else:
+                rows = numbers_of(nodes, first, last)
+                indptr = view_bounds(contents.topology(name))
+                costs[1:] += (gather(indptr, rows + 1) - gather(indptr, rows)).cumsum(0)
         return costs.numpy()
 
     bounds = [0]
@@ -200,22 +208,4 @@ def sweep_bounds(data: Any, node_type: str | None, max_edges: int) -> Tensor:
             costs = costs_of(first, min(first + at_once, num_rows))
             end = bisect_right(costs, int(costs[0]) + max_edges, 1) - 1
         bounds.append(first + max(end, at + 1))
-    return torch.tensor(bounds)
-
-
-def own_bounds(data: Any, node_type: str | None, nodes: range | Tensor, max_edges: int) -> Tensor:
-    """Cuts some nodes into runs of a bounded number of edges, as :func:`sweep_bounds` does rows."""
-    contents = contents_of(data)
-    assert contents is not None
-    rows = numbers_of(nodes, 0, len(nodes))
-    costs = torch.ones(len(nodes), dtype=torch.int64)
-    for record in contents.schema.edge_types:
-        if record.name is None or record.name[2] == node_type:
-            indptr = view_bounds(contents.topology(record.name))
-            costs += gather(indptr, rows + 1) - gather(indptr, rows)
-    ends, bounds = costs.cumsum(0).numpy(), [0]
-    while bounds[-1] < len(nodes):
-        at = bounds[-1]
-        before = int(ends[at - 1]) if at else 0
-        bounds.append(max(at + 1, bisect_right(ends, before + max_edges, at)))
     return torch.tensor(bounds)

@@ -202,7 +202,7 @@ class Epoch:
         plan = self._plan()
         self._watch = None if files is None else loader._keeper().watch_for(loader)
         self.stats.reordered = files is not None and files.copy is not None
-        if plan is None or files is None or files.leases is None:
+        if files is None or files.leases is None:
             return None
         size = loader._size_in(files)
         if files.plan.window > 0:
@@ -226,9 +226,9 @@ class Epoch:
         if lease is not None:
             lease.give_back()
 
-    def _plan(self) -> BatchPlan | None:
-        loader = self._loader
-        return None if isinstance(loader.data, tuple) else loader._plan_by(self._files)
+    def _plan(self) -> BatchPlan:
+        plan: BatchPlan = self._loader._plan_by(self._files)
+        return plan
 
     @property
     def _ahead(self) -> int:
@@ -467,7 +467,7 @@ class EngineLoader(KeyedLoader[Graph_co]):
 
     def filter_fn(self, out: SamplerOutput | HeteroSamplerOutput) -> Data | HeteroData:
         """Joins sampled nodes and edges with their attributes."""
-        if not isinstance(self.graph_sampler, GraphSampler) or isinstance(self.data, tuple):
+        if not isinstance(self.graph_sampler, GraphSampler):
             return super().filter_fn(out)  # type: ignore[misc]
         if self.transform_sampler_output:
             out = self.transform_sampler_output(out)
@@ -493,7 +493,7 @@ class EngineLoader(KeyedLoader[Graph_co]):
 
     def _files(self) -> Residence | None:
         """The store's files by the memory plan for an epoch that begins now; None: in memory."""
-        keeper = None if isinstance(self.data, tuple) else self._keeper()
+        keeper = self._keeper()
         return None if keeper is None else keeper.residence_for(self)
 
     def _current_plan(self) -> BatchPlan:

@@ -31,9 +31,7 @@ def check_first_aggregation(value: str | None, loader: Any) -> None:
         return
     one_of("first_aggregation", value, REDUCTIONS)
     sampler, found = loader.graph_sampler, None
-    if isinstance(loader.data, tuple):
-        found = "feature and graph stores of another package"
-    elif not isinstance(sampler, NeighborSampler) or isinstance(
+    if not isinstance(sampler, NeighborSampler) or isinstance(
         sampler, BidirectionalNeighborSampler
     ):
         found = f"batches of {type(sampler).__name__}"

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.loader.utils import get_edge_label_index
 from torch_geometric.sampler.base import SubgraphType
 
 from pyg_graphzero.pyg.lazy import OnDemand, raw_items
@@ -23,8 +22,6 @@ from pyg_graphzero.util.arguments import check_index_set
 
 def check_input_nodes(data: Data | HeteroData, input_nodes: Any) -> Any:
     """``input_nodes`` as PyG takes them, after checking that they are nodes of the graph."""
-    if isinstance(data, tuple):
-        return input_nodes  # the sampler knows the sizes
     if isinstance(data, HeteroData):
         name, nodes = input_nodes, None
         if isinstance(input_nodes, (tuple, list)) and len(input_nodes) == 2:
@@ -140,9 +137,6 @@ def check_edge_labels(data: Data | HeteroData, edges: Any) -> tuple[EdgeType | N
         IndexError: An end is not a node.
     """
     name: Any = None
-    if isinstance(data, tuple):
-        found: tuple[EdgeType | None, Tensor] = get_edge_label_index(data, edges)
-        return found
     if isinstance(data, HeteroData):
         if not isinstance(edges, (tuple, list)) or not edges:
             raise ValueError(

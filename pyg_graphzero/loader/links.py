@@ -49,7 +49,7 @@ class LinkLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkLoader):
         transform: Called with every batch.
         transform_sampler_output: Called with every sampler output.
         filter_per_worker: Matters only with a sampler that is not ours; the engine gathers ahead.
-        custom_cls: Class of the batches, where ``data`` are stores of another package.
+        custom_cls: Taken for PyG's sake.
         input_id: Shown by ``batch.input_id`` for each seed, ``int64 [n]``; None: its position.
         exclude_seed_edges: With a sampler of ours, seed edges are no messages of their own batch;
             see ``LinkNeighborLoader``.

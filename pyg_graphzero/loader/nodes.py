@@ -37,7 +37,7 @@ class NodeLoader(EngineLoader[Graph_co], torch_geometric.loader.NodeLoader):
         transform: Called with every batch.
         transform_sampler_output: Called with every sampler output.
         filter_per_worker: Matters only with a sampler that is not ours; the engine gathers ahead.
-        custom_cls: Class of the batches, where ``data`` are stores of another package.
+        custom_cls: Taken for PyG's sake.
         input_id: Shown by ``batch.input_id`` for each seed, ``int64 [n]``; None: its position.
         device: Where batches are delivered; see ``NeighborLoader``.
         edge_ids: With a sampler of ours, batches have ``e_id``; see ``NeighborLoader``.

@@ -82,8 +82,6 @@ class RandomNodeLoader(SubgraphLoader[Graph_co], torch_geometric.loader.RandomNo
 
     def __init__(self, data: Any, num_parts: int, *, device: Any = None, **kwargs: Any) -> None:
         data = resolve(data)
-        if isinstance(data, tuple):
-            raise TypeError("data: found two stores of another package, expected a store or Data")
         check_count("num_parts", num_parts)
         sampler = induced(data)
         self.num_parts = num_parts

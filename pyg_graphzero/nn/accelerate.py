@@ -191,8 +191,8 @@ class Forward(ConvForward):
             value = next(values, None)
             if value is not None and tensor.dim() > value.dim:
                 tensor = runner.cut(tensor, value, value.need if value.space.of_edges else 0)
-            if idle and tensor.requires_grad:
-                tensor = _Idle.apply(tensor, *idle)
+            if idle and tensor.requires_grad:  # a gradient of zero, which is not missing
+                tensor = tensor + torch.cat([p.flatten()[:0] for p in idle]).sum().to(tensor)
             return tensor
 
         return map_tensors(out, cut)
@@ -220,22 +220,6 @@ class Forward(ConvForward):
             torch.is_grad_enabled(),
             any(torch.is_autocast_enabled(name) for name in {t.device.type for _, t in tensors}),
         )
-
-
-class _Idle(torch.autograd.Function):
-    """A result, and parameters that it does not depend on: their gradient is zero, not missing."""
-
-    @staticmethod
-    def forward(out: Tensor, *parameters: Tensor) -> Tensor:
-        return out.view_as(out)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs[1:])
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
-        return grad, *map(torch.zeros_like, ctx.saved_tensors)
 
 
 def _is_transformed() -> bool:

@@ -19,7 +19,7 @@ from pyg_graphzero.nn.layers import LAYERS, Layer, messages, propagated
 from pyg_graphzero.nn.program import DivergedError, Path, Program, Recorder, Runner
 from pyg_graphzero.nn.rules import Space, Use, Value
 from pyg_graphzero.nn.small import plain
-from pyg_graphzero.sampling.hops import known_hops
+from pyg_graphzero.sampling.hops import ALL, known_hops
 from pyg_graphzero.sampling.inner_rows import InnerRows
 
 
@@ -49,6 +49,7 @@ class Plan:
         layer: Computes it over these rows and edges.
         reduction: ``"sum"`` or ``"mean"``, where nothing else is made of the rows of its sources.
         is_summed: Whether the loader took this sum or mean.
+        normalises: Whether it is given weights by degrees of the whole graph.
         edge_type: Type of its edges; None in a homogeneous graph.
     """
 
@@ -57,6 +58,7 @@ class Plan:
     layer: Layer = messages
     reduction: str | None = None
     is_summed: bool = False
+    normalises: bool = False
     edge_type: Any = None
 
 
@@ -84,19 +86,15 @@ def plan_of(conv: MessagePassing, given: dict[str, Any], is_square: bool, option
         is_square: Whether sources and destinations are nodes of one type.
         options: Facts that it may rely on.
     """
-    layer = LAYERS.get(type(conv))
-    why = None if layer is None else layer.why_not(conv, given)
-    knows_degrees = options.has_degrees or (layer is not None and why is None)
+    layer = LAYERS.get(type(conv), messages)
+    why = "messages of its own" if layer is messages else layer.why_not(conv, given)
+    knows_degrees = options.has_degrees or (why is None and layer.reach == ALL)
     reason = _why_whole(conv, given, is_square, options, knows_degrees)
     if reason is not None:
         return Plan(f"whole batch: {reason}", False)
-    if layer is not None and why is None:
-        return Plan(layer.what, True, layer, _reduction(layer, conv, given))
-    if kinds.is_plain(conv) and not kinds.is_changed(conv):
-        return Plan(propagated.what, True, propagated, _reduction(propagated, conv, given))
-    if why is None:
-        why = "steps of its own" if kinds.is_changed(conv) else "messages of its own"
-    return Plan(f"{messages.what} ({why})", True)
+    if why is not None:
+        return Plan(f"{messages.what} ({why})", True)
+    return Plan(layer.what, True, layer, _reduction(layer, conv, given))
 
 
 def _reduction(layer: Layer, conv: Any, given: dict[str, Any]) -> str | None:
@@ -156,8 +154,8 @@ def _why_whole(
     )
     if not is_known:
         return f"{name} is not PyG's; say that it looks at in-edges alone: local=({name},)"
-    if kinds.hops_of(conv) > 1:
-        return f"it looks {kinds.hops_of(conv)} hops far"
+    if kinds.looks_far(conv):
+        return "it may look further than one hop, or weights edges by degrees of neighbours"
     if getattr(conv, "cached", False):
         return "cached=True"
     for module in conv.modules():
@@ -171,8 +169,8 @@ def _why_whole(
             return (
                 f"{type(module).__name__} sees fewer rows when trimmed; norms='trimmed' allows it"
             )
-    normalises = isinstance(conv, kinds.NORMALISING) and getattr(conv, "normalize", True)
-    if kinds.weighs_by_degrees(conv) or (normalises and not knows_degrees):
+    normalises = kinds.normalises(conv)
+    if normalises and not knows_degrees:
         return "it weights edges by degrees of neighbours"
     if getattr(conv, "add_self_loops", False) and not is_square and not normalises:
         return "self-loops between two types of nodes"
@@ -241,7 +239,8 @@ def record(
         plan = Plan("whole batch: rows of its input are not known to be those of nodes", False)
         if fits and outputs:
             plan = plan_of(conv, given, src == dst, options)
-            plan = replace(plan, edge_type=next(iter(edges)))
+            normalises = options.has_degrees and kinds.normalises(conv)
+            plan = replace(plan, edge_type=next(iter(edges)), normalises=normalises)
         for name, value in given.items():
             found = recorder.value_of(value)
             if name not in ("x", "edge_index") and found is not None:

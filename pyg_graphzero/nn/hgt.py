@@ -215,16 +215,9 @@ def _merged(all_bounds: list[Tensor]) -> tuple[Tensor, Tensor]:
     """
     places = []
     for number, bounds in enumerate(all_bounds):
-        before = sum(
-            (other[1:] if place < number else other[:-1])
-            for place, other in enumerate(all_bounds)
-            if place != number
-        )
-        own = torch.arange(int(bounds[-1]), device=bounds.device)
-        if isinstance(before, Tensor):
-            own = own + before.repeat_interleave(bounds.diff(), output_size=len(own))
-        places.append(own)
-    total = all_bounds[0].clone()
-    for bounds in all_bounds[1:]:
-        total = total + bounds
-    return torch.cat(places), total
+        before = torch.zeros_like(bounds[1:])
+        before = sum((other[1:] for other in all_bounds[:number]), before)
+        before = sum((other[:-1] for other in all_bounds[number + 1 :]), before)
+        count = int(bounds[-1])
+        places.append(torch.arange(count, device=bounds.device) + spread(before, bounds, count))
+    return torch.cat(places), sum(all_bounds[1:], all_bounds[0])

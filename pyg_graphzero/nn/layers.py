@@ -19,11 +19,15 @@ from torch import Tensor
 from torch_geometric.nn import (
     GATConv,
     GATv2Conv,
+    GCN2Conv,
     GCNConv,
     GINConv,
     GraphConv,
+    LGConv,
+    MFConv,
     RGCNConv,
     SAGEConv,
+    SimpleConv,
     TransformerConv,
 )
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
@@ -58,17 +62,33 @@ class Layer:
         what: The way it is computed, in words.
         compute: Function that computes it, given the convolution, rows of sources and destinations,
             the block, its other arguments, and whether rows of both were given apart.
-        why_not: Names the setting or argument of a convolution that cannot be computed so; None
-            if there is none.
+        aggrs: Aggregations that it can take.
         reach: Hops of edges, beyond those of the layer, whose values the function is given.
         only_sums: Whether a convolution sums the rows of sources and uses them for nothing else.
     """
 
     what: str
     compute: Compute
-    why_not: Callable[[Any, dict[str, Any]], str | None]
+    aggrs: tuple[str, ...] = ("add", "sum")
     reach: int = 1
     only_sums: Callable[[Any], bool] = lambda conv: False
+
+    def why_not(self, conv: Any, given: dict[str, Any]) -> str | None:
+        """Names the setting or argument of a convolution that cannot be computed so, if any."""
+        if given.get("edge_attr") is not None:
+            return "edge_attr"
+        if conv.aggr not in self.aggrs:
+            return f"aggr={conv.aggr!r}"
+        if kinds.is_changed(conv):
+            return "steps of its own"
+        if type(conv.aggr_module) is not type(aggregation_resolver(conv.aggr)):
+            return f"aggr_module is a {type(conv.aggr_module).__name__}"
+        if conv.node_dim not in (0, -2):
+            return f"node_dim={conv.node_dim}"
+        is_whole = isinstance(conv, RGCNConv) and conv.num_bases is None and conv.num_blocks is None
+        if is_whole and torch_geometric.typing.WITH_SEGMM:
+            return "pyg-lib's segment_matmul takes all relations together"
+        return None
 
 
 def _propagated(
@@ -79,14 +99,16 @@ def _propagated(
     edges = block.edge_index()
 
     def propagate(edge_index: Any, size: Any = None, **values: Any) -> Any:
-        if edge_index is not edges:  # it has added some
-            return conv.propagate(edge_index, size=size, **values)
-        x = values["x"]
+        x, weight = values["x"], values.get("edge_weight")
         rows = x[0] if isinstance(x, tuple | list) else x
-        weight = values.get("edge_weight")
-        if weight is not None:
-            weight = weight.reshape(-1)
-        out = block.sum(rows, weight, mean=conv.aggr == "mean")
+        weight = None if weight is None else weight.reshape(-1)
+        if edge_index is edges:
+            out = block.sum(rows, weight, mean=conv.aggr == "mean")
+        elif isinstance(conv, RGCNConv):  # edges of one relation, in their order
+            bounds = index2ptr(edge_index[1], block.num_dst)
+            out = neighbor_sum(rows, edge_index[0], bounds, weight, mean=conv.aggr == "mean")
+        else:  # it has added some
+            return conv.propagate(edge_index, size=size, **values)
         return F.pad(out, (0, 0, 0, len(rows) - len(out))) if is_square else out
 
     return as_pyg_does(conv, src, dst, block, given, apart, _Summing(conv, propagate), edges)
@@ -170,12 +192,6 @@ def _add_product(out: Tensor, lin: Any, rows: Tensor) -> Tensor:
     if not out.dtype == rows.dtype == lin.weight.dtype:
         return out + lin(rows)
     return out.addmm_(rows, lin.weight.t())
-
-
-def _why_not_sage(conv: Any, given: dict[str, Any]) -> str | None:
-    if conv.aggr not in ("add", "sum", "mean", "max", "min"):
-        return f"aggr={conv.aggr!r}"
-    return _why_not_steps(conv)
 
 
 def _gcn(
@@ -274,28 +290,6 @@ def _finished(conv: Any, out: Tensor, dst: Tensor) -> Tensor:
     return out if conv.bias is None else out + conv.bias
 
 
-def _why_not_gat(conv: Any, given: dict[str, Any]) -> str | None:
-    if given.get("edge_attr") is not None:
-        return "edge_attr"
-    return _why_not_sum(conv)
-
-
-def _why_not_sum(conv: Any) -> str | None:
-    if conv.aggr not in ("add", "sum"):
-        return f"aggr={conv.aggr!r}"
-    return _why_not_steps(conv)
-
-
-def _why_not_steps(conv: Any) -> str | None:
-    if kinds.is_changed(conv):
-        return "steps of its own"
-    if type(conv.aggr_module) is not type(aggregation_resolver(conv.aggr)):
-        return f"aggr_module is a {type(conv.aggr_module).__name__}"
-    if conv.node_dim not in (0, -2):
-        return f"node_dim={conv.node_dim}"
-    return None
-
-
 def _folded(weight: Tensor, attention: Tensor) -> Tensor:
     """``attention`` times ``weight`` by head, ``[heads, columns]``: maps a row to its scores."""
     heads, width = attention.shape[-2:]
@@ -346,67 +340,28 @@ def _transformer(
     return out
 
 
-def _rgcn(
-    conv: Any, src: Tensor, dst: Tensor, block: Block, given: dict[str, Any], apart: bool
-) -> Tensor:
-    weight = conv.weight
-    if conv.num_bases is not None:
-        bases = weight.view(conv.num_bases, -1)
-        weight = (conv.comp @ bases).view(-1, conv.in_channels_l, conv.out_channels)
-    kinds_of = given["edge_type"]
-    ends = spread(torch.arange(block.num_dst, device=src.device), block.bounds, block.num_edges)
-    out = src.new_zeros(block.num_dst, conv.out_channels)
-    for relation in range(conv.num_relations):
-        own = (kinds_of == relation).nonzero().view(-1)
-        bounds = index2ptr(ends[own], block.num_dst)
-        sums = neighbor_sum(src, block.src[own], bounds, mean=conv.aggr == "mean")
-        if conv.num_blocks is not None:
-            sums = sums.view(-1, *weight.shape[1:3])
-            out = out + torch.einsum("abc,bcd->abd", sums, weight[relation]).flatten(1)
-        else:
-            out = out + sums @ weight[relation]
-    if conv.root is not None:
-        out = out + dst @ conv.root
-    return out if conv.bias is None else out + conv.bias
-
-
-def _why_not_rgcn(conv: Any, given: dict[str, Any]) -> str | None:
-    x = given["x"]
-    x = x if isinstance(x, Tensor) else x[0]
-    if not isinstance(x, Tensor) or not x.is_floating_point():
-        return "rows are numbers of nodes"
-    if conv.aggr not in ("add", "sum", "mean"):
-        return f"aggr={conv.aggr!r}"
-    has_matrices = conv.num_bases is None and conv.num_blocks is None
-    if torch_geometric.typing.WITH_SEGMM and has_matrices and conv.aggr == "mean":
-        return "pyg-lib's segment_matmul averages over all relations together, where PyG uses it"
-    return _why_not_steps(conv)
-
-
-LAYERS: dict[type, Layer] = {
-    SAGEConv: Layer(
-        "trimmed; sums of rows",
-        _sage,
-        _why_not_sage,
-        only_sums=lambda conv: not conv.project and conv.aggr not in ("max", "min"),
-    ),
-    GCNConv: Layer(
-        "trimmed; weighted sums of rows, by the degrees of the batch",
-        _gcn,
-        lambda conv, given: _why_not_sum(conv),
-        reach=ALL,
-    ),
-    RGCNConv: Layer("trimmed; sums of rows, by relation", _rgcn, _why_not_rgcn),
-    GATConv: Layer("trimmed; attention in one pass", _gat, _why_not_gat),
-    GATv2Conv: Layer("trimmed; attention in one pass", _gatv2, _why_not_gat),
-    TransformerConv: Layer("trimmed; attention in one pass", _transformer, _why_not_gat),
-}
-#: Way to compute convolutions whose message is the neighbour's row.
+#: Way to compute convolutions whose message is the neighbour's row, times a weight if there is one.
 propagated = Layer(
     "trimmed; sums of rows",
     _propagated,
-    lambda conv, given: None,
+    ("add", "sum", "mean"),
     only_sums=lambda conv: type(conv) in (GINConv, GraphConv),
 )
 #: Way to compute all other convolutions.
-messages = Layer("trimmed; a message for each edge", as_pyg_does, lambda conv, given: None)
+messages = Layer("trimmed; a message for each edge", as_pyg_does)
+#: Ways by class; a subclass may have other messages.
+LAYERS: dict[type, Layer] = {
+    **dict.fromkeys(
+        (GCN2Conv, GINConv, GraphConv, LGConv, MFConv, RGCNConv, SimpleConv), propagated
+    ),
+    SAGEConv: Layer(
+        "trimmed; sums of rows",
+        _sage,
+        ("add", "sum", "mean", "max", "min"),
+        only_sums=lambda conv: not conv.project and conv.aggr not in ("max", "min"),
+    ),
+    GCNConv: Layer("trimmed; weighted sums of rows, by the degrees of the batch", _gcn, reach=ALL),
+    GATConv: Layer("trimmed; attention in one pass", _gat),
+    GATv2Conv: Layer("trimmed; attention in one pass", _gatv2),
+    TransformerConv: Layer("trimmed; attention in one pass", _transformer),
+}

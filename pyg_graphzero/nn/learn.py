@@ -111,13 +111,11 @@ class _Lesson:
         self._forward = forward
         self._random = RandomState(is_cuda(given))
         self._may_cut_norms = forward.options.may_cut_norms
-        self._needs_gradients = torch.is_grad_enabled()
         self._is_rounded = torch.is_autocast_enabled(edges.device.type)
         self._small = SmallGraph(hops, taken, edges.device)
         self._given, self._rows = self._small.arguments(given, hops)
         pairs = zip(tensors_in(self._given), tensors, strict=True)
         self._summed = [(each, rows) for (_, each), rows in pairs if isinstance(rows, InnerRows)]
-        self._depth = hops.depth
 
     def program(self) -> Program:
         """Learns the program.
@@ -127,7 +125,7 @@ class _Lesson:
         """
         program = self._watched()
         comparable = Comparable(self._may_cut_norms)
-        with torch.set_grad_enabled(self._needs_gradients), comparable:
+        with comparable:
             expected = self._run(lambda copy, given: copy.body(*plain(given)))
             given = self._small.with_sums(self._given, self._summed)
             found = self._run(
@@ -178,7 +176,7 @@ class _Lesson:
         del out
         program = recorder.program(values, names_of(self._forward.module))
         if summed:
-            reason = convs.why_not_summed(program, summed, self._depth)
+            reason = convs.why_not_summed(program, summed, self._small.hops.depth)
             if reason is not None:
                 raise RefusedError(reason)
         return program
@@ -192,7 +190,7 @@ class _Lesson:
         (whole, its_copy), (cut, copy) = expected, found
         pairs = list(zip_longest(tensors_in(whole), tensors_in(cut), fillvalue=(None, None)))
         outputs = [agreed(one, other, self._is_rounded) for (_, one), (_, other) in pairs]
-        if self._needs_gradients:
+        if torch.is_grad_enabled():
             ours = _gradients(copy, [other for _, other in outputs])
             theirs = _gradients(its_copy, [one for one, _ in outputs])
             program.idle = _idle(theirs, ours)

@@ -29,12 +29,10 @@ from pyg_graphzero.nn.rules import (
     Space,
     Use,
     Value,
-    is_prefix,
-    is_reshape,
+    dim_after,
     keeps_order,
     looks_at_arguments,
     row_dim,
-    same_before,
     takes_prefix,
     use_of,
 )
@@ -289,7 +287,7 @@ class Recorder(Watching):
     def _outputs(self, out: Any, call: Call) -> list[Value] | None:
         """Values of the results of a call that works row by row; None if one has no rows."""
         tensors = list(out) if isinstance(out, tuple | list) else [out]
-        (tensor, value), found = call.first, []
+        (_, value), found = call.first, []
         for item in tensors:
             if not isinstance(item, Tensor):
                 return None
@@ -297,11 +295,7 @@ class Recorder(Watching):
             if known is not None:  # in place
                 found.append(known)
                 continue
-            dim = row_dim(item, call.num_rows)
-            if dim is None and is_prefix(call):
-                dim = 0
-            if dim is not None and is_reshape(call.func) and not same_before(tensor, item, dim):
-                dim = None
+            dim = dim_after(call, item)
             if dim is None:
                 return None
             found.append(self.track(item, value.space, True, dim))

@@ -156,11 +156,6 @@ def _cat(call: Call) -> str:
     return Use.ROWS
 
 
-def _stack(call: Call) -> str:
-    same = all(value.dim == call.first[1].dim for _, value in call.tracked)
-    return Use.ROWS if same and not call.others else Use.ALL
-
-
 def _cell(call: Call) -> str:
     return Use.ROWS if all(value.dim == 0 for _, value in call.tracked) else Use.ALL
 
@@ -300,8 +295,7 @@ def _rules() -> dict[Any, Rule]:
     add(["linear"], _product, F)
     add(["matmul", "mm", "__matmul__"], _product)
     add(["cat", "concat", "concatenate"], _cat, torch)
-    add(["stack"], _stack, torch)
-    add(["gru_cell", "lstm_cell", "rnn_tanh_cell", "rnn_relu_cell"], _cell, torch)
+    add(["stack", "gru_cell", "lstm_cell", "rnn_tanh_cell", "rnn_relu_cell"], _cell, torch)
     found[JumpingKnowledge.forward] = _cell
     add(["layer_norm", "rms_norm"], _layer_norm)
     add(["batch_norm"], _batch_norm, F)
@@ -351,16 +345,11 @@ def keeps_order(func: Any) -> bool:
     return RULES.get(func) in (_reshape, _move)
 
 
-def is_reshape(func: Any) -> bool:
-    """Whether a function only divides a tensor into other dimensions."""
-    return RULES.get(func) is _reshape
-
-
-def same_before(tensor: Tensor, out: Tensor, dim: int) -> bool:
-    """Whether dimension ``dim`` of ``out`` has the rows of the first one of ``tensor``."""
-    return math.prod(out.shape[:dim]) == 1 and out.numel() == tensor.numel()
-
-
-def is_prefix(call: Call) -> bool:
-    """Whether a call is ``tensor[:n]``, of rows along the first dimension."""
-    return takes_prefix(call) and isinstance(call.args[1], slice) and call.first[1].dim == 0
+def dim_after(call: Call, out: Tensor) -> int | None:
+    """The dimension of a call's result along which rows lie; None if it is not known."""
+    dim = row_dim(out, call.num_rows)
+    if dim is None:  # tensor[:n], of rows along the first dimension
+        is_prefix = takes_prefix(call) and isinstance(call.args[1], slice)
+        return 0 if is_prefix and call.first[1].dim == 0 else None
+    is_mixed = math.prod(out.shape[:dim]) != 1 or out.numel() != call.first[0].numel()
+    return None if RULES.get(call.func) is _reshape and is_mixed else dim

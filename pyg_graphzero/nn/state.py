@@ -10,7 +10,6 @@ import copy
 import functools
 import random
 from collections import OrderedDict
-from collections.abc import Iterator
 from types import FunctionType, MethodType
 from typing import Any, TypeVar
 
@@ -85,30 +84,22 @@ def why_untouched(model: torch.nn.Module) -> str | None:
             if not _is_of_torch(hook):
                 return f"{_name_of(hook)} is a hook of all modules, and sees all rows"
     for name, module in model.named_modules():
-        for hook in _hooks_of(module, is_model=module is model):
-            if not _is_of_torch(hook):
-                return f"{name or 'model'} has a hook, {_name_of(hook)}, that sees all rows"
-        for step, function in _own_functions(module):
-            if not _is_of_torch(function) and getattr(function, "__self__", None) is not module:
-                return f"{name or 'model'} has a {step} of its own, {_name_of(function)}"
+        where = name or "model"
+        for key, value in vars(module).items():
+            # Hooks of the model itself see its arguments and its result.
+            is_hooked = key in _HOOKS and module is not model
+            is_hooked |= isinstance(module, MessagePassing) and key in _STEP_HOOKS
+            for hook in value.values() if is_hooked else ():
+                if not _is_of_torch(hook):
+                    return f"{where} has a hook, {_name_of(hook)}, that sees all rows"
+            is_function = type(value) in (*_FUNCTIONS, functools.partial)
+            if not is_function or not hasattr(type(module), key) or _is_of_torch(value):
+                continue
+            if getattr(value, "__self__", None) is not module:
+                return f"{where} has a {key} of its own, {_name_of(value)}"
         if isinstance(module, MessagePassing) and module.explain:
-            return f"{name or 'model'} is being explained"
+            return f"{where} is being explained"
     return None
-
-
-def _hooks_of(module: torch.nn.Module, is_model: bool) -> Iterator[Any]:
-    for name, hooks in vars(module).items():
-        # Hooks of the model itself see its arguments and its result.
-        is_hooked = name in _HOOKS and not is_model
-        if is_hooked or (isinstance(module, MessagePassing) and name in _STEP_HOOKS):
-            yield from hooks.values()
-
-
-def _own_functions(module: torch.nn.Module) -> Iterator[tuple[str, Any]]:
-    """Functions that an object has in place of its class's."""
-    for name, value in vars(module).items():
-        if type(value) in (*_FUNCTIONS, functools.partial) and hasattr(type(module), name):
-            yield name, value
 
 
 def _is_of_torch(function: Any) -> bool:

@@ -8,8 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data, FeatureStore, GraphStore, HeteroData
-from torch_geometric.data.remote_backend_utils import num_nodes as num_nodes_of_stores
+from torch_geometric.data import Data, HeteroData
 
 from pyg_graphzero import _core
 from pyg_graphzero.errors import FormatError, UnsupportedError
@@ -203,7 +202,7 @@ class SampledGraph:
 
 
 def resolve(data: Any) -> Any:
-    """A graph in any form as ``Data`` or ``HeteroData``; stores of others as a pair.
+    """A graph in any form as ``Data`` or ``HeteroData``.
 
     Raises:
         TypeError: It is none of the inputs that they take.
@@ -212,16 +211,16 @@ def resolve(data: Any) -> Any:
         return data.data()
     if isinstance(data, (Data, HeteroData)):
         return data
+    found = type(data).__name__
     if isinstance(data, (tuple, list)) and len(data) == 2:
         features, graph = data
         ours = isinstance(features, DiskFeatureStore) and isinstance(graph, DiskGraphStore)
         if ours and features.handle.path == graph.handle.path:
             return open_data(features.handle.contents)
-        if isinstance(features, FeatureStore) and isinstance(graph, GraphStore):
-            return features, graph
+        found = f"({type(features).__name__}, {type(graph).__name__})"
     raise TypeError(
-        f"data: found {type(data).__name__}, expected a Store, its .data(), a pair of feature "
-        "store and graph store, or Data or HeteroData in memory"
+        f"data: found {found}, expected a Store, its .data(), its feature store and graph store, "
+        "or Data or HeteroData in memory; stores of another package are for PyG's own loaders"
     )
 
 
@@ -292,52 +291,6 @@ def graph_of(
         is_sorted = torch.equal(order, torch.arange(order.numel()))
         graph.arrays[name] = (indptr, row if is_sorted else gather(row, order))
         graph.edge_ids[name] = None if is_sorted else order
-    return graph
-
-
-def graph_of_stores(feature_store: FeatureStore, graph_store: GraphStore) -> SampledGraph:
-    """The graph of foreign stores; its edges are fetched once, as CSC.
-
-    Raises:
-        ValueError: The stores do not say how many nodes a type has.
-    """
-    edge_attrs = graph_store.get_all_edge_attrs()
-    names = list(dict.fromkeys(attr.edge_type for attr in edge_attrs))
-    rows, colptrs, ids = graph_store.csc()
-    node_types: dict[str | None, int] = {}
-    if names == [None]:
-        rows, colptrs, ids = {None: rows}, {None: colptrs}, {None: ids}
-        sizes = [max(attr.size) for attr in edge_attrs if attr.size is not None]
-        if not sizes:
-            raise ValueError("graph store: found no size, expected one in its edge attributes")
-        node_types[None] = max(sizes)
-    else:
-        groups = [attr.group_name for attr in feature_store.get_all_tensor_attrs()]
-        ends = [end for name in names for end in (name[0], name[2])]
-        for node_type in dict.fromkeys([g for g in groups if isinstance(g, str)] + ends):
-            count = num_nodes_of_stores(feature_store, graph_store, node_type)
-            node_types[node_type] = int(count)
-    graph = SampledGraph(node_types, names)
-    for name in names:
-        src, dst = graph.ends(name)
-        colptr = colptrs[name].to(torch.int64).cpu()
-        # A store that sizes its CSC by the largest id leaves trailing nodes out.
-        missing = node_types[dst] + 1 - colptr.numel()
-        colptr = torch.cat([colptr, colptr[-1:].expand(max(missing, 0))]).contiguous()
-        row = rows[name].to(torch.int64).cpu().contiguous()
-        rises = colptr.numel() > 0 and bool((colptr[1:] >= colptr[:-1]).all())
-        if not (rises and colptr[0] == 0 and colptr[-1] == row.numel()):
-            raise ValueError(
-                f"edge type {name}: found a colptr that does not rise from 0 to {row.numel()}, the "
-                "number of its edges"
-            )
-        if row.numel() and not 0 <= int(row.min()) <= int(row.max()) < node_types[src]:
-            raise IndexError(
-                f"edge type {name}: found source ids from {int(row.min())} to {int(row.max())}, "
-                f"expected 0 <= id < {node_types[src]}"
-            )
-        graph.arrays[name] = (colptr, row)
-        graph.edge_ids[name] = ids[name]
     return graph
 
 

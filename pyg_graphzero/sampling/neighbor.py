@@ -28,7 +28,6 @@ from pyg_graphzero.sampling.graph import (
     SampledGraph,
     Unmapped,
     graph_of,
-    graph_of_stores,
     resolve,
 )
 from pyg_graphzero.sampling.link_seeds import link_seeds
@@ -148,15 +147,7 @@ class NeighborSampler(GraphSampler):
         self, data: Any, num_neighbors: Any, description: Description, num_threads: int
     ) -> None:
         data, backward = resolve(data), description.sample_direction == "backward"
-        if isinstance(data, tuple):
-            if description.weight_attr is not None or backward:
-                raise UnsupportedError(
-                    "data: found stores of another package, with weights or backward sampling; "
-                    "convert the graph, or give it as Data or HeteroData"
-                )
-            graph = graph_of_stores(*data)
-        else:
-            graph = graph_of(data, backward=backward)
+        graph = graph_of(data, backward=backward)
         self._prepare_graph(graph, data, description)
         self.description = description
         super().__init__(graph, None not in graph.node_types, num_threads)

@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import FeatureStore
 
 from pyg_graphzero.pyg.data import edge_storages, node_storages
 from pyg_graphzero.pyg.lazy import OnDemand, raw_items
@@ -41,11 +40,8 @@ def add_order(
     edge_times: dict[EdgeType | None, Any] = {}
     weights: dict[EdgeType | None, Any] = {}
     if time_attr is not None:
-        if isinstance(data, tuple):
-            node_times, edge_times = _times_in(graph, data[0], time_attr)
-        else:
-            node_times = _node_values(data, time_attr)
-            edge_times = edge_values(graph, data, time_attr, may_be_node_level=True)
+        node_times = _node_values(data, time_attr)
+        edge_times = edge_values(graph, data, time_attr, may_be_node_level=True)
         if bool(node_times) == bool(edge_times):
             found, expected = "both node and edge types", "one of the two"
             if not node_times:
@@ -103,50 +99,8 @@ def _has_order(graph: SampledGraph, data: Any, name: EdgeType | None, attr: str 
     return isinstance(value, Tensor) and graph.contents.file_of(value) == file
 
 
-def _times_in(
-    graph: SampledGraph, feature_store: FeatureStore, time_attr: str
-) -> tuple[dict[str | None, Any], dict[EdgeType | None, Tensor]]:
-    """The times of nodes and of edges in a foreign store, fetched whole.
-
-    The graph says whose they are: groups of a homogeneous one may have any name, as in PyG.
-    """
-    nodes: dict[str | None, Any] = {}
-    edges: dict[EdgeType | None, Tensor] = {}
-    is_hetero = None not in graph.node_types
-    found = [a for a in feature_store.get_all_tensor_attrs() if a.attr_name == time_attr]
-    if not is_hetero and len(found) > 1:
-        groups = [attr.group_name for attr in found]
-        raise ValueError(
-            f"time_attr={time_attr!r}: found it in the groups {groups} of a homogeneous graph, "
-            "expected one"
-        )
-    for attr in found:
-        group, attr.index = attr.group_name, None
-        times = feature_store.get_tensor(attr)
-        if not is_hetero:
-            is_of_edges = isinstance(group, tuple) or _is_of_edges(graph, times, time_attr)
-            group = None
-        else:
-            is_of_edges = isinstance(group, tuple)
-        if not is_of_edges:
-            nodes[group] = times
-        elif group in graph.edge_types:
-            edges[group] = graph.in_slots(group, times, time_attr)
-    return nodes, edges
-
-
-def _is_of_edges(graph: SampledGraph, times: Any, time_attr: str) -> bool:
-    """Whether there is a time for every edge; where there are as many nodes, PyG's name decides."""
-    counts = graph.node_types[None], sum(graph.csc(name)[1].numel() for name in graph.edge_types)
-    if counts[0] == counts[1]:
-        return time_attr != "time"
-    return len(times) == counts[1]
-
-
 def attributes_of(data: Any, of_nodes: bool = True) -> str:
     """The attributes that there are."""
-    if isinstance(data, tuple):
-        return "one of its feature store's"
     stores = [*edge_storages(data).values(), *(node_storages(data).values() if of_nodes else ())]
     names = {str(key) for store in stores for key in store.keys()}  # noqa: SIM118
     return "one of " + (", ".join(sorted(names - {"edge_index", "adj_t", "num_nodes"})) or "none")

@@ -55,11 +55,6 @@ class Walker:
             if not (isfinite(value) and value > 0):
                 raise ValueError(f"{what}={value!r}: expected a number above 0")
         data = resolve(source)
-        if isinstance(data, tuple):
-            raise TypeError(
-                "source: found a feature store and a graph store, expected a Store, its .data(), "
-                "or Data or HeteroData in memory"
-            )
         self.p, self.q, self.reverse = float(p), float(q), reverse
         self.steps = _steps(list(edge_storages(data)), metapath, reverse)
         names = list(dict.fromkeys(self.steps))

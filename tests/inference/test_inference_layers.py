@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn import (
-    APPNP,
     GAT,
     GCN,
     GIN,
@@ -23,7 +22,6 @@ from torch_geometric.nn import (
     EdgeCNN,
     FAConv,
     GATConv,
-    GatedGraphConv,
     GCN2Conv,
     GCNConv,
     GINConv,
@@ -371,9 +369,8 @@ LOOPED = [SAGEConv(8, 4)]
 @pytest.mark.parametrize(
     ("model", "match"),
     [
-        (SGConv(8, 4, K=2), r"SGConv: found SGConv .*\(it looks 2 hops far\)"),
-        (SGConv(8, 4, K=1), "found SGConv .*it weights edges by degrees"),
-        (TAGConv(8, 4, K=3), "found TAGConv .*it looks 3 hops far"),
+        (SGConv(8, 4, K=2), r"SGConv: found SGConv .*\(it may look further than one hop"),
+        (TAGConv(8, 4, K=3), "found TAGConv .*, or weights edges by degrees"),
         (SAGEConv(8, 4, flow="target_to_source"), "found SAGEConv .*flow='target_to_"),
         (GraphSAGE(9, 4, 2), r"GraphSAGE: tried on rows \[\d+, 8\] with edges among them"),
         (GraphSAGE(8, 16, 2, norm=GraphNorm(16)), r"norms\.0: found GraphNorm, which depends on a"),
@@ -558,9 +555,6 @@ CONVS = {
     "MFConv": (lambda: MFConv(8, 5, max_degree=6), False),
     "SimpleConv": (lambda: SimpleConv("mean", combine_root="cat"), True),
     "SimpleConv loops": (lambda: SimpleConv("sum", combine_root="self_loop"), False),
-    "TAGConv": (lambda: TAGConv(8, 5, K=1, normalize=False), True),
-    "APPNP": (lambda: APPNP(1, 0.2, normalize=False), True),
-    "GatedGraphConv": (lambda: GatedGraphConv(9, 1), True),
     "TransformerConv": (lambda: TransformerConv(8, 5, heads=2, beta=True), False),
     "ResGatedGraphConv": (lambda: ResGatedGraphConv(8, 5), False),
     "of one's own": (lambda: Doubled(8, 5), False),
@@ -653,7 +647,7 @@ def test_a_sweep_has_every_edge_once(graph):
 
 def test_fingerprints():
     row = torch.Size([8]), torch.float32
-    inputs = Inputs("x", None, None, {None: row}, {}, [None])
+    inputs = Inputs("x", {}, {None: row}, {}, [None])
 
     def of(model, head=None, **about):
         with torch.no_grad(), reading(model, inputs, head, CPU) as found:

@@ -49,9 +49,7 @@ def room(monkeypatch):
 
     def set_room(block, held=()):
         def divide(memory, baseline, files, flight, largest):
-            nodes = [file.name for file in files if file.kind == "node"]
-            paged = tuple(name for name in nodes if name not in held)
-            return SweepPlan(tuple(held), paged, block, 4096, 16)
+            return SweepPlan(tuple(held), block, 4096, 16)
 
         monkeypatch.setattr(sweep_module, "plan_sweep", divide)
 
@@ -248,7 +246,6 @@ def test_everything_fits():
 def test_what_is_left_goes_to_two_blocks():
     room = plan_sweep(300 * MB, 50 * MB, FILES, 20 * MB, MB)
     assert room.held == ("small",)
-    assert room.paged == ("x",)
     assert 2 * room.block + room.mapped < 230 * MB - 10**4 * 128
     assert 2 * room.block > 150 * MB
     more = plan_sweep(400 * MB, 50 * MB, FILES, 20 * MB, MB)
@@ -258,7 +255,6 @@ def test_what_is_left_goes_to_two_blocks():
 def test_a_column_that_fits_beside_its_topology_is_held():
     room = plan_sweep(670 * MB, 50 * MB, FILES, 20 * MB, MB)
     assert room.held == ("small", "x")
-    assert room.paged == ()
 
 
 def test_too_little_names_what_is_enough():

@@ -270,6 +270,18 @@ def test_a_type_in_a_homogeneous_graph(homo, seeds):
         gz.loader.ShaDowKHopSampler(homo[0], 1, 2, node_idx=seeds)
 
 
+def test_stores_of_another_package(homo):
+    """PyG's own loaders take them."""
+    store = homo[1]
+
+    class Others(type(store.feature_store).__base__):
+        _get_tensor = _get_tensor_size = _put_tensor = _remove_tensor = get_all_tensor_attrs = None
+
+    for data in ((Others(), store.graph_store), "graph", 5):
+        with pytest.raises(TypeError, match=r"expected a Store, .*; stores of another package"):
+            NeighborLoader(data, [2])
+
+
 def test_bad_input_nodes(homo, hetero):
     data, store = homo
     d = store.data()

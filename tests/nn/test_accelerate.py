@@ -123,8 +123,8 @@ def test_convolutions_that_are_trimmed(name):
 
 
 WHOLE = {
-    "TAGConv": (lambda i, o: pyg.TAGConv(i, o, K=2), of(), "2 hops"),
-    "SGConv": (lambda i, o: pyg.SGConv(i, o, K=2), of(), "2 hops"),
+    "TAGConv": (lambda i, o: pyg.TAGConv(i, o, K=2), of(), "further"),
+    "SGConv": (lambda i, o: pyg.SGConv(i, o, K=2), of(), "further"),
     "ChebConv": (lambda i, o: pyg.ChebConv(i, o, 2), of(), "degrees"),
     "ARMAConv": (pyg.ARMAConv, of(), "degrees"),
     "LGConv": (lambda i, o: pyg.Sequential("x, e", [(pyg.LGConv(), "x, e -> x"),
