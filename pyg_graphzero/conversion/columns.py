@@ -275,14 +275,17 @@ def is_boolean(columns: Columns, position: int) -> bool:
 def holds_ids(columns: Columns, position: int) -> bool | None:
     """Whether a column holds integers or text, by its beginning or its type.
 
-    None if it holds other numbers, of which ids may have been made by mistake.
+    None if it holds other numbers or a type of a database (``uuid``, ``numeric``), which ids may
+    have become by mistake.
     """
     if isinstance(columns, Dialect):
         kind = text.guess(columns, position)
         return None if kind is text.FLOAT else kind in (text.TEXT, text.GUESSED_INTEGER)
     kind = columns.schema.field(position).type
     is_number = pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)
-    return None if is_number else columns.is_text(position) or bool(pa.types.is_integer(kind))
+    if is_number or isinstance(kind, pa.BaseExtensionType) or pa.types.is_fixed_size_binary(kind):
+        return None
+    return columns.is_text(position) or bool(pa.types.is_integer(kind))
 
 
 def select(dialect: Columns, columns: Any) -> list[int]:

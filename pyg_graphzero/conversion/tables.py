@@ -1,9 +1,9 @@
 """Parquet and Arrow files, or a stream of Arrow data, as one table whose columns are read apart.
 
 Several files follow one another; directories named ``key=value`` are columns too, as Hive has it.
-Frames of pandas and polars, Arrow's tables, readers and datasets, relations of DuckDB, cursors of
-ADBC and tables of Ibis have ``__arrow_c_stream__``. Its batches are read once, and kept in memory,
-or in a temporary file where they are many.
+Frames of pandas and polars, Arrow's tables, readers and datasets, relations of DuckDB and tables of
+Ibis have ``__arrow_c_stream__``, and a cursor of ADBC fetches what has it. Its batches are read
+once, and kept in memory, or in a temporary file where they are many.
 """
 
 from __future__ import annotations
@@ -282,13 +282,14 @@ class ColumnRows(Rows):
             return torch.int64
         known = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
         if not known:
-            raise InputError(
-                self.table.path,
-                f"column {self.table.label(self.position)}",
-                str(kind),
-                "numbers, booleans, times, text or lists of numbers",
-                "Convert it before: frame['a'].astype('float64'), or CAST(a AS DOUBLE) in a query.",
-            )
+            label = self.table.label(self.position)
+            name, expected = label.strip("'"), "numbers, booleans, times, text or lists of numbers"
+            to = f"frame[{label}].astype('float64'), or CAST({name} AS DOUBLE PRECISION)"
+            if not self._attr:
+                expected = "ids that are integers or text"
+                to = f"frame[{label}].astype('str'), or CAST({name} AS BIGINT) or AS TEXT"
+            hint = f"Convert it before: {to} in a query."
+            raise InputError(self.table.path, f"column {label}", str(kind), expected, hint)
         return dtype_of(kind)
 
     def read(self, begin: int, end: int) -> Tensor:
@@ -368,7 +369,7 @@ def is_frame(value: Any) -> bool:
     if isinstance(value, type) or is_series(value):
         return False
     is_arrow = isinstance(value, pa.RecordBatch | pads.Dataset)
-    return is_arrow or hasattr(value, "__arrow_c_stream__")
+    return is_arrow or hasattr(value, "__arrow_c_stream__") or hasattr(value, "fetch_arrow")
 
 
 def is_series(value: Any) -> bool:
@@ -478,5 +479,7 @@ def _stream(value: Any) -> Any:
         return value.scanner().to_reader()
     if is_series(value):
         value = value.to_frame()
+    if not hasattr(value, "__arrow_c_stream__"):
+        return value.fetch_arrow()  # a cursor
     # A frame's labels may be numbers, and Arrow's names are text.
     return value.rename(columns=str) if hasattr(value, "iloc") else value

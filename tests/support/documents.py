@@ -49,7 +49,11 @@ NOT_RUN = {
 }
 
 # Blocks that import one of these are run where it is installed: users have them, the tests do not.
-OPTIONAL = ("adbc_driver_sqlite", "dgl", "duckdb", "lightning", "pandas")
+OPTIONAL = (
+    *("adbc_driver_postgresql", "adbc_driver_sqlite", "dgl", "duckdb", "lightning", "pandas"),
+)
+# … and those that import this one, where the environment names a server.
+_SERVER = ("adbc_driver_postgresql", "PGHOST")
 
 # What is run, and "text", which is what running it printed. A page can have no others.
 LANGUAGES = ("python", "bash", "text")
@@ -177,6 +181,8 @@ def run(block: Block, names: dict[str, Any]) -> None:
     """Runs a block as a reader does."""
     needed = re.findall(rf"^import ({'|'.join(OPTIONAL)})\b", block.text, re.MULTILINE)
     if any(find_spec(name) is None for name in needed):
+        return
+    if _SERVER[0] in needed and _SERVER[1] not in os.environ:
         return
     if block.language == "python":
         run_python(block, names)
