@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
-import mmap
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
-import numpy as np
-
-from pyg_graphzero.util.system import drop_pages
+from pyg_graphzero.util.system import cached_bytes, drop_pages
 
 _BLOCK = 1 << 22
 
@@ -32,22 +27,4 @@ def drop(files: Iterable[Path]) -> None:
 
 def resident_bytes(files: Iterable[Path]) -> int:
     """Bytes of files that lie in the page cache."""
-    return sum(_cached_bytes(path) for path in files)
-
-
-def _cached_bytes(path: Path) -> int:
-    """Bytes of a file that lie in the page cache, as ``mincore`` tells."""
-    size = path.stat().st_size
-    if size == 0:
-        return 0
-    pages = np.memmap(path, np.uint8, mode="r")  # a map whose address is to be had
-    present = np.empty(-(-size // mmap.PAGESIZE), dtype=np.uint8)
-    failed = ctypes.CDLL(None, use_errno=True).mincore(
-        ctypes.c_void_p(pages.ctypes.data),
-        ctypes.c_size_t(size),
-        ctypes.c_void_p(present.ctypes.data),
-    )
-    if failed:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), str(path))
-    return min(int((present & 1).sum()) * mmap.PAGESIZE, size)
+    return sum(cached_bytes(path) for path in files)

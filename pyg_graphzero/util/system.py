@@ -7,6 +7,7 @@ stands for a system of which nothing else is known.
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import platform
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 
 from pyg_graphzero import _core
@@ -201,6 +203,24 @@ def drop_pages(path: Path, begin: int = 0, size: int = 0) -> None:
         os.posix_fadvise(descriptor, begin, size, os.POSIX_FADV_DONTNEED)
     finally:
         os.close(descriptor)
+
+
+def cached_bytes(path: Path) -> int:
+    """Bytes of a file that lie in the page cache, as ``mincore`` tells."""
+    size = path.stat().st_size
+    if size == 0:
+        return 0
+    pages = np.memmap(path, np.uint8, mode="r")  # a map whose address is to be had
+    present = np.empty(-(-size // mmap.PAGESIZE), dtype=np.uint8)
+    failed = ctypes.CDLL(None, use_errno=True).mincore(
+        ctypes.c_void_p(pages.ctypes.data),
+        ctypes.c_size_t(size),
+        ctypes.c_void_p(present.ctypes.data),
+    )
+    if failed:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), str(path))
+    return min(int((present & 1).sum()) * mmap.PAGESIZE, size)
 
 
 def mapped_at(path: Path, address: int) -> int | None:
