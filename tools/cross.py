@@ -90,7 +90,9 @@ def toolchain(target: Target) -> Path:
     """CMake's file about a target, with the programs that it names."""
     folder = BUILD / f"{target.zig}-tools"
     folder.mkdir(parents=True, exist_ok=True)
-    for name, command in (("c++", f"c++ -target {target.zig}"), ("ar", "ar"), ("ranlib", "ranlib")):
+    # Without -O3, CMake's checks would have zig compile its C++ library once more, unoptimized.
+    compiler = f"c++ -target {target.zig} -O3 -g0"
+    for name, command in (("c++", compiler), ("ar", "ar"), ("ranlib", "ranlib")):
         program = folder / name
         program.write_text(f'#!/bin/sh\nexec "{zig()}" {command} "$@"\n')
         program.chmod(0o755)
@@ -100,7 +102,6 @@ def toolchain(target: Target) -> Path:
         f"set(CMAKE_CXX_COMPILER {folder}/c++)",
         f"set(CMAKE_AR {folder}/ar)",
         f"set(CMAKE_RANLIB {folder}/ranlib)",
-        "set(CMAKE_CXX_FLAGS_RELEASE_INIT -g0)",
     ]
     if target.system == "Linux":
         link_openmp(target, folder)

@@ -1,18 +1,20 @@
 """The operating system: what Python knows only of some of them, or what lies in ``/proc``.
 
-The only module of the package that asks it. Another system than Linux is asked by its C library;
-``posix`` stands for one of which nothing is known but POSIX.
+The only module of the package that asks it. ``psutil`` knows the memory of all of them; ``posix``
+stands for a system of which nothing else is known.
 """
 
 from __future__ import annotations
 
 import ctypes
-import mmap
 import os
 import platform
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+import psutil
 
 from pyg_graphzero import _core
 
@@ -41,23 +43,12 @@ def user_id() -> int:
 
 def total_memory() -> int:
     """Bytes of the machine."""
-    if HERE == "macos":
-        return _sysctl("hw.memsize")
-    if HERE == "windows":
-        return _WindowsMemory.asked().total
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return int(psutil.virtual_memory().total)
 
 
 def free_memory() -> int:
     """Bytes this process may still take: of the machine, and of its cgroups."""
-    if HERE == "macos":
-        names = ("vm.page_free_count", "vm.page_purgeable_count", "vm.page_pageable_external_count")
-        return sum(map(_sysctl, names)) * mmap.PAGESIZE
-    if HERE == "windows":
-        return _WindowsMemory.asked().available
-    if HERE == "posix":
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    free = _kilobytes(Path("/proc/meminfo"), "MemAvailable")
+    free = int(psutil.virtual_memory().available)
     for folder, (limit, usage, cached) in _cgroups():
         try:
             most = int((folder / limit).read_text())
@@ -72,7 +63,7 @@ def free_memory() -> int:
 def memory_limit() -> int | None:
     """The smallest limit of the cgroups this process is in; None where there is none."""
     limits = []
-    for folder, (limit, _, _) in _cgroups() if HERE == "linux" else ():
+    for folder, (limit, _, _) in _cgroups():
         try:
             limits.append(int((folder / limit).read_text()))
         except (OSError, ValueError):
@@ -83,7 +74,7 @@ def memory_limit() -> int | None:
 def _cgroups() -> Iterator[tuple[Path, tuple[str, str, str]]]:
     """The memory cgroups this process is in, from the innermost to the root."""
     try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
+        lines = Path("/proc/self/cgroup").read_text().splitlines() if HERE == "linux" else []
     except OSError:
         return
     for line in lines:
@@ -113,21 +104,14 @@ def return_freed_memory() -> None:
 
 
 def rss() -> int:
-    """Bytes of this process in memory, mapped files included; in POSIX the most there were."""
-    if HERE == "macos":
-        return _MacTask.asked().resident_size
-    if HERE == "windows":
-        return _WindowsProcess.asked().working_set
-    if HERE == "posix":
-        return peak_rss()
-    pages = Path("/proc/self/statm").read_text().split()[1]
-    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+    """Bytes of this process in memory, mapped files included."""
+    return int(_memory().rss)
 
 
 def peak_rss() -> int:
     """The most it has had there, in bytes."""
     if HERE == "windows":
-        return _WindowsProcess.asked().peak_working_set
+        return int(_memory().peak_wset)
     import resource  # Windows has none
 
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -142,127 +126,44 @@ def private_rss() -> int:
     it is all of what was in memory then.
     """
     if HERE == "macos":
-        task = _MacTask.asked()
-        return task.internal + task.compressed + _libraries()
+        internal, _, compressed = _mac_task()
+        return internal + compressed + _libraries()
     if HERE == "windows":
-        return _WindowsProcess.asked().private
+        return int(_memory().private)
     if HERE == "posix":
         return _libraries()
-    return _kilobytes(Path("/proc/self/status"), "RssAnon") + _libraries()
+    return _kilobytes("RssAnon") + _libraries()
 
 
 @cache
 def _libraries() -> int:
     if HERE == "macos":
-        return _MacTask.asked().external
+        return _mac_task()[1]
     if HERE == "posix":
-        return peak_rss()
-    return _kilobytes(Path("/proc/self/status"), "RssFile")
+        return rss()
+    return _kilobytes("RssFile")
 
 
-def _kilobytes(path: Path, field: str) -> int:
-    for line in path.read_text().splitlines():
-        name, _, value = line.partition(":")
-        if name == field:
-            return int(value.split()[0]) << 10
-    raise RuntimeError(f"{path}: found no {field}")  # every Linux since 4.5 has both
+def _memory() -> Any:
+    """What ``psutil`` says of this process, in the fields that the system has."""
+    return psutil.Process().memory_info()
 
 
-class _MacTask(ctypes.Structure):
-    """``task_info(TASK_VM_INFO)`` of macOS, as far as it has been since its first revision."""
-
-    _fields_ = (
-        ("virtual_size", ctypes.c_uint64),
-        ("region_count", ctypes.c_int32),
-        ("page_size", ctypes.c_int32),
-        ("resident_size", ctypes.c_uint64),
-        ("others", ctypes.c_uint64 * 3),
-        ("internal", ctypes.c_uint64),
-        ("internal_peak", ctypes.c_uint64),
-        ("external", ctypes.c_uint64),
-        ("reusable", ctypes.c_uint64 * 6),
-        ("compressed", ctypes.c_uint64),
-        ("compressed_peak", ctypes.c_uint64),
-        ("compressed_lifetime", ctypes.c_uint64),
-        ("footprint", ctypes.c_uint64),
-    )
-    resident_size: int
-    internal: int
-    external: int
-    compressed: int
-
-    @classmethod
-    def asked(cls) -> _MacTask:
-        library, found = ctypes.CDLL(None), cls()
-        count = ctypes.c_uint32(ctypes.sizeof(cls) // 4)
-        task = ctypes.c_uint32.in_dll(library, "mach_task_self_")
-        failed = library.task_info(task, 22, ctypes.byref(found), ctypes.byref(count))
-        if failed:
-            raise RuntimeError(f"task_info: found error {failed} of the kernel, expected 0")
-        return found
+def _kilobytes(field: str) -> int:
+    """A figure of this process that Linux has had since 4.5."""
+    text = Path("/proc/self/status").read_text()
+    return int(text.partition(f"\n{field}:")[2].split(maxsplit=1)[0]) << 10
 
 
-def _sysctl(name: str) -> int:
-    """A number that macOS has under this name."""
-    value = ctypes.c_uint64(0)
-    size = ctypes.c_size_t(ctypes.sizeof(value))
-    library = ctypes.CDLL(None, use_errno=True)
-    if library.sysctlbyname(
-        name.encode(), ctypes.byref(value), ctypes.byref(size), None, ctypes.c_size_t(0)
-    ):
-        raise OSError(ctypes.get_errno(), f"sysctl {name}")
-    return value.value
-
-
-class _WindowsMemory(ctypes.Structure):
-    """``MEMORYSTATUSEX``."""
-
-    _fields_ = (
-        ("length", ctypes.c_uint32),
-        ("load", ctypes.c_uint32),
-        ("total", ctypes.c_uint64),
-        ("available", ctypes.c_uint64),
-        ("others", ctypes.c_uint64 * 5),
-    )
-    total: int
-    available: int
-
-    @classmethod
-    def asked(cls) -> _WindowsMemory:
-        found = cls(length=ctypes.sizeof(cls))
-        _kernel32("GlobalMemoryStatusEx", ctypes.byref(found))
-        return found
-
-
-class _WindowsProcess(ctypes.Structure):
-    """``PROCESS_MEMORY_COUNTERS_EX`` of this process."""
-
-    _fields_ = (
-        ("length", ctypes.c_uint32),
-        ("faults", ctypes.c_uint32),
-        ("peak_working_set", ctypes.c_size_t),
-        ("working_set", ctypes.c_size_t),
-        ("pools", ctypes.c_size_t * 4),
-        ("pagefile", ctypes.c_size_t),
-        ("peak_pagefile", ctypes.c_size_t),
-        ("private", ctypes.c_size_t),
-    )
-    peak_working_set: int
-    working_set: int
-    private: int
-
-    @classmethod
-    def asked(cls) -> _WindowsProcess:
-        found = cls(length=ctypes.sizeof(cls))
-        this = ctypes.c_void_p(-1)  # GetCurrentProcess()
-        _kernel32("K32GetProcessMemoryInfo", this, ctypes.byref(found), found.length)
-        return found
-
-
-def _kernel32(function: str, *arguments: object) -> None:
-    library = ctypes.CDLL("kernel32")  # 64 bits have one way to call
-    if not getattr(library, function)(*arguments):
-        raise OSError(f"{function}: found failure, expected figures of memory")
+def _mac_task() -> tuple[int, int, int]:
+    """``internal``, ``external`` and ``compressed`` of ``task_info(TASK_VM_INFO)``, in bytes."""
+    library, found = ctypes.CDLL(None), (ctypes.c_uint64 * 19)()
+    count = ctypes.c_uint32(ctypes.sizeof(found) // 4)
+    task = ctypes.c_uint32.in_dll(library, "mach_task_self_")
+    failed = library.task_info(task, 22, ctypes.byref(found), ctypes.byref(count))
+    if failed:
+        raise RuntimeError(f"task_info: found error {failed} of the kernel, expected 0")
+    return found[6], found[8], found[15]
 
 
 # Files ---------------------------------------------------------------------------------------
