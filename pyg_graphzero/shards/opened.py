@@ -17,6 +17,7 @@ from torch import Tensor
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.shards.exchange import Exchange, ExchangeStats, Key, Shelf, Wanted
+from pyg_graphzero.shards.fetcher import Fetcher
 from pyg_graphzero.shards.owners import Owners
 from pyg_graphzero.shards.window import Request, Window, sample
 from pyg_graphzero.store.columns import EncodedRows, in_memory, view_topology
@@ -33,6 +34,7 @@ from pyg_graphzero.store.manifest import (
 )
 from pyg_graphzero.store.opened import OpenedFiles, Opening
 from pyg_graphzero.store.schema import EdgeType
+from pyg_graphzero.util.system import private_rss
 
 
 def open_shards(
@@ -59,7 +61,9 @@ def open_shards(
             number in the group.
         group: The ranks, one for each part; None: all. The exchange makes a group of its own.
         timeout: Seconds until a rank that does not answer counts as lost.
-        memory: See ``gz.open``; rows of up to twelve batches that are fetched come on top.
+        memory: See ``gz.open``. What is not taken by the files that every rank has, a quarter at
+            least, is for rows of other ranks: of up to twelve batches, and of nodes that were used
+            before, which do not travel again.
         processes: See ``gz.open``.
         strict: See ``gz.open``.
         row_cache: See ``gz.open``.
@@ -161,6 +165,7 @@ class _Opened:
                 f"{directory}: found {manifest.parts} parts, expected {size}: one for each rank"
             )
         self.directory, self.manifest = directory, manifest
+        self.is_shown_in_part = attrs is not None
         whole = OpenedFiles(directory / WHOLE)  # which is opened again once all ranks have theirs
         self.rank = rank
         part = OpenedFiles(directory / part_name(rank), Opening(drafts=tuple(drafts)))
@@ -244,9 +249,9 @@ class Shards:
         has_topology: Neighbours lie in shards, too, with the ids and attributes of edges.
     """
 
-    def __init__(self, opened: _Opened, exchange: Exchange) -> None:
+    def __init__(self, opened: _Opened, fetcher: Fetcher) -> None:
         self._opened = opened
-        self._exchange = exchange
+        self._fetcher = fetcher
         self._names: dict[str, Any] = {}
         self.has_topology = opened.manifest.topology == "own"
 
@@ -277,9 +282,14 @@ class Shards:
         dtype = torch.float32 if attr in shelf.decoders else stored.dtype
         return [shelf.owners.division.num_nodes, *stored.shape[1:]], dtype
 
+    @property
+    def together(self) -> int:
+        """Batches that are to be asked for at once."""
+        return self._fetcher.together
+
     def ask(self, wanted: Sequence[Wanted]) -> Window:
         """Begins to fetch rows of some batches."""
-        return Window(self._exchange, lambda: ([], wanted))
+        return Window(self._fetcher, lambda: ([], wanted))
 
     def sample(
         self,
@@ -290,14 +300,14 @@ class Shards:
         """Begins to sample some batches, and to fetch the rows that ``wanted_of`` says of each."""
 
         def make() -> tuple[list[Any], list[Wanted]]:
-            made = sample(self._exchange, self._names, requests, num_threads)
+            made = sample(self._fetcher.exchange, self._names, requests, num_threads)
             wanted = [
                 {} if isinstance(batch, Exception) else wanted_of(place, batch)
                 for place, batch in enumerate(made)
             ]
             return made, wanted
 
-        return Window(self._exchange, make)
+        return Window(self._fetcher, make)
 
 
 class ShardedStore(Store):
@@ -311,8 +321,18 @@ class ShardedStore(Store):
         self._exchange = exchange
         self._ranks = ranks
         self._options = options
-        self.contents.shards = Shards(opened, exchange)
+        room = None if opened.is_shown_in_part else self._take_room()
+        fetcher = Fetcher(exchange, room, repr(options["memory"]))
+        self.contents.shards = Shards(opened, fetcher)
         self.contents.shards.name_paths(self.contents)
+
+    def _take_room(self) -> int:
+        """Bytes of the budget for rows of other ranks, which the loaders' plan does not have."""
+        free = self.contents.memory - private_rss()
+        whole = sum(file.stat().st_size for file in self.contents.path.rglob("*") if file.is_file())
+        room = max(0, free // 4, free - whole)
+        self.contents.memory -= room
+        return room
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise UnsupportedError(
