@@ -20,7 +20,7 @@ from pyg_graphzero.shards.exchange import Exchange, ExchangeStats, Key, Shelf, W
 from pyg_graphzero.shards.fetcher import Fetcher
 from pyg_graphzero.shards.owners import Owners
 from pyg_graphzero.shards.window import Request, Window, sample
-from pyg_graphzero.store.columns import EncodedRows, in_memory, view_topology
+from pyg_graphzero.store.columns import EncodedRows, gather, in_memory, view_topology
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.leftovers import Draft
 from pyg_graphzero.store.manifest import (
@@ -35,6 +35,11 @@ from pyg_graphzero.store.manifest import (
 from pyg_graphzero.store.opened import OpenedFiles, Opening
 from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.util.system import private_rss
+
+# Sources of edges, beside their attributes.
+_SOURCE = "source"
+# Bytes that are fetched at once of an attribute that is wanted whole.
+_BYTES_AT_ONCE = 32 << 20
 
 
 def open_shards(
@@ -208,7 +213,7 @@ class _Opened:
         self.shelves["edge", name] = _shelf(part, owners, slots, attrs)
         self.shelves["edge_id", name] = _shelf(part, owners, slots, ids)
         topology = part.topology(own)
-        sources = {"source": view_topology(topology)[1]}
+        sources = {_SOURCE: view_topology(topology)[1]}
         self.shelves["neighbour", name] = Shelf(owners, slots, sources)
         if (attr := starts_attr(own)) in every.attrs:
             self.starts[name] = part.view(every.attrs[attr])
@@ -274,6 +279,35 @@ class Shards:
     def starts(self, name: EdgeType | None) -> Tensor | None:
         """Where the slots of each node begin, if that is not where its bounds say."""
         return self._opened.starts.get(name)
+
+    def slots(self, name: EdgeType | None, attr: str) -> Tensor:
+        """An attribute of all edges by slot, in memory.
+
+        Raises:
+            RankLostError: A rank does not answer.
+        """
+        return self._whole(("edge", name), attr)
+
+    def sources(self, name: EdgeType | None) -> Tensor:
+        """The sources of all edges by slot, ``int64 [num_edges]``, in memory; raises likewise."""
+        return self._whole(("neighbour", name), _SOURCE, torch.int64)
+
+    def _whole(self, key: Key, attr: str, dtype: torch.dtype | None = None) -> Tensor:
+        shelf = self._opened.shelves[key]
+        count, parts = shelf.owners.division.num_nodes, []
+        step = max(1, _BYTES_AT_ONCE // shelf.row_bytes)
+        for first in range(0, max(1, count), step):
+            numbers = torch.arange(first, min(first + step, count))
+            tables, at = self._fetcher.exchange.fetch({key: numbers})[key]
+            parts.append(gather(tables[attr], at).to(dtype))
+        return torch.cat(parts)
+
+    def in_slots(self, name: EdgeType | None, bounds: Tensor) -> Tensor:
+        """``indptr`` of neighbourhoods in the order of their slots, from that of the nodes."""
+        starts = self.starts(name)
+        if starts is None:
+            return bounds
+        return torch.cat([in_memory(starts).sort().values, bounds[-1:]])
 
     def kind(self, key: Key, attr: str) -> tuple[list[int], torch.dtype]:
         """Shape and dtype of all rows of an attribute in shards."""

@@ -15,6 +15,7 @@ import torch.distributed as dist
 from torch_geometric.data import HeteroData
 
 import pyg_graphzero as gz
+from graphs import write_store
 from spawned import PATIENCE, spawn
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
@@ -33,6 +34,8 @@ def start(rank: int, task, ranks: int, place: str, args: tuple) -> None:
 
 def loaders(data, first: int) -> list:
     """Loaders of all kinds around a rank's own seeds."""
+    if "since" in data:
+        return timed_loaders(data, first)
     common = {"batch_size": 8, "shuffle": True, "num_workers": 1}
     if isinstance(data, HeteroData):
         paper, cites = ("paper", torch.arange(first, 60)), data.edge_types[0]
@@ -56,6 +59,33 @@ def loaders(data, first: int) -> list:
         ),
         gz.loader.LinkNeighborLoader(data, [3, 3], ends, exclude_seed_edges=True, **alone),
     ]
+
+
+def timed_loaders(data, first: int) -> list:
+    """Loaders that draw by times of nodes and of edges, and by weights."""
+    seeds, ends = torch.arange(first, 60), torch.arange(2 * (20 + first)).view(2, -1)
+    alone = {"batch_size": 8, "shuffle": True}
+    timed = {"time_attr": "since", "input_time": 20 + seeds % 50, **alone}
+    return [
+        gz.loader.NeighborLoader(data, [5, 3], seeds, **timed),
+        gz.loader.NeighborLoader(
+            data, [3, 2], seeds, temporal_strategy="last", weight_attr="weight", **timed
+        ),
+        gz.loader.NeighborLoader(data, [4, 3], seeds, weight_attr="weight", **alone),
+        gz.loader.LinkNeighborLoader(
+            data, [3, 2], ends, edge_label_time=20 + ends[0], time_attr="born",
+            neg_sampling="binary", **alone,
+        ),
+    ]  # fmt: skip
+
+
+def with_times(data):
+    """Nodes and edges have times, and edges weights, some of them 0."""
+    made, count = data.clone(), data.num_edges
+    made.since = torch.randint(0, 100, (count,))
+    made.weight = torch.rand(count, dtype=torch.float64) * (torch.rand(count) < 0.9)
+    made.born = torch.randint(0, 100, (data.num_nodes,))
+    return made
 
 
 def same(value, other) -> bool:
@@ -121,8 +151,9 @@ def test_batches_are_those_of_the_single_store(
     homo, hetero, tmp_path, ranks, is_assigned, topology
 ):
     encoded = gz.open(convert_encoded(homo[0], tmp_path / "encoded"))
+    timed = gz.open(write_store(with_times(homo[0]), tmp_path / "timed"))
     pairs = []
-    for number, store in enumerate((homo[1], hetero[1], encoded)):
+    for number, store in enumerate((homo[1], hetero[1], encoded, timed)):
         types = [t.name for t in store.contents.schema.node_types]
         by = {name: torch.randint(ranks, (store.num_nodes_of(name),)) for name in types}
         shards = tmp_path / f"shards-{number}"
@@ -289,7 +320,6 @@ def refuse(rank: int, shards: str) -> None:
             lambda: data.edge_index,
             lambda: data.edge_attr,
             lambda: opened.graph_store.get_edge_index(*opened.graph_store.get_all_edge_attrs()),
-            lambda: gz.loader.NeighborLoader(data, [2], [0], weight_attr="edge_attr")([0]),
             lambda: gz.loader.LinkNeighborLoader(data, [2])([0]),
             lambda: gz.loader.LinkNeighborLoader(
                 data, [2], ends, neg_sampling="binary", options=excluded
