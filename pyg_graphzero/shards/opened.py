@@ -66,9 +66,10 @@ def open_shards(
             number in the group.
         group: The ranks, one for each part; None: all. The exchange makes a group of its own.
         timeout: Seconds until a rank that does not answer counts as lost.
-        memory: See ``gz.open``. What is not taken by the files that every rank has, a quarter at
-            least, is for rows of other ranks: of up to twelve batches, and of nodes that were used
-            before, which do not travel again.
+        memory: See ``gz.open``. The part that files which every rank has do not take is for rows
+            of other ranks: of up to twelve batches, and of nodes that were used before, which do
+            not travel again. Where edges lie in shards, this is a quarter at least; where each rank
+            has all of them, and no room is left, rows of twelve batches come on top.
         processes: See ``gz.open``.
         strict: See ``gz.open``.
         row_cache: See ``gz.open``.
@@ -76,6 +77,7 @@ def open_shards(
     Raises:
         ValueError: On all ranks: a part is missing on one, or parts are of different stores or
             versions, or as many as there are not ranks.
+        MemoryBudgetError: ``memory`` is too small.
     """
     if not dist.is_initialized():
         raise ValueError(
@@ -136,7 +138,12 @@ def _open(
         error, found = caught, f"{type(caught).__name__}: {caught}"
     _check_alike(ranks.gather(found, own), error)
     assert store is not None
-    return ShardedStore(store, Exchange(store.shelves, own, str(directory)), ranks, options)
+    exchange = Exchange(store.shelves, own, str(directory))
+    try:
+        return ShardedStore(store, exchange, ranks, options)
+    except BaseException:
+        exchange.fail()
+        raise
 
 
 def _check_alike(everyone: list[Any], error: Exception | None) -> None:
@@ -360,13 +367,21 @@ class ShardedStore(Store):
         self.contents.shards = Shards(opened, fetcher)
         self.contents.shards.name_paths(self.contents)
 
-    def _take_room(self) -> int:
-        """Bytes of the budget for rows of other ranks, which the loaders' plan does not have."""
-        free = self.contents.memory - private_rss()
-        whole = sum(file.stat().st_size for file in self.contents.path.rglob("*") if file.is_file())
-        room = max(0, free // 4, free - whole)
-        self.contents.memory -= room
-        return room
+    def _take_room(self) -> int | None:
+        """Bytes of the budget for rows of other ranks, which the plan of memory does not have.
+
+        None where the plan, which edges that every rank has take part in, needs all of it.
+        """
+        used, memory = private_rss(), self.contents.memory
+        files = (file for file in self.contents.path.rglob("*") if file.is_file())
+        spare = memory - 2 * (used + sum(file.stat().st_size for file in files))
+        room = max(spare, (memory - used) // 4, 0)
+        if self._opened.manifest.topology == "own":
+            return room
+        if spare <= 0:
+            return None
+        self.contents.memory -= spare
+        return spare
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise UnsupportedError(

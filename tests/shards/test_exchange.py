@@ -16,6 +16,7 @@ from torch_geometric.data import HeteroData
 
 import pyg_graphzero as gz
 from graphs import write_store
+from pyg_graphzero.util.system import private_rss
 from spawned import PATIENCE, spawn
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
@@ -160,6 +161,41 @@ def test_batches_are_those_of_the_single_store(
         gz.shard(store.path, shards, ranks, topology=topology, by=by if is_assigned else None)
         pairs.append((str(store.path), str(shards)))
     run(read_epochs, ranks, tmp_path, *pairs)
+
+
+def keep_rows(rank: int, shards: str, wide: str) -> None:
+    """Rows that a rank has once fetched do not travel in the next epoch, if there is room."""
+    for memory, travels in (("4GB", False), (private_rss() + (64 << 20), True)):
+        with gz.open_shards(shards, memory=memory) as opened:
+            loader = gz.loader.NeighborLoader(opened.data(), [-1, -1], range(300), batch_size=50)
+            received = [0]
+            for _ in range(2):
+                assert len(list(loader)) == 6
+                received.append(opened.exchanged.received)
+            assert received[1] > 0
+            assert (received[2] > received[1]) == travels
+            assert (opened.exchanged.kept > 0) != travels
+    with gz.open_shards(wide, memory=private_rss() + (64 << 20), timeout=60.0) as opened:
+        loader = gz.loader.NeighborLoader(opened.data(), [-1], range(300), batch_size=300)
+        with pytest.raises(gz.MemoryBudgetError, match="MB for rows of other ranks, expected"):
+            list(loader)
+    if rank == 0:
+        with pytest.raises(gz.MemoryBudgetError, match="the process takes"):
+            gz.open_shards(shards, memory="1MB")
+    else:
+        opened = gz.open_shards(shards)
+        loader = gz.loader.NeighborLoader(opened.data(), [2], range(300))
+        with pytest.raises(gz.RankLostError, match="rank 0 has ended early"):
+            list(loader)
+    dist.destroy_process_group()
+
+
+def test_rows_are_kept_within_the_budget(homo, tmp_path):
+    gz.shard(homo[1].path, tmp_path / "shards", 2, topology="whole")
+    wide = homo[0].clone()
+    wide.x = torch.zeros(300, 20_000)
+    gz.shard(write_store(wide, tmp_path / "wide"), tmp_path / "wide-shards", 2)
+    run(keep_rows, 2, tmp_path, str(tmp_path / "shards"), str(tmp_path / "wide-shards"))
 
 
 def leave_early(rank: int, shards: str) -> None:
