@@ -40,8 +40,6 @@ from pyg_graphzero.util.system import free_memory
 
 # Share of the free memory for batches that wait for the consumer.
 _SHARE_AHEAD = 0.25
-# Batches whose rows in shards are fetched at once.
-_FETCHED_TOGETHER = 4
 # Engines whose threads must not outlive the interpreter. The references are plain: one with a
 # callback, as a WeakValueDictionary has, would lose a Ctrl-C that strikes in the callback.
 _live: dict[int, weakref.ref[_core.Epoch]] = {}
@@ -330,7 +328,12 @@ class EpochOfShards(Epoch):
 
     @property
     def _shards(self) -> Any:
+        """The shards, if they have neighbours."""
         return self._loader.graph_sampler.graph.shards
+
+    @property
+    def _all_shards(self) -> Any:
+        return contents_of(self._loader.data).shards  # type: ignore[union-attr]
 
     @property
     def _ahead(self) -> int:
@@ -345,8 +348,9 @@ class EpochOfShards(Epoch):
 
     def _make(self, number: int) -> None:
         """Has a batch made if it is not, and one or two behind those that are."""
+        together = self._all_shards.together
         for _ in range(2):
-            if self._ends >= number + 2 * _FETCHED_TOGETHER:
+            if self._ends >= number + 2 * together:
                 break
             try:
                 self._made[self._ends] = self._begun_batch(self._ends)
@@ -355,7 +359,7 @@ class EpochOfShards(Epoch):
                     raise
                 break  # it is raised when that batch is wanted
             self._ends += 1
-            if self._ends - self._begins == _FETCHED_TOGETHER:
+            if self._ends - self._begins >= together:
                 self._ask()
         if number >= self._begins:
             self._ask()
@@ -386,7 +390,7 @@ class EpochOfShards(Epoch):
                 self._loader.num_workers or sampler.num_threads,
             )
         else:
-            window = contents_of(self._loader.data).shards.ask(  # type: ignore[union-attr]
+            window = self._all_shards.ask(
                 [wanted_of(number, batch) for number, (batch, _) in made.items()]  # type: ignore[arg-type]
             )
         self._asked |= {number: (window, place) for place, number in enumerate(numbers)}

@@ -187,6 +187,8 @@ class SampledGraph:
     def in_slots(self, name: EdgeType | None, value: Any, what: str) -> Tensor:
         """An edge attribute in CSC order, from what a storage holds of it."""
         if isinstance(value, OnDemand):
+            if value.is_remote:
+                return self.shards.slots(name, what)
             if self.on_disk(name) and not value.is_built and value.rows is not None:
                 return decoded(value.rows)
             value = value.value()

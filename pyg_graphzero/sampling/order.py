@@ -69,10 +69,13 @@ def add_order(
         if name in edge_times:
             times = comparable_times(edge_times[name], f"{time_attr!r} of {name}", as_float)
         elif src in graph.node_times:
-            times = gather(graph.node_times[src], graph.sources(name))
+            shards = graph.shards
+            sources = graph.sources(name) if shards is None else shards.sources(name)
+            times = gather(graph.node_times[src], sources)
         if times is not None or name in weights:
+            bounds = graph.bounds(name)
             graph.orders[name] = rank_edges(
-                graph.bounds(name),
+                bounds if graph.shards is None else graph.shards.in_slots(name, bounds),
                 times,
                 weights.get(name),
                 f"edge type {name}",

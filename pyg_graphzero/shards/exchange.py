@@ -68,16 +68,16 @@ class Shelf:
     @property
     def row_bytes(self) -> int:
         """Bytes of a row in all columns."""
-        return sum(_row_bytes(column) for column in self.columns.values())
+        return sum(row_bytes(column) for column in self.columns.values())
 
     def read(self, numbers: Tensor) -> list[Tensor]:
         """Own rows as bytes, a tensor for each column."""
         places = places_in(self.numbers, numbers)
-        return [_bytes(gather(column, places)) for column in self.columns.values()]
+        return [as_bytes(gather(column, places)) for column in self.columns.values()]
 
     def split(self, raw: Tensor, count: int) -> list[Tensor]:
         """Divides the bytes that :meth:`read` gave of ``count`` numbers by column."""
-        return list(raw.split([count * _row_bytes(column) for column in self.columns.values()]))
+        return list(raw.split([count * row_bytes(column) for column in self.columns.values()]))
 
     def tables(self, by_owner: Sequence[list[Tensor]]) -> dict[str, Tensor | EncodedRows]:
         """The rows by attribute, from their bytes by owner and column."""
@@ -100,12 +100,14 @@ class ExchangeStats:
         sent: Bytes of rows and numbers that went to other ranks.
         received: Bytes that came from them.
         seconds: Time in these rounds, waiting for the other ranks included.
+        kept: Rows of nodes that did not travel, for this rank had kept them.
     """
 
     exchanges: int = 0
     sent: int = 0
     received: int = 0
     seconds: float = 0.0
+    kept: int = 0
 
 
 class _Ask:
@@ -132,13 +134,18 @@ class Exchange:
         shelves: Rows by key, the same keys and attributes on all ranks.
         group: A group of its own, on gloo.
         what: The store, for messages.
+
+    Attributes:
+        shelves: Rows by key, of kinds that have some.
+        rank: This rank's number in the group.
+        stats: Bytes that have travelled.
     """
 
     def __init__(self, shelves: Mapping[Key, Shelf], group: Any, what: str) -> None:
-        self._shelves = {key: each for key, each in shelves.items() if each.columns}
+        self.shelves = {key: each for key, each in shelves.items() if each.columns}
         self._group = group
-        self._rank, self._size = dist.get_rank(group), dist.get_world_size(group)
-        self._what = f"{what}: rank {self._rank} of {self._size}"
+        self.rank, self._size = dist.get_rank(group), dist.get_world_size(group)
+        self._what = f"{what}: rank {self.rank} of {self._size}"
         self._turn = threading.Condition()
         self._waiting: deque[_Ask] = deque()
         self._state = _SERVES
@@ -203,7 +210,7 @@ class Exchange:
 
     def _serve(self) -> None:
         """The thread: one round after the other."""
-        ask, pause, shelves = None, _LEAST_PAUSE, self._shelves.values()
+        ask, pause, shelves = None, _LEAST_PAUSE, self.shelves.values()
         try:
             while True:
                 with self._turn:
@@ -223,13 +230,13 @@ class Exchange:
                 tables = None
                 if bool(counts[:, :-1].any()):
                     pause = _LEAST_PAUSE
-                    wanted = counts[:, :-1].reshape(self._size, len(self._shelves), self._size)
+                    wanted = counts[:, :-1].reshape(self._size, len(self.shelves), self._size)
                     tables = self._swap(wanted, [numbers for numbers, _, _ in orders])
                     self.stats.exchanges += 1
                     self.stats.seconds += perf_counter() - begun
                 if ask is not None:
                     tables = tables or [each.tables([each.read(_NONE)]) for each in shelves]
-                    made = zip(self._shelves, tables, orders, strict=True)
+                    made = zip(self.shelves, tables, orders, strict=True)
                     ask.tables = {k: (t, at) for k, t, (_, at, _) in made if k in ask.wanted}
                     ask.end()
         except BaseException as error:
@@ -247,7 +254,7 @@ class Exchange:
     def _orders(self, wanted: Wanted) -> list[tuple[Tensor, Tensor, list[int]]]:
         """Numbers of each shelf by owner; where each wanted one went; how many each owner has."""
         found = []
-        for key, shelf in self._shelves.items():
+        for key, shelf in self.shelves.items():
             numbers = wanted.get(key, _NONE)
             owners = shelf.owners.of(numbers)
             by_owner = [(owners == rank).nonzero().view(-1) for rank in range(self._size)]
@@ -274,7 +281,7 @@ class Exchange:
         Returns:
             Rows by shelf, in the order of ``wanted``.
         """
-        me, shelves = self._rank, list(self._shelves.values())
+        me, shelves = self.rank, list(self.shelves.values())
         lists = [
             numbers.split(sizes) for numbers, sizes in zip(wanted, counts[me].tolist(), strict=True)
         ]
@@ -282,7 +289,7 @@ class Exchange:
         away[torch.arange(self._size), :, torch.arange(self._size)] = 0  # own rows do not travel
         to_me, of_me = away[:, :, me], away[me].t()  # [rank, shelf]
         asking = [
-            _bytes(numbers[rank].to(shelf.kind))
+            as_bytes(numbers[rank].to(shelf.kind))
             for rank in range(self._size)
             if rank != me
             for shelf, numbers in zip(shelves, lists, strict=True)
@@ -328,10 +335,12 @@ class Exchange:
         return found.split(taken.reshape(-1).tolist())
 
 
-def _row_bytes(column: Tensor) -> int:
+def row_bytes(column: Tensor) -> int:
+    """Bytes of a row."""
     return prod(column.shape[1:]) * column.dtype.itemsize
 
 
-def _bytes(rows: Tensor) -> Tensor:
+def as_bytes(rows: Tensor) -> Tensor:
+    """The bytes of some rows, ``uint8 [n]``."""
     rows = rows.contiguous()
     return rows.view(-1).view(torch.uint8) if rows.numel() else rows.new_empty(0, dtype=torch.uint8)

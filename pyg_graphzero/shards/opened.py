@@ -17,9 +17,10 @@ from torch import Tensor
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.shards.exchange import Exchange, ExchangeStats, Key, Shelf, Wanted
+from pyg_graphzero.shards.fetcher import Fetcher
 from pyg_graphzero.shards.owners import Owners
 from pyg_graphzero.shards.window import Request, Window, sample
-from pyg_graphzero.store.columns import EncodedRows, in_memory, view_topology
+from pyg_graphzero.store.columns import EncodedRows, gather, in_memory, view_topology
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.leftovers import Draft
 from pyg_graphzero.store.manifest import (
@@ -33,6 +34,12 @@ from pyg_graphzero.store.manifest import (
 )
 from pyg_graphzero.store.opened import OpenedFiles, Opening
 from pyg_graphzero.store.schema import EdgeType
+from pyg_graphzero.util.system import private_rss
+
+# Sources of edges, beside their attributes.
+_SOURCE = "source"
+# Bytes that are fetched at once of an attribute that is wanted whole.
+_BYTES_AT_ONCE = 32 << 20
 
 
 def open_shards(
@@ -59,7 +66,10 @@ def open_shards(
             number in the group.
         group: The ranks, one for each part; None: all. The exchange makes a group of its own.
         timeout: Seconds until a rank that does not answer counts as lost.
-        memory: See ``gz.open``; rows of up to twelve batches that are fetched come on top.
+        memory: See ``gz.open``. The part that files which every rank has do not take is for rows
+            of other ranks: of up to twelve batches, and of nodes that were used before, which do
+            not travel again. Where edges lie in shards, this is a quarter at least; where each rank
+            has all of them, and no room is left, rows of twelve batches come on top.
         processes: See ``gz.open``.
         strict: See ``gz.open``.
         row_cache: See ``gz.open``.
@@ -67,6 +77,7 @@ def open_shards(
     Raises:
         ValueError: On all ranks: a part is missing on one, or parts are of different stores or
             versions, or as many as there are not ranks.
+        MemoryBudgetError: ``memory`` is too small.
     """
     if not dist.is_initialized():
         raise ValueError(
@@ -127,7 +138,12 @@ def _open(
         error, found = caught, f"{type(caught).__name__}: {caught}"
     _check_alike(ranks.gather(found, own), error)
     assert store is not None
-    return ShardedStore(store, Exchange(store.shelves, own, str(directory)), ranks, options)
+    exchange = Exchange(store.shelves, own, str(directory))
+    try:
+        return ShardedStore(store, exchange, ranks, options)
+    except BaseException:
+        exchange.fail()
+        raise
 
 
 def _check_alike(everyone: list[Any], error: Exception | None) -> None:
@@ -161,6 +177,7 @@ class _Opened:
                 f"{directory}: found {manifest.parts} parts, expected {size}: one for each rank"
             )
         self.directory, self.manifest = directory, manifest
+        self.is_shown_in_part = attrs is not None
         whole = OpenedFiles(directory / WHOLE)  # which is opened again once all ranks have theirs
         self.rank = rank
         part = OpenedFiles(directory / part_name(rank), Opening(drafts=tuple(drafts)))
@@ -203,7 +220,7 @@ class _Opened:
         self.shelves["edge", name] = _shelf(part, owners, slots, attrs)
         self.shelves["edge_id", name] = _shelf(part, owners, slots, ids)
         topology = part.topology(own)
-        sources = {"source": view_topology(topology)[1]}
+        sources = {_SOURCE: view_topology(topology)[1]}
         self.shelves["neighbour", name] = Shelf(owners, slots, sources)
         if (attr := starts_attr(own)) in every.attrs:
             self.starts[name] = part.view(every.attrs[attr])
@@ -244,9 +261,9 @@ class Shards:
         has_topology: Neighbours lie in shards, too, with the ids and attributes of edges.
     """
 
-    def __init__(self, opened: _Opened, exchange: Exchange) -> None:
+    def __init__(self, opened: _Opened, fetcher: Fetcher) -> None:
         self._opened = opened
-        self._exchange = exchange
+        self._fetcher = fetcher
         self._names: dict[str, Any] = {}
         self.has_topology = opened.manifest.topology == "own"
 
@@ -270,6 +287,35 @@ class Shards:
         """Where the slots of each node begin, if that is not where its bounds say."""
         return self._opened.starts.get(name)
 
+    def slots(self, name: EdgeType | None, attr: str) -> Tensor:
+        """An attribute of all edges by slot, in memory.
+
+        Raises:
+            RankLostError: A rank does not answer.
+        """
+        return self._whole(("edge", name), attr)
+
+    def sources(self, name: EdgeType | None) -> Tensor:
+        """The sources of all edges by slot, ``int64 [num_edges]``, in memory; raises likewise."""
+        return self._whole(("neighbour", name), _SOURCE, torch.int64)
+
+    def _whole(self, key: Key, attr: str, dtype: torch.dtype | None = None) -> Tensor:
+        shelf = self._opened.shelves[key]
+        count, parts = shelf.owners.division.num_nodes, []
+        step = max(1, _BYTES_AT_ONCE // shelf.row_bytes)
+        for first in range(0, max(1, count), step):
+            numbers = torch.arange(first, min(first + step, count))
+            tables, at = self._fetcher.exchange.fetch({key: numbers})[key]
+            parts.append(gather(tables[attr], at).to(dtype))
+        return torch.cat(parts)
+
+    def in_slots(self, name: EdgeType | None, bounds: Tensor) -> Tensor:
+        """``indptr`` of neighbourhoods in the order of their slots, from that of the nodes."""
+        starts = self.starts(name)
+        if starts is None:
+            return bounds
+        return torch.cat([in_memory(starts).sort().values, bounds[-1:]])
+
     def kind(self, key: Key, attr: str) -> tuple[list[int], torch.dtype]:
         """Shape and dtype of all rows of an attribute in shards."""
         shelf = self._opened.shelves[key]
@@ -277,9 +323,14 @@ class Shards:
         dtype = torch.float32 if attr in shelf.decoders else stored.dtype
         return [shelf.owners.division.num_nodes, *stored.shape[1:]], dtype
 
+    @property
+    def together(self) -> int:
+        """Batches that are to be asked for at once."""
+        return self._fetcher.together
+
     def ask(self, wanted: Sequence[Wanted]) -> Window:
         """Begins to fetch rows of some batches."""
-        return Window(self._exchange, lambda: ([], wanted))
+        return Window(self._fetcher, lambda: ([], wanted))
 
     def sample(
         self,
@@ -290,14 +341,14 @@ class Shards:
         """Begins to sample some batches, and to fetch the rows that ``wanted_of`` says of each."""
 
         def make() -> tuple[list[Any], list[Wanted]]:
-            made = sample(self._exchange, self._names, requests, num_threads)
+            made = sample(self._fetcher.exchange, self._names, requests, num_threads)
             wanted = [
                 {} if isinstance(batch, Exception) else wanted_of(place, batch)
                 for place, batch in enumerate(made)
             ]
             return made, wanted
 
-        return Window(self._exchange, make)
+        return Window(self._fetcher, make)
 
 
 class ShardedStore(Store):
@@ -311,8 +362,26 @@ class ShardedStore(Store):
         self._exchange = exchange
         self._ranks = ranks
         self._options = options
-        self.contents.shards = Shards(opened, exchange)
+        room = None if opened.is_shown_in_part else self._take_room()
+        fetcher = Fetcher(exchange, room, repr(options["memory"]))
+        self.contents.shards = Shards(opened, fetcher)
         self.contents.shards.name_paths(self.contents)
+
+    def _take_room(self) -> int | None:
+        """Bytes of the budget for rows of other ranks, which the plan of memory does not have.
+
+        None where the plan, which edges that every rank has take part in, needs all of it.
+        """
+        used, memory = private_rss(), self.contents.memory
+        files = (file for file in self.contents.path.rglob("*") if file.is_file())
+        spare = memory - 2 * (used + sum(file.stat().st_size for file in files))
+        room = max(spare, (memory - used) // 4, 0)
+        if self._opened.manifest.topology == "own":
+            return room
+        if spare <= 0:
+            return None
+        self.contents.memory -= spare
+        return spare
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise UnsupportedError(

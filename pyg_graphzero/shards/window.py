@@ -11,6 +11,7 @@ from torch import Tensor
 
 from pyg_graphzero import _core
 from pyg_graphzero.shards.exchange import Exchange, Key, Table, Wanted
+from pyg_graphzero.shards.fetcher import Fetcher
 from pyg_graphzero.store.columns import gather
 
 #: Rows of one batch by key and attribute, decoded.
@@ -23,22 +24,22 @@ class Window:
     """Batches whose rows are fetched together, each row of a node once, on a thread of its own.
 
     Args:
-        exchange: Where rows come from.
+        fetcher: Where rows come from.
         make: Samples the batches, if the engine has not: gives them, or an error in place of one,
             and the rows that each wants.
     """
 
     def __init__(
-        self, exchange: Exchange, make: Callable[[], tuple[Sequence[Any], Sequence[Wanted]]]
+        self, fetcher: Fetcher, make: Callable[[], tuple[Sequence[Any], Sequence[Wanted]]]
     ) -> None:
-        self._exchange = exchange
+        self._fetcher = fetcher
         self._make = make
         self._done = threading.Event()
         self._error: BaseException | None = None
         self._batches: Sequence[Any] = ()
         self._tables: dict[Key, Table] = {}
         self._places: dict[Key, Sequence[Tensor]] = {}
-        exchange.start(self._run)
+        fetcher.exchange.start(self._run)
 
     def batch(self, place: int) -> Any:
         """A batch as it was sampled; waits for it.
@@ -57,6 +58,7 @@ class Window:
 
         Raises:
             RankLostError: Another rank does not answer.
+            MemoryBudgetError: They are too large.
         """
         self._wait()
         found: RowsByKey = {}
@@ -73,7 +75,7 @@ class Window:
     def _run(self) -> None:
         try:
             self._batches, wanted = self._make()
-            self._tables = self._exchange.fetch(self._united(wanted))
+            self._tables = self._fetcher.fetch(self._united(wanted), len(wanted))
         except BaseException as error:
             self._error = error
         self._done.set()

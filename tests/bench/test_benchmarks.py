@@ -31,7 +31,7 @@ needs_compiler = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ 
 
 
 # Those that train, or begin processes.
-SLOW = ("accuracy", "options", "from_graphzero")
+SLOW = ("accuracy", "options", "from_graphzero", "shards")
 
 
 def found_in(value: Any, path: str) -> Any:
@@ -82,6 +82,10 @@ SCRIPTS: dict[str, tuple[str, list[str]]] = {
             "results/GraphSAGE/trimmed/seconds",
             "batch/nodes",
         ],
+    ),
+    "shards": (
+        "--dir here --scale 0.0003 --by store ranges --batch-size 16 --batches 5 --hidden 4",
+        ["runs/found/epochs/nodes", "runs/found/epochs/elapsed", "runs/found/disk"],
     ),
     "walks": (
         "--nodes 3000 --edges 30000 --batch-size 100 --walk-length 5 --rounds 6",

@@ -15,6 +15,8 @@ import torch.distributed as dist
 from torch_geometric.data import HeteroData
 
 import pyg_graphzero as gz
+from graphs import write_store
+from pyg_graphzero.util.system import private_rss
 from spawned import PATIENCE, spawn
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
@@ -33,6 +35,8 @@ def start(rank: int, task, ranks: int, place: str, args: tuple) -> None:
 
 def loaders(data, first: int) -> list:
     """Loaders of all kinds around a rank's own seeds."""
+    if "since" in data:
+        return timed_loaders(data, first)
     common = {"batch_size": 8, "shuffle": True, "num_workers": 1}
     if isinstance(data, HeteroData):
         paper, cites = ("paper", torch.arange(first, 60)), data.edge_types[0]
@@ -56,6 +60,33 @@ def loaders(data, first: int) -> list:
         ),
         gz.loader.LinkNeighborLoader(data, [3, 3], ends, exclude_seed_edges=True, **alone),
     ]
+
+
+def timed_loaders(data, first: int) -> list:
+    """Loaders that draw by times of nodes and of edges, and by weights."""
+    seeds, ends = torch.arange(first, 60), torch.arange(2 * (20 + first)).view(2, -1)
+    alone = {"batch_size": 8, "shuffle": True}
+    timed = {"time_attr": "since", "input_time": 20 + seeds % 50, **alone}
+    return [
+        gz.loader.NeighborLoader(data, [5, 3], seeds, **timed),
+        gz.loader.NeighborLoader(
+            data, [3, 2], seeds, temporal_strategy="last", weight_attr="weight", **timed
+        ),
+        gz.loader.NeighborLoader(data, [4, 3], seeds, weight_attr="weight", **alone),
+        gz.loader.LinkNeighborLoader(
+            data, [3, 2], ends, edge_label_time=20 + ends[0], time_attr="born",
+            neg_sampling="binary", **alone,
+        ),
+    ]  # fmt: skip
+
+
+def with_times(data):
+    """Nodes and edges have times, and edges weights, some of them 0."""
+    made, count = data.clone(), data.num_edges
+    made.since = torch.randint(0, 100, (count,))
+    made.weight = torch.rand(count, dtype=torch.float64) * (torch.rand(count) < 0.9)
+    made.born = torch.randint(0, 100, (data.num_nodes,))
+    return made
 
 
 def same(value, other) -> bool:
@@ -121,14 +152,50 @@ def test_batches_are_those_of_the_single_store(
     homo, hetero, tmp_path, ranks, is_assigned, topology
 ):
     encoded = gz.open(convert_encoded(homo[0], tmp_path / "encoded"))
+    timed = gz.open(write_store(with_times(homo[0]), tmp_path / "timed"))
     pairs = []
-    for number, store in enumerate((homo[1], hetero[1], encoded)):
+    for number, store in enumerate((homo[1], hetero[1], encoded, timed)):
         types = [t.name for t in store.contents.schema.node_types]
         by = {name: torch.randint(ranks, (store.num_nodes_of(name),)) for name in types}
         shards = tmp_path / f"shards-{number}"
         gz.shard(store.path, shards, ranks, topology=topology, by=by if is_assigned else None)
         pairs.append((str(store.path), str(shards)))
     run(read_epochs, ranks, tmp_path, *pairs)
+
+
+def keep_rows(rank: int, shards: str, wide: str) -> None:
+    """Rows that a rank has once fetched do not travel in the next epoch, if there is room."""
+    for memory, travels in (("4GB", False), (private_rss() + (64 << 20), True)):
+        with gz.open_shards(shards, memory=memory) as opened:
+            loader = gz.loader.NeighborLoader(opened.data(), [-1, -1], range(300), batch_size=50)
+            received = [0]
+            for _ in range(2):
+                assert len(list(loader)) == 6
+                received.append(opened.exchanged.received)
+            assert received[1] > 0
+            assert (received[2] > received[1]) == travels
+            assert (opened.exchanged.kept > 0) != travels
+    with gz.open_shards(wide, memory=private_rss() + (64 << 20), timeout=60.0) as opened:
+        loader = gz.loader.NeighborLoader(opened.data(), [-1], range(300), batch_size=300)
+        with pytest.raises(gz.MemoryBudgetError, match="MB for rows of other ranks, expected"):
+            list(loader)
+    if rank == 0:
+        with pytest.raises(gz.MemoryBudgetError, match="the process takes"):
+            gz.open_shards(shards, memory="1MB")
+    else:
+        opened = gz.open_shards(shards)
+        loader = gz.loader.NeighborLoader(opened.data(), [2], range(300))
+        with pytest.raises(gz.RankLostError, match="rank 0 has ended early"):
+            list(loader)
+    dist.destroy_process_group()
+
+
+def test_rows_are_kept_within_the_budget(homo, tmp_path):
+    gz.shard(homo[1].path, tmp_path / "shards", 2, topology="whole")
+    wide = homo[0].clone()
+    wide.x = torch.zeros(300, 20_000)
+    gz.shard(write_store(wide, tmp_path / "wide"), tmp_path / "wide-shards", 2)
+    run(keep_rows, 2, tmp_path, str(tmp_path / "shards"), str(tmp_path / "wide-shards"))
 
 
 def leave_early(rank: int, shards: str) -> None:
@@ -289,7 +356,6 @@ def refuse(rank: int, shards: str) -> None:
             lambda: data.edge_index,
             lambda: data.edge_attr,
             lambda: opened.graph_store.get_edge_index(*opened.graph_store.get_all_edge_attrs()),
-            lambda: gz.loader.NeighborLoader(data, [2], [0], weight_attr="edge_attr")([0]),
             lambda: gz.loader.LinkNeighborLoader(data, [2])([0]),
             lambda: gz.loader.LinkNeighborLoader(
                 data, [2], ends, neg_sampling="binary", options=excluded

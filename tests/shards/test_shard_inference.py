@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
 import torch
 import torch.distributed as dist
-from test_exchange import run
+from test_exchange import run, start
 from torch_geometric.data import HeteroData
 from torch_geometric.nn import GraphSAGE, to_hetero
 
 import pyg_graphzero as gz
 from graphs import write_store
+from pyg_graphzero.store.column_writer import Column
+from spawned import PATIENCE
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
 
@@ -76,3 +80,55 @@ def test_each_rank_computes_its_own_nodes(kind, topology, request, tmp_path: Pat
         torch.save(whole.h if name is None else whole[name].h, tmp_path / "graph.out")
     torch.save(data, tmp_path / "graph")
     run(infer, 2, tmp_path, str(tmp_path / "shards"), str(tmp_path / "graph"))
+
+
+def lose_a_rank(rank: int, shards: str) -> None:
+    """Rank 1 is killed in its second layer."""
+    columns, write = [], Column.write
+
+    def written(column: Column, *rows: object) -> None:
+        if column not in columns:
+            columns.append(column)
+        if rank == 1 and len(columns) == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        write(column, *rows)
+
+    Column.write = written
+    try:
+        opened = gz.open_shards(shards, timeout=30.0)
+        gz.inference.layerwise(model_of(None), opened, out="h", max_edges=200, progress=False)
+    except gz.RankLostError:
+        os._exit(3)
+
+
+def go_on(rank: int, shards: str, kept: str) -> None:
+    model = model_of(torch.load(kept, weights_only=False))
+    with gz.open_shards(shards) as opened:
+        summary = gz.inference.layerwise(model, opened, out="h", max_edges=200, progress=False)
+        nodes = torch.as_tensor(opened.nodes())
+        found = gz.open(opened.part).data()["own:node"].h
+    assert [layer.verdict == "done before" for layer in summary.layers] == [True, False]
+    torch.testing.assert_close(found, torch.load(f"{kept}.out")[nodes], atol=1e-5, rtol=1e-4)
+    dist.destroy_process_group()
+
+
+@pytest.mark.long
+def test_it_goes_on_after_a_kill(homo, tmp_path: Path):
+    data, store = homo
+    gz.shard(store.path, tmp_path / "shards", 2)
+    gz.inference.layerwise(model_of(data), store, out="h", progress=False)
+    torch.save(gz.open(store.path).data().h, tmp_path / "graph.out")
+    torch.save(data, tmp_path / "graph")
+    context = torch.multiprocessing.get_context("spawn")
+    arguments = (lose_a_rank, 2, f"file://{tmp_path}/lost", (str(tmp_path / "shards"),))
+    ranks = [context.Process(target=start, args=(rank, *arguments)) for rank in range(2)]
+    try:
+        for process in ranks:
+            process.start()
+        for process in ranks:
+            process.join(PATIENCE)
+        assert [process.exitcode for process in ranks] == [3, -signal.SIGKILL]
+    finally:
+        for process in ranks:
+            process.kill()
+    run(go_on, 2, tmp_path, str(tmp_path / "shards"), str(tmp_path / "graph"))

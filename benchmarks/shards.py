@@ -1,0 +1,268 @@
+"""What travels between ranks that train over a store in shards, beside ranks that have it whole.
+
+    python benchmarks/shards.py --dir /on/the/disk --scale 0.1 --ranks 1 2 4 --limit 3.6GB
+    python benchmarks/shards.py --dir /on/the/disk --by ranges ldg metis --batch-size 128
+    python benchmarks/shards.py --dir /on/the/disk --by ranges --link 10gbit 25gbit
+
+The graph is that of ``papers100m.py``; it and its shards are made in ``--dir`` where they are not
+there yet, and stay. Each rank is a process under ``--limit`` divided by the number of ranks, page
+cache included (``none``: without), and trains GraphSAGE on as many nodes as others, on its own first. ``store`` is the whole
+store on each. ``--link`` puts two ranks into network namespaces with a link of that rate; it needs
+root. Bytes are those that a rank receives, of the last epoch and of the first. ``fetch`` is a
+window of random rows without training, ``gloo`` its ``all_to_all_single`` of as many bytes; the
+best of six.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from papers100m_graph import NUM_CLASSES, NUM_FEATURES, PapersGraph
+from torch.nn.parallel import DistributedDataParallel
+from torch_geometric.nn import GraphSAGE
+
+import pyg_graphzero as gz
+from harness.cap import MemoryCap
+from harness.record import parser, record, write
+from pyg_graphzero.bench.table import markdown
+from pyg_graphzero.loader.cluster import ClusterData
+from pyg_graphzero.util.workspace import parse_size
+
+_COLUMNS = ["disk, MB", "anon, MB", "MB/batch", "at first", "kept, MB/batch", "exchanges/batch"]
+_COLUMNS += ["waits", "CPU s/batch", "fetch, GB/s", "gloo, GB/s"]
+_WINDOW, _ROUNDS = 4, 6  # batches, and windows that are fetched without training
+
+
+def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    made = parser("shards", __doc__)
+    made.add_argument("--dir", type=Path, required=True, help="where the graph and shards lie")
+    made.add_argument("--scale", type=float, default=0.01, help="of papers100M")
+    made.add_argument("--ranks", type=int, nargs="+", default=[2])
+    made.add_argument("--by", nargs="+", default=["store", "ranges"], help="ldg, metis, too")
+    made.add_argument("--link", nargs="+", default=["loopback"], help="or 10gbit, with 2 ranks")
+    made.add_argument("--limit", default="none", help="on the memory of one rank")
+    made.add_argument("--memory", help="budget of each rank, as gz.open_shards has it")
+    made.add_argument("--fanout", type=int, nargs="+", default=[10, 10, 10])
+    made.add_argument("--batch-size", type=int, default=1024)
+    made.add_argument("--batches", type=int, default=20, help="of an epoch, at most")
+    made.add_argument("--epochs", type=int, default=2)
+    made.add_argument("--hidden", type=int, default=32)
+    made.add_argument("--rank", help=argparse.SUPPRESS)
+    return made.parse_args(argv)
+
+
+def prepare(args: argparse.Namespace, ranks: int, by: str) -> Path:
+    """The store, or its shards; made where they are not there."""
+    whole = args.dir / "store"
+    if not whole.exists():
+        PapersGraph.of(args.scale).write(whole, "int8", "5GB")
+    path = whole if by == "store" else args.dir / f"{by}-{ranks}"
+    if not path.exists():
+        assigned: Any = None if by == "ranges" else by
+        if by == "metis":
+            with gz.open(whole) as store:
+                assigned = ClusterData(store, ranks).cluster
+        print(gz.shard(whole, path, ranks, by=assigned, memory="4GB", progress=False), flush=True)
+    return path
+
+
+@contextmanager
+def links(rate: str) -> Any:
+    """Commands that put each of two ranks into a network namespace; none for loopback."""
+    if rate == "loopback":
+        yield [[], []]
+        return
+    names = ["gzshards0", "gzshards1"]
+    shape = f"tc qdisc add dev veth root tbf rate {rate} burst 4mb latency 50ms"
+    try:
+        for name in names:
+            _call(f"ip netns add {name}")
+        _call(f"ip link add veth netns {names[0]} type veth peer name veth netns {names[1]}")
+        for number, name in enumerate(names):
+            _call(f"ip -n {name} addr add 10.77.0.{number + 1}/24 dev veth")
+            _call(f"ip -n {name} link set lo up")
+            _call(f"ip -n {name} link set veth up")
+            _call(f"ip netns exec {name} {shape}")
+        enter = ["env", "GLOO_SOCKET_IFNAME=veth"]
+        yield [["ip", "netns", "exec", name, *enter] for name in names]
+    finally:
+        for name in names:
+            subprocess.run(["ip", "netns", "del", name], check=False)
+
+
+def _call(command: str) -> None:
+    subprocess.run(command.split(), check=True)
+
+
+def play(
+    args: argparse.Namespace, words: list[str], ranks: int, by: str, link: str
+) -> list[dict[str, Any]]:
+    """Has all ranks train; what each has found."""
+    path = prepare(args, ranks, by)
+    place = args.dir.absolute() / f"ranks-{time.monotonic_ns()}"
+    limit = None if args.limit == "none" else parse_size(args.limit, "--limit") // ranks
+    with ExitStack() as stack:
+        within = stack.enter_context(links(link))
+        caps = [stack.enter_context(MemoryCap(limit)) for _ in range(ranks if limit else 0)]
+        started = []
+        for rank in range(ranks):
+            task = {"rank": rank, "ranks": ranks, "path": str(path), "place": str(place)}
+            command = [sys.executable, __file__, *words, "--rank", json.dumps(task)]
+            command = [*(within[rank] if link != "loopback" else []), *command]
+            command = caps[rank].command(command) if caps else command
+            started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+        found = [each.communicate()[0] for each in started]
+        place.unlink(missing_ok=True)
+    if any(each.returncode for each in started):
+        raise SystemExit(f"{by}, {ranks} ranks: {[each.returncode for each in started]}")
+    return [json.loads(each.splitlines()[-1]) for each in found]
+
+
+def train(args: argparse.Namespace, rank: int, ranks: int, path: str, place: str) -> dict[str, Any]:
+    """One rank."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{place}", rank=rank, world_size=ranks)
+    is_sharded = (Path(path) / "shards.json").exists()
+    store = (gz.open_shards if is_sharded else gz.open)(path, memory=args.memory)
+    data = store.data()
+    seeds = data.train_mask.nonzero().view(-1)
+    if is_sharded:
+        own = seeds[torch.isin(seeds, torch.as_tensor(store.nodes()))]
+        seeds = torch.cat(store.gather(own)).tensor_split(ranks)[rank]
+    else:
+        seeds = seeds[rank::ranks]
+    for name in data.keys():  # noqa: SIM118 - a Data is not its keys
+        if name not in ("x", "y", "edge_index", "num_nodes"):
+            del data[name]
+    torch.manual_seed(0)
+    model = GraphSAGE(data.num_features, args.hidden, len(args.fanout), NUM_CLASSES)
+    ddp = DistributedDataParallel(gz.nn.accelerate(model))
+    optimizer = torch.optim.Adam(ddp.parameters())
+    torch.manual_seed(rank + 1)
+    options = {"batch_size": args.batch_size, "num_workers": 1, "edge_ids": False}
+    loader = gz.loader.NeighborLoader(data, args.fanout, seeds, shuffle=True, **options)
+    steps = torch.tensor(min(len(loader), args.batches))
+    dist.all_reduce(steps, dist.ReduceOp.MIN)
+    epochs = []
+    for _ in range(args.epochs):
+        before, cpu, anon = exchanged(store), cpu_seconds(), 0
+        nodes = edges = 0
+        for _, batch in zip(range(int(steps)), loader, strict=False):
+            optimizer.zero_grad()
+            out = ddp(batch.x, batch.edge_index)[: batch.batch_size]
+            F.cross_entropy(out, batch.y[: batch.batch_size]).backward()
+            optimizer.step()
+            nodes, edges = nodes + batch.num_nodes, edges + batch.num_edges
+            anon = max(anon, anonymous())
+        stats = loader.stats()
+        epochs.append(
+            {name: value - before[name] for name, value in exchanged(store).items()}
+            | {"batches": int(steps), "nodes": nodes, "edges": edges, "anon": anon}
+            | {"wait": stats.wait, "elapsed": stats.elapsed, "cpu": cpu_seconds() - cpu}
+        )
+    found = {"epochs": epochs, "disk": disk(store, is_sharded), "fetch": 0.0, "gloo": 0.0}
+    if is_sharded and ranks > 1:
+        count = torch.tensor(_WINDOW * epochs[-1]["nodes"] // int(steps))
+        dist.all_reduce(count, dist.ReduceOp.MIN)
+        found |= fetch(store, int(count), ranks)
+    del ddp
+    store.close()
+    dist.barrier()
+    dist.destroy_process_group()
+    return found
+
+
+def exchanged(store: Any) -> dict[str, Any]:
+    """Bytes, exchanges and seconds until now."""
+    return dict(vars(store.exchanged)) if hasattr(store, "exchanged") else {"received": 0}
+
+
+def fetch(store: Any, count: int, ranks: int) -> dict[str, float]:
+    """Bytes a second that a rank receives, of windows of random rows and of gloo alone."""
+    order = torch.randperm(
+        store.num_nodes, generator=torch.Generator().manual_seed(dist.get_rank())
+    )
+    best = dict.fromkeys(("fetch", "gloo"), 0.0)
+    for numbers in order.split(count)[:_ROUNDS]:
+        dist.barrier()
+        before = exchanged(store)
+        store.contents.shards.ask([{("node", None): numbers}]).rows(0)
+        taken = {name: value - before[name] for name, value in exchanged(store).items()}
+        best["fetch"] = max(best["fetch"], taken["received"] / taken["seconds"])
+        each = torch.tensor(taken["received"] // (ranks - 1))
+        dist.all_reduce(each, dist.ReduceOp.MIN)
+        sizes = [0 if rank == dist.get_rank() else int(each) for rank in range(ranks)]
+        sent, found = (torch.zeros(sum(sizes), dtype=torch.uint8) for _ in range(2))
+        dist.barrier()
+        begin = time.perf_counter()
+        dist.all_to_all_single(found, sent, sizes, sizes)
+        best["gloo"] = max(best["gloo"], sum(sizes) / (time.perf_counter() - begin))
+    return best
+
+
+def disk(store: Any, is_sharded: bool) -> int:
+    """Bytes of the files that a rank needs."""
+    places = [Path(store.path), *([store.part] if is_sharded else [])]
+    return sum(f.stat().st_size for place in places for f in place.rglob("*") if f.is_file())
+
+
+def cpu_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def anonymous() -> int:
+    """Bytes of this process in memory that are no file's."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("RssAnon"))
+
+
+def row_of(found: list[dict[str, Any]]) -> list[str]:
+    """Figures of the last epoch: means over ranks; the most memory and disk."""
+
+    def mean(name: str, epoch: int = -1) -> float:
+        of_ranks = [each["epochs"][epoch] for each in found]
+        return sum(each.get(name, 0) / each["batches"] for each in of_ranks) / len(found)
+
+    disk = max(each["disk"] for each in found) / 1e6
+    anon = max(epoch["anon"] for each in found for epoch in each["epochs"]) / 1e6
+    sizes = [mean("received"), mean("received", 0), NUM_FEATURES * mean("kept")]
+    cells = [f"{disk:,.0f}", f"{anon:,.0f}", *(f"{size / 1e6:.2f}" for size in sizes)]
+    cells += [f"{mean('exchanges'):.2f}", f"{mean('wait') / mean('elapsed'):.2f}"]
+    speeds = [sum(each[name] for each in found) / len(found) for name in ("fetch", "gloo")]
+    return [*cells, f"{mean('cpu'):.2f}", *(f"{speed / 1e9:.2f}" for speed in speeds)]
+
+
+def main(argv: list[str] | None = None) -> None:
+    words = sys.argv[1:] if argv is None else argv
+    args = parse(words)
+    if args.rank is not None:
+        print(json.dumps(train(args, **json.loads(args.rank))), flush=True)
+        return
+    args.dir.mkdir(parents=True, exist_ok=True)
+    rows: list[list[str]] = []
+    runs: list[dict[str, Any]] = []
+    for ranks in args.ranks:
+        for by in args.by:
+            for link in args.link:
+                found = play(args, words, ranks, by, link)
+                runs.append({"ranks": ranks, "by": by, "link": link, "found": found})
+                rows.append([f"{ranks} ranks, {by}", link, *row_of(found)])
+                print(*rows[-1], flush=True)
+    print(markdown("shards", ["run", "link", *_COLUMNS], rows))
+    write(args.json, record(args, words, runs=runs))
+
+
+if __name__ == "__main__":
+    main()
