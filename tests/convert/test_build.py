@@ -79,55 +79,6 @@ def test_equal_to_the_definition(data: st.DataObject, tmp_path_factory: pytest.T
     compare(found, expected(src, dst, columns, num_dst, options))
 
 
-@pytest.mark.parametrize("coalesce", [None, "first", "mean"])
-@pytest.mark.parametrize(
-    ("undirected", "self_loops", "time_attr"),
-    list(itertools.product([False, True], ["keep", "add"], [None, "time"])),
-)
-@pytest.mark.parametrize("many", ["edges", "parallel edges", "edges at one time"])
-def test_one_node_with_more_edges_than_fit(
-    tmp_path: Path,
-    coalesce: str | None,
-    undirected: bool,
-    self_loops: str,
-    time_attr: str | None,
-    many: str,
-) -> None:
-    rng = np.random.default_rng(0)
-    num_nodes, num_edges = 300, 3000
-    src = rng.integers(1, 3 if many == "parallel edges" else num_nodes, num_edges)
-    dst = np.where(rng.random(num_edges) < 0.95, 7, rng.integers(0, num_nodes, num_edges))
-    times = rng.integers(0, 1 if many == "edges at one time" else 50, num_edges)
-    columns = {"time": torch.from_numpy(times), "w": torch.from_numpy(rng.random(num_edges))}
-    options = CscOptions(
-        undirected=undirected, coalesce=coalesce, self_loops=self_loops, time_attr=time_attr
-    )
-    if coalesce == "mean":
-        columns["time"] = columns["time"].double()
-    found = build(
-        tmp_path, chunked(src, dst, columns, [1000]), num_nodes, num_nodes, 4096, options, num_edges
-    )
-    assert found.stats["scratch_bytes"] > 0
-    compare(found, expected(src, dst, columns, num_nodes, options))
-
-
-DTYPES = ["bool", "uint8", "int16", "int64", "float16", "bfloat16", "float64", "complex64"]
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", [(), (3,), (2, 2), (0,), (125,)])
-def test_payload_of_any_dtype_and_shape(tmp_path: Path, dtype: str, shape: tuple[int, ...]) -> None:
-    rng = np.random.default_rng(1)
-    src, dst = rng.integers(0, 20, (2, 500))
-    columns = {"a": torch.randint(0, 2, (500, *shape)).to(getattr(torch, dtype))}
-    options = CscOptions(undirected=True, self_loops="add")
-    for memory in (1 << 14, 1 << 24):
-        found = build(
-            tmp_path / str(memory), chunked(src, dst, columns, [100]), 20, 20, memory, options
-        )
-        compare(found, expected(src, dst, columns, 20, options))
-
-
 NUMBERS = [
     *("uint8", "int8", "int16", "int32", "int64", "uint16", "uint32"),
     *("float16", "bfloat16", "float32", "float64"),
@@ -308,24 +259,6 @@ def test_scratch_that_is_full_is_named(tmp_path: Path) -> None:
         build(tmp_path, [EdgeChunk(src, dst)], 1000, 1000, 1 << 16)
     assert caught.value.filename == str(tmp_path / "1-edges")
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("memory", ROOMS)
-@pytest.mark.parametrize("undirected", [False, True])
-def test_without_edge_ids_it_is_the_same(tmp_path: Path, memory: int, undirected: bool) -> None:
-    rng = np.random.default_rng(4)
-    src, dst = rng.integers(0, 300, (2, 4000))
-    dst[rng.random(4000) < 0.3] = 7
-    options = CscOptions(undirected=undirected, coalesce="first")
-    found = []
-    for edge_ids in (True, False):
-        path = tmp_path / str(edge_ids)
-        path.mkdir()
-        options.edge_ids = edge_ids
-        chunks = chunked(src, dst, {}, [7, 2000])
-        found.append(build(path, chunks, 300, 300, memory, options, 4000))
-    assert (found[0].indptr, found[0].indices) == (found[1].indptr, found[1].indices)
-    assert len(list((tmp_path / "False").iterdir())) == 1  # the topology
 
 
 def deleted_bytes() -> int:

@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 import torch
 from convert_support import SHARED_DATA, edges_of, needs_shared_data, random_edges, write
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import pyg_graphzero as gz
 from pyg_graphzero import InputError
@@ -25,11 +23,6 @@ RING = np.array([[0, 1, 2, 3], [1, 2, 3, 0]])
 def save(path: Path, **members: Any) -> Path:
     np.savez(path, **members)
     return path
-
-
-def as_rows(triples: list[tuple[Any, ...]]) -> np.ndarray:
-    """Triples as a matrix, also when there are none."""
-    return np.reshape(triples, (-1, 3))
 
 
 @pytest.mark.parametrize(
@@ -411,67 +404,6 @@ def test_node_table_gives_the_order(tmp_path: Path) -> None:
         InputError, match=r"line 4, column 'name': found id 'zoe', expected every id"
     ):
         gz.convert(edges, tmp_path / "t", nodes=table)
-
-
-def reference(
-    edges: np.ndarray, w: np.ndarray, undirected: bool, coalesce: str | None, loops: str
-) -> list[tuple[int, int, float]]:
-    """The options by definition, on a list."""
-    rows = [(int(s), int(d), float(v)) for s, d, v in zip(*edges, w, strict=True)]
-    if loops == "remove":
-        rows = [row for row in rows if row[0] != row[1]]
-    if undirected:
-        rows += [(d, s, v) for s, d, v in rows if s != d]
-    if coalesce:
-        groups: dict[tuple[int, int], list[float]] = {}
-        for s, d, v in rows:
-            groups.setdefault((s, d), []).append(v)
-        how = {"first": lambda v: v[0], "sum": sum, "mean": np.mean, "min": min, "max": max}[
-            coalesce
-        ]
-        rows = [(s, d, float(how(v))) for (s, d), v in groups.items()]
-    if loops == "add":
-        looped = {s for s, d, _ in rows if s == d}
-        rows += [(n, n, 1.0) for n in range(6) if n not in looped]
-    return rows
-
-
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    pairs=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=20),
-    undirected=st.booleans(),
-    coalesce=st.sampled_from([None, "first", "sum", "mean", "min", "max"]),
-    loops=st.sampled_from(["keep", "remove", "add"]),
-)
-def test_build_options_by_definition(
-    tmp_path: Path,
-    pairs: list[tuple[int, int]],
-    undirected: bool,
-    coalesce: str | None,
-    loops: str,
-) -> None:
-    edges = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-    w = np.arange(1.0, len(pairs) + 1)
-    summary = gz.convert(
-        edges,
-        tmp_path / "s",
-        edge_attrs={"w": w},
-        num_nodes=6,
-        undirected=undirected,
-        coalesce=coalesce,
-        self_loops=loops,
-        edge_layout="2xE",
-        force=True,
-    )
-    want = reference(edges, w, undirected, coalesce, loops)
-    assert np.allclose(as_rows(edges_of(tmp_path / "s", None, "w")), as_rows(want))
-    got = summary.edges[None]
-    assert got.num_input == len(pairs)
-    assert got.num_edges == len(want)
-    assert got.self_loops == sum(s == d for s, d, _ in want)
-    assert got.duplicates == len(want) - len({row[:2] for row in want})
-    ends = {node for row in want for node in row[:2]}
-    assert summary.nodes[None].isolated == 6 - len(ends)
 
 
 def test_refusals(tmp_path: Path) -> None:

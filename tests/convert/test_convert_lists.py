@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -53,9 +52,7 @@ def test_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_standard_input_of_the_command_line(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "pyg_graphzero", "convert", "-", "-o", str(tmp_path / "s")]
-    done = subprocess.run(
-        [*command, "--no-header"], input="1 2\n1 3\n2 3\n", capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
+    command = ["convert", "-", "-o", str(tmp_path / "s"), "--no-header"]
+    done = CliRunner().invoke(main, command, input="1 2\n1 3\n2 3\n")
+    assert done.exit_code == 0, done.output
     assert edges_of(tmp_path / "s") == [(1, 2), (1, 3), (2, 3)]

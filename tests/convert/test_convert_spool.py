@@ -121,3 +121,11 @@ def test_offsets_that_leave_the_text_are_refused() -> None:
     for offsets in ([], [0, 4], [2, 1], [-1, 2]):
         with pytest.raises(ValueError, match="offsets: expected positions in text, ascending"):
             _core.TextIndex(torch.tensor(offsets, dtype=torch.int64), text)
+
+
+def test_many_runs_are_merged_in_rounds(space: Workspace) -> None:
+    space.room = 1 << 14
+    value = np.random.default_rng(0).integers(0, 1 << 40, 60_000)
+    rows = [ArrayRows(torch.from_numpy(part)) for part in np.array_split(value, 200)]
+    found = distinct_integers(rows, 0, space)
+    assert np.array_equal(found.read(0, len(found)).numpy(), np.unique(value))

@@ -12,8 +12,6 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from convert_support import edges_of, write
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import pyg_graphzero as gz
 from pyg_graphzero import InputError
@@ -180,26 +178,6 @@ def test_ids_without_a_node(tmp_path: Path) -> None:
     write(path, "7,5\n9,7\n")
     with pytest.raises(InputError, match=r"train_idx\[1\]: found id 6, expected an id in the node"):
         gz.convert(path, tmp_path / "s", nodes=nodes, node_attrs={"train_idx": np.array([5, 6, 9])})
-
-
-SETTINGS = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-@SETTINGS
-@given(
-    edges=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 2**40)), min_size=1),
-    weights=st.sampled_from([[1], [1, 0.5], [7, -3, 2**60]]),
-    ids=st.sampled_from(["auto", "map"]),
-)
-@pytest.mark.usefixtures("tight")
-def test_spilled_integers_are_the_same(
-    tmp_path: Path, edges: list[tuple[int, int]], weights: list[float], ids: str
-) -> None:
-    rows = [f"{src},{dst},{weights[at % len(weights)]}" for at, (src, dst) in enumerate(edges)]
-    path = write(tmp_path / "e.csv", "\n".join(rows))
-    gz.convert(path, tmp_path / "s", edge_attrs={"w": 2}, ids=ids, force=True)
-    want = [(*edge, weights[at % len(weights)]) for at, edge in enumerate(edges)]
-    assert edges_of(tmp_path / "s", None, "w") == want
 
 
 @pytest.mark.usefixtures("tight")

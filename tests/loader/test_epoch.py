@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import multiprocessing
 import os
 import signal
@@ -14,7 +13,6 @@ import torch
 
 import pyg_graphzero as gz
 from graphs import heterogeneous, homogeneous
-from pyg_graphzero import _core
 from pyg_graphzero.loader import (
     HGTLoader,
     LinkNeighborLoader,
@@ -142,30 +140,6 @@ def test_live_batches_share_no_memory(homo, workers):
     assert len(set(addresses)) == len(addresses)
     kept[0][0].zero_()  # and writing to one changes no other
     assert all(torch.equal(rows, x[n_id]) for rows, n_id, *_ in kept[1:])
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_memory_goes_round(homo, workers):
-    data, store = homo
-    d = store.data()
-    d.x = torch.randn(data.num_nodes, 2000)
-    loader = NeighborLoader(d, [5, 5], batch_size=20, num_workers=workers)
-    gc.collect()
-    before = _core.pool_state()
-    addresses, largest = set(), 0
-    for _ in range(10):
-        for batch in loader:
-            addresses.add(batch.x.data_ptr())
-            largest = max(largest, batch.x.nbytes)
-    # 150 batches of several sizes; how many blocks of each there are depends on the threads.
-    assert len(addresses) < 75
-    now = _core.pool_state()
-    assert 0 < now.used + now.idle <= now.peak
-    # Four wait or are being made, two are the consumer's, and blocks are an eighth too large.
-    assert now.peak <= max(before.peak, before.used + 8 * largest)
-    gc.collect()
-    del loader
-    gc.collect()
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -334,20 +308,6 @@ def test_inside_the_worker_of_another_loader(homo, context):
         nested, batch_size=None, num_workers=1, multiprocessing_context=context
     )
     assert list(outer) == want
-
-
-def test_attributes_may_change_in_mid_epoch(homo):
-    data, store = homo
-    d = store.data()
-    loader = NeighborLoader(d, [5], batch_size=50, num_workers=0)
-    iterator = iter(loader)
-    batch = next(iterator)
-    assert torch.equal(batch.y, data.y[batch.n_id])
-    d.y = torch.full_like(data.y, 7)
-    d.extra = torch.arange(300.0)
-    batch = next(iterator)
-    assert (batch.y == 7).all()
-    assert torch.equal(batch.extra, batch.n_id.float())
 
 
 def test_without_workers_all_is_asked_for_with_its_batch(homo):

@@ -8,7 +8,6 @@ import threading
 
 import pytest
 import torch
-import torch_geometric.loader
 from torch_geometric.data import Data
 from torch_geometric.sampler import NegativeSampling
 
@@ -26,28 +25,6 @@ NON_EDGES = gz.SamplingOptions(exclude_edges=True)
 
 def seeds_of(batch):
     return batch.n_id[batch.edge_label_index]
-
-
-@pytest.mark.parametrize("disjoint", [False, True])
-def test_all_edges_come_once(homo, disjoint):
-    data, store = homo
-    loader = LinkNeighborLoader(store, [3, 2], batch_size=500, shuffle=True, disjoint=disjoint)
-    assert isinstance(loader, torch_geometric.loader.LinkNeighborLoader)
-    assert len(loader.dataset) == 3000
-    seen = []
-    for batch in loader:
-        assert type(batch) is Data
-        # Seeds of a store carry their original edge id.
-        assert torch.equal(seeds_of(batch), data.edge_index[:, batch.input_id])
-        assert torch.equal(batch.x, data.x[batch.n_id])
-        assert torch.equal(batch.n_id[batch.edge_index], data.edge_index[:, batch.e_id])
-        assert "edge_label" not in batch
-        if disjoint:
-            ends = batch.batch[batch.edge_label_index]
-            assert torch.equal(ends[0], ends[1])
-            assert ends[0].tolist() == list(range(batch.input_id.numel()))
-        seen.append(batch.input_id)
-    assert torch.cat(seen).sort().values.tolist() == list(range(3000))
 
 
 @pytest.mark.parametrize("kind", ["plain", "typed"])
@@ -358,6 +335,8 @@ def test_bad_edges(homo, hetero):
         LinkNeighborLoader(store, [2], edge_label_index=torch.tensor([[0, 300], [1, 1]]))
     with pytest.raises(ValueError, match=r"found torch.int64 of shape \[3\], expected integers"):
         LinkNeighborLoader(store, [2], edge_label_index=torch.arange(3))
+    with pytest.raises(ValueError, match="expected none with triplet negatives"):
+        LinkNeighborLoader(store, [2], neg_sampling="triplet", edge_label=torch.arange(3000))
     with pytest.raises(ValueError, match="edge_label: found 5, expected 3000"):
         LinkNeighborLoader(store, [2], edge_label=torch.zeros(5))
     with pytest.raises(ValueError, match="found one without the other"):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import pickle
-
 import numpy as np
 import pytest
 import torch
 import torch_geometric.loader
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.nn import GraphSAGE, SAGEConv, to_hetero
+from torch_geometric.nn import GraphSAGE
 from torch_geometric.utils import trim_to_layer
 
 import pyg_graphzero as gz
@@ -114,19 +112,6 @@ def test_batches_do_not_depend_on_workers(homo, context):
     inline = epoch(store)
     worked = epoch(store, num_workers=2, multiprocessing_context=context, worker_init_fn=fail)
     assert all(same(a, b) for a, b in zip(inline, worked, strict=True))
-
-
-def test_batches_do_not_depend_on_threads(homo):
-    _, store = homo
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(1)
-        one = epoch(store)
-        torch.set_num_threads(2)
-        two = epoch(store)
-    finally:
-        torch.set_num_threads(before)
-    assert all(same(a, b) for a, b in zip(one, two, strict=True))
 
 
 def test_seeds_govern_and_epochs_differ(homo):
@@ -386,35 +371,6 @@ def test_full_fanout_equals_the_full_graph(homo):
     assert torch.allclose(got, want, atol=1e-5)
 
 
-def test_full_fanout_equals_the_full_graph_heterogeneous(hetero):
-    data, store = hetero
-    data["venue"].x = torch.randn(7, 3)
-    model = torch.nn.ModuleList(
-        [SAGEConv((-1, -1), 8, aggr="sum"), SAGEConv((-1, -1), 4, aggr="sum")]
-    )
-
-    class Net(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.convs = model
-
-        def forward(self, x, edge_index):
-            return self.convs[1](self.convs[0](x, edge_index).relu(), edge_index)
-
-    d = store.data()
-    d["venue"].x = data["venue"].x
-    for part in (data, d):
-        part["author"].x = part["author"].x.float()
-    net = to_hetero(Net(), data.metadata()).eval()
-    with torch.no_grad():
-        want = net(data.x_dict, data.edge_index_dict)["paper"]
-        loader = NeighborLoader(d, [-1, -1], input_nodes="paper", batch_size=50)
-        got = torch.cat(
-            [net(b.x_dict, b.edge_index_dict)["paper"][: b["paper"].batch_size] for b in loader]
-        )
-    assert torch.allclose(got, want, atol=1e-4)
-
-
 def test_inference_and_trim_to_layer(homo):
     data, store = homo
     model = GraphSAGE(8, 16, num_layers=2, out_channels=5).eval()
@@ -434,18 +390,6 @@ def test_inference_and_trim_to_layer(homo):
         1, batch.num_sampled_nodes, batch.num_sampled_edges, batch.x, batch.edge_index
     )
     assert int(edge_index.max()) < x.size(0)
-
-
-def test_loader_pickles_by_path(homo):
-    _, store = homo
-    loader = NeighborLoader(store.data(), [5, 3], batch_size=32)
-    text = pickle.dumps(loader.node_sampler)
-    assert len(text) < 2000
-    torch.manual_seed(1)
-    want = loader([1, 2, 3])
-    loader.node_sampler = pickle.loads(text)
-    torch.manual_seed(1)
-    assert same(loader([1, 2, 3]), want)
 
 
 def test_empty_graphs():

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pickle
+import re
 
 import numpy as np
 import pytest
 import torch
-from torch_geometric.data import EdgeAttr, FeatureStore, GraphStore, TensorAttr
+from torch_geometric.data import Data, EdgeAttr, FeatureStore, GraphStore, TensorAttr
 
 import pyg_graphzero as gz
 from pyg_graphzero.pyg.data import contents_of
@@ -344,3 +345,26 @@ def test_data_repr_builds_nothing(homo):
     assert "edge_index=[2, 3000]" in repr(d)
     assert d.num_edges == 3000
     assert not d._store._mapping.raw("edge_index").is_built
+
+
+def test_what_notebooks_show(hetero, tmp_path):
+    store = hetero[1]
+    shown = store._repr_html_()
+    rows = re.findall("<tr>.*?</tr>", shown)
+    assert len(rows) == len(str(store.info()).splitlines())
+    cells = [re.findall(">([^<>]+)</td>", row) for row in rows]
+    assert ["paper", "200 nodes"] in cells
+    assert ["x", "float32[8], 12.0 KiB"] in cells
+    assert any(row[0] == "author → writes → paper" for row in cells)
+    data = Data(x=torch.zeros(3, 2), edge_index=torch.tensor([[0], [1]]))
+    gz.convert(data, tmp_path / "<b>", progress=False)
+    with gz.open(tmp_path / "<b>") as odd:
+        assert "/&lt;b&gt;" in odd._repr_html_()
+        assert "<b>" not in odd._repr_html_()
+    assert "closed" in odd._repr_html_()
+    loader = gz.loader.NeighborLoader(data, [2], batch_size=2)
+    for _ in loader:
+        pass
+    shown = loader.stats()._repr_html_()
+    assert "2 batches in" in shown
+    assert re.search(r">consumer</td><td[^>]*>prepare .*, train [\d.e-]+ s \(\d+%\)</td>", shown)

@@ -125,40 +125,9 @@ def test_weights_are_those_of_successive_draws(options):
     assert stats.chisquare(list(counts.values()), expected).pvalue > 1e-6
 
 
-def test_weights_of_zero_are_never_drawn_unless_all_are():
-    weights = torch.tensor([0.0, 5, 0, 1e-9, 0, 0, 1e9])
-    data = hubs(1, 7, w=weights)
-    for key in range(50):
-        (chosen,) = drawn(NeighborSampler(data, [5], weight_attr="w", **LABOR), [0], key)
-        assert chosen == {2, 4, 7}
-    (chosen,) = drawn(NeighborSampler(data, [-1], weight_attr="w", **LABOR), [0])
-    assert len(chosen) == 7
-    nothing = hubs(1, 3, w=torch.zeros(3))
-    assert drawn(NeighborSampler(nothing, [2, 2], weight_attr="w", **LABOR), [0]) == [set()]
-
-
-def test_destinations_choose_the_same_neighbors():
-    data = hubs(20, 60)
-    together = drawn(NeighborSampler(data, [10], **LABOR), range(20))
-    assert all(chosen == together[0] for chosen in together)
-    assert len(together[0]) == 10
-    alone = drawn(NeighborSampler(data, [10]), range(20))
-    assert len(set.union(*alone)) > 40
-
-
 def test_a_seed_that_occurs_twice_draws_the_same():
     first, second = drawn(NeighborSampler(hubs(1, 60), [10], **LABOR), [0, 0])
     assert first == second
-
-
-def test_parallel_edges_are_drawn_together():
-    dst = torch.zeros(40, dtype=torch.int64)
-    src = 1 + torch.arange(20).repeat(2)
-    sampler = NeighborSampler(Data(edge_index=torch.stack([src, dst]), num_nodes=21), [6], **LABOR)
-    for key in range(50):
-        out = sample(sampler, [0], key)
-        assert out.row.numel() == 6
-        assert len(set(out.node[out.row].tolist())) == 3
 
 
 @pytest.mark.parametrize("options", [LABOR, DEEP, SLOW, BOTH])
@@ -170,16 +139,6 @@ def test_batches_have_fewer_nodes_and_about_as_many_edges(options):
     ):
         assert batch.num_edges == alike.num_edges
         assert batch.num_nodes < 0.8 * alike.num_nodes
-
-
-def test_hops_share_variates_if_they_are_to():
-    # All nodes have all nodes as neighbours: what is chosen once is chosen again.
-    n = 60
-    edge_index = torch.cartesian_prod(torch.arange(n), torch.arange(n)).t()
-    data = Data(edge_index=edge_index, num_nodes=n)
-    deep = sample(NeighborSampler(data, [5, 5, 5], **DEEP), [0]).node
-    shallow = sample(NeighborSampler(data, [5, 5, 5], **LABOR), [0]).node
-    assert deep.numel() <= 6 < shallow.numel()
 
 
 def test_trees_share_neighbors_and_keep_to_their_times():
@@ -364,3 +323,17 @@ def test_options_are_attributes_of_the_sampler():
         sampler.temporal_strategy = "first"
     with pytest.raises(AttributeError, match="'NeighborSampler' object has no attribute 'nothing'"):
         _ = sampler.nothing
+
+
+class InProcesses(NeighborLoader):
+    def collate_fn(self, index):
+        return super().collate_fn(index)
+
+
+def test_batches_of_worker_processes(homo):
+    _, store = homo
+    common = {"num_neighbors": [4], "batch_size": 50, **SLOW}
+    torch.manual_seed(3)
+    expected = n_ids(NeighborLoader(store, **common))
+    torch.manual_seed(3)
+    assert n_ids(InProcesses(store, num_workers=2, **common)) == expected

@@ -15,8 +15,6 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
-from hypothesis import given
-from hypothesis import strategies as st
 from store_files import overwrite, reseal, set_field
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
@@ -86,40 +84,6 @@ class TestDecoding:
         zero_point = torch.tensor([0, 5, 0, 1e-40, -0.2, 12.7, 1e9, 1e38, 3.0])
         rows = EncodedRows(stored.contiguous(), scale, zero_point)
         assert same_bits(gather(rows, torch.arange(256)), stored.float() * scale + zero_point)
-
-    @given(
-        encoding=st.sampled_from(list(ENCODINGS)),
-        num_rows=st.integers(1, 40),
-        width=st.integers(1, 70),
-        padding=st.integers(0, 9),
-        begin=st.integers(0, 3),
-        length=st.integers(0, 2000),
-        threads=st.sampled_from([1, 4]),
-        seed=st.integers(0, 2**32),
-    )
-    def test_strided_unaligned_rows(
-        self,
-        encoding: str,
-        num_rows: int,
-        width: int,
-        padding: int,
-        begin: int,
-        length: int,
-        threads: int,
-        seed: int,
-    ) -> None:
-        generator = torch.Generator().manual_seed(seed)
-        table = torch.randint(-128, 128, (num_rows, begin + width + padding), generator=generator)
-        stored = table.to(ENCODINGS[encoding])[:, begin : begin + width]
-        scales = (None, None)
-        if encoding == "int8":
-            scales = (
-                torch.rand(width, generator=generator),
-                torch.randn(width, generator=generator),
-            )
-        rows = EncodedRows(stored, *scales)
-        index = torch.randint(num_rows, (length,), generator=generator)
-        assert same_bits(gather(rows, index, threads), reference(rows)[index])
 
     @pytest.mark.parametrize("encoding", ENCODINGS)
     @pytest.mark.parametrize("shape", [(5,), (5, 0), (0, 3), (5, 2, 3), (5, 1)])
@@ -400,6 +364,10 @@ class TestStore:
             assert torch.equal(data.x.float(), x)
             batch = next(iter(gz.loader.NeighborLoader(data, [2], batch_size=50)))
             assert batch.x.dtype == dtype
+
+    def test_keep_half_is_true_or_false(self, encoded: tuple[str, Path, Tensor]) -> None:
+        with pytest.raises(ValueError, match="keep_half: found 'x', expected True or False"):
+            gz.open(encoded[1], keep_half="x")
 
 
 class TestOptions:

@@ -68,23 +68,6 @@ def test_disk_full_keeps_what_was_there(tmp_path: Path) -> None:
     assert gz.open(tmp_path / "store").verify().ok
 
 
-@pytest.mark.parametrize("limit", [3000, 1_000_000])
-def test_disk_full_while_adding_a_column(tmp_path: Path, limit: int) -> None:
-    store = gz.open(make_store(tmp_path / "store"), mode="r+")
-    before = sorted(p.name for p in (tmp_path / "store").rglob("*") if p.name != LOCK_FILE)
-    with pytest.raises(OSError), largest_file(limit):
-        store.feature_store[None, "z", None] = torch.ones(50, 10_000)
-    after = sorted(p.name for p in (tmp_path / "store").rglob("*") if p.name != LOCK_FILE)
-    assert after == before
-    assert "z" not in store.data()
-    store.feature_store[None, "w", None] = torch.arange(50)
-    store.close()
-    again = gz.open(tmp_path / "store")
-    assert again.data().w.tolist() == list(range(50))
-    assert "z" not in again.data()
-    assert again.verify().ok
-
-
 def test_exception_inside(tmp_path: Path) -> None:
     def interrupted() -> None:
         with StoreWriter(tmp_path / "store", is_hetero=False) as writer:

@@ -2,18 +2,16 @@
 
 import ctypes
 
-import numpy as np
 import pytest
+import pythons
 from systems import needs_linux
 
-from pyg_graphzero.util import system
-from spawned import spawn
+# Frees 64 MB of malloc's own memory, of which something stays beside every piece.
+FREED = """
+    import numpy as np
+    from pyg_graphzero.util import system
 
-MB = 1 << 20
-
-
-def free_and_look(rank):
-    """Frees 64 MB of malloc's own memory, of which something stays beside every piece."""
+    MB = 1 << 20
     blocks = [(np.ones(64 << 10, np.uint8), np.ones(1 << 10, np.uint8)) for _ in range(1024)]
     kept = [small for _, small in blocks]
     before = system.private_rss()
@@ -22,9 +20,11 @@ def free_and_look(rank):
     system.return_freed_memory()
     assert system.private_rss() < before - 48 * MB
     assert len(kept) == 1024
+"""
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="not glibc's malloc")
 @needs_linux("/proc tells what memory is a process's own")
 def test_freed_memory_is_given_back():
-    spawn(free_and_look, (), 1)
+    done = pythons.run(FREED)
+    assert done.returncode == 0, done.stderr
