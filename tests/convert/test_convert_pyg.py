@@ -214,7 +214,7 @@ def test_hetero_refusals(tmp_path: Path) -> None:
 
 
 def test_feature_dtype_and_selection(tmp_path: Path) -> None:
-    gz.convert(full_data(), tmp_path / "s", feature_dtype="float16", take=["x", "train_idx"])
+    gz.convert(full_data(), tmp_path / "s", dtypes={"x": "float16"}, take=["x", "train_idx"])
     data = gz.open(tmp_path / "s").data()
     assert data.x.dtype == torch.float16
     assert "y" not in data
@@ -248,7 +248,7 @@ def test_the_input_object_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_store_can_be_converted_again(tmp_path: Path) -> None:
     gz.convert(full_data(), tmp_path / "a")
-    gz.convert(gz.open(tmp_path / "a").data(), tmp_path / "b", feature_dtype="float16")
+    gz.convert(gz.open(tmp_path / "a").data(), tmp_path / "b", dtypes={"x": "float16"})
     first, second = gz.open(tmp_path / "a").data(), gz.open(tmp_path / "b").data()
     assert torch.equal(first.edge_index, second.edge_index)
     assert torch.equal(first.edge_attr, second.edge_attr)
