@@ -299,7 +299,7 @@ def _hint(cell: str, column: Column) -> str:
 
 
 def _value(cell: str, kind: Kind) -> Any:
-    """What is in a cell, as pyarrow parses it; None if that is not of its kind."""
+    """Content of a cell, as pyarrow parses it; None if that is not of its kind."""
     if kind.arrow == pa.int64() and not _INTEGER.fullmatch(cell):
         return None  # hexadecimal digits
     if kind is TEXT:
