@@ -110,8 +110,7 @@ _named = partial(option, multiple=True, callback=_pairs)
 )
 @option("--time-attr", "Sort neighbourhoods by this attribute.")
 @click.option("--both-directions", is_flag=True, help="Sort edges by source, too: for walks.")
-@option("--feature-dtype", "dtype of x, such as float16.")
-@_named("--dtype dtypes", "dtype of any attribute.", metavar="NAME=DTYPE")
+@_named("--dtype dtypes", "dtype of an attribute, such as x=float16.", metavar="NAME=DTYPE")
 @_named(
     "--fill",
     "What empty cells and nulls of an attribute mean, such as -1 or nan.",

@@ -60,7 +60,6 @@ def convert(
     edge_ids: bool = True,
     time_attr: str | None = None,
     both_directions: bool = False,
-    feature_dtype: Any = None,
     dtypes: Mapping[str, Any] | None = None,
     fill: Mapping[str, Any] | None = None,
     features: str | Mapping[str, str] | None = None,
@@ -134,9 +133,8 @@ def convert(
             none of that name, of their sources; then temporal sampling by it needs no sorting.
         both_directions: Write the edges sorted by source, too, for walks along them; an undirected
             graph needs it for none. See :meth:`Store.create_csr`.
-        feature_dtype: Dtype of the node attribute ``x``, such as ``"float16"``. By default
-            ``float64`` of ``x``, ``y`` and weights is stored as ``float32``.
-        dtypes: Attribute → dtype, for any attribute.
+        dtypes: Attribute → dtype, such as ``"float16"``. By default ``float64`` of ``x``, ``y`` and
+            weights is stored as ``float32``.
         fill: Attribute → what stands for a missing value, such as -1 or NaN: an empty cell, a null,
             NaN, or a node that a table with an id column does not have. Without it they are errors.
         features: ``"float16"``, ``"bfloat16"`` or ``"int8"``: store the node attribute ``x`` in
@@ -177,7 +175,7 @@ def convert(
     target = Path(out)
     options = EdgeOptions(undirected, coalesce, self_loops, edge_ids)
     selection = Selection(take, skip)
-    types = Dtypes(feature_dtype, dtypes, fill, adopt)
+    types = Dtypes(dtypes, fill, adopt)
     storage = Storage(features, adopt)
     bars = Progress(progress)
     check_target(target, force)

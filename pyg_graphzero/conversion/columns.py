@@ -242,11 +242,7 @@ def _kind(
     if output.dtype is not None and kind not in (text.TEXT, *text.TIMES.values()):
         kind = text.FLOAT if output.dtype.is_floating_point else text.INTEGER
         kind = text.BOOLEAN if output.dtype == torch.bool else kind
-    return _kind_with(kind, name, output.fill)
-
-
-def _kind_with(kind: text.Kind, name: str, fill: Fill | None) -> text.Kind:
-    """A kind that ``fill`` is one of, too."""
+    fill = output.fill
     if fill is None or kind in (text.FLOAT, text.TEXT):
         return kind
     own = torch.bool if kind is text.BOOLEAN else torch.int64

@@ -194,7 +194,7 @@ def sniff(
         head = _head(path, comment, _SAMPLE_BYTES)
         found = "an empty file" if head.complete else "a beginning without data"
         raise InputError(path, "file", found, "at least one row")
-    delimiter = _delimiter(path, delimiter, head.lines)
+    delimiter = _delimiter(delimiter, head.lines)
     table, length = _table(head.lines, delimiter)
     above = _table([head.last_comment], delimiter)[0]
     names = tuple(cell.lstrip("#% ") for cell in above[0]) if above else ()
@@ -204,7 +204,7 @@ def sniff(
     if header is None and words and words <= set(names):
         header = False  # the names stand in a comment above the data
     if header is None:
-        header = _has_header(path, table, words, head.complete, head.start + 1)
+        header = _has_header(path, table, words, head.start + 1)
     skip = head.start
     if header:
         names, table, skip = tuple(table[0]), table[1:], skip + length
@@ -328,7 +328,7 @@ def csv_rows(lines: Iterable[str], delimiter: str) -> Any:
     return csv.reader(lines, delimiter=delimiter)
 
 
-def _delimiter(path: Path, given: str | None, lines: list[str]) -> str:
+def _delimiter(given: str | None, lines: list[str]) -> str:
     """The given delimiter, or the one that cuts the sample into the most even rows."""
     if given is not None:
         given = DELIMITERS.get(given, given)
@@ -356,9 +356,7 @@ def _delimiter(path: Path, given: str | None, lines: list[str]) -> str:
     return " " if score(" ") != (0.0, 0) else ","
 
 
-def _has_header(
-    path: Path, table: list[list[str]], words: set[str], complete: bool, line: int
-) -> bool:
+def _has_header(path: Path, table: list[list[str]], words: set[str], line: int) -> bool:
     """Whether the first row names the columns.
 
     A number is no name, and none is a value of its own column. Where neither that, nor the columns

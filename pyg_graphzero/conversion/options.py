@@ -132,7 +132,6 @@ class Dtypes:
     No value changes, but that float64 of what models compute with becomes float32.
 
     Args:
-        feature_dtype: The dtype of ``x``.
         dtypes: Attribute → dtype.
         fill: Attribute → value in place of missing ones.
         adopt: Attributes that stay as they are; True for all.
@@ -144,7 +143,6 @@ class Dtypes:
 
     def __init__(
         self,
-        feature_dtype: Any,
         dtypes: Mapping[str, Any] | None,
         fill: Mapping[str, Any] | None = None,
         adopt: bool | Collection[str] = False,
@@ -153,8 +151,6 @@ class Dtypes:
         self.is_exact = False
         self._whole = _SINGLE_PRECISION if adopt is True else frozenset(adopt or ())
         self._by_attr = {name: parse_dtype(value) for name, value in (dtypes or {}).items()}
-        if feature_dtype is not None:
-            self._by_attr["x"] = parse_dtype(feature_dtype)
         self._fills = {name: parse_fill(name, value) for name, value in (fill or {}).items()}
         self._attrs: set[str] = set()
 

@@ -11,7 +11,7 @@ import csv
 import io
 import re
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -214,17 +214,18 @@ class _Reader:
         data = block.data
         if not needs_cleaning(data, self._dialect):
             try:
-                return _parse(data, self._dialect.separator, self._names(), self._columns)
+                return _parse(
+                    data, self._dialect.separator, range(self._dialect.num_columns), self._columns
+                )
             except _Refused:  # perhaps because of a blank line
                 pass
         try:
             cleaned = clean(block, self._dialect)
-            return _parse(cleaned, self._dialect.separator, self._names(), self._columns)
+            return _parse(
+                cleaned, self._dialect.separator, range(self._dialect.num_columns), self._columns
+            )
         except (_Refused, InputError):
             return None
-
-    def _names(self) -> list[int]:
-        return list(range(self._dialect.num_columns))
 
     def _noted(self, block: Block, batch: Batch) -> Iterator[Batch]:
         num_rows = len(next(iter(batch.values()))) if batch else 0
@@ -250,7 +251,7 @@ class _Reader:
             writer.writerow([cells[position] for position in self._columns])
         data = rows.getvalue().encode()
         try:
-            yield from self._noted(block, _parse(data, ",", list(self._columns), self._columns))
+            yield from self._noted(block, _parse(data, ",", self._columns, self._columns))
         except _Refused as error:
             where = f"rows from {line_label(self._dialect, block, 0)}"
             path = self._dialect.path
@@ -298,7 +299,7 @@ def _hint(cell: str, column: Column) -> str:
 
 
 def _value(cell: str, kind: Kind) -> Any:
-    """What is in a cell, as pyarrow parses it; None if that is not of its kind."""
+    """Content of a cell, as pyarrow parses it; None if that is not of its kind."""
     if kind.arrow == pa.int64() and not _INTEGER.fullmatch(cell):
         return None  # hexadecimal digits
     if kind is TEXT:
@@ -311,7 +312,7 @@ def _value(cell: str, kind: Kind) -> Any:
     return value.as_py()
 
 
-def _parse(data: bytes, delimiter: str, names: list[int], columns: Columns) -> Batch:
+def _parse(data: bytes, delimiter: str, names: Iterable[int], columns: Columns) -> Batch:
     """The wanted columns of clean rows.
 
     Args:
@@ -348,7 +349,7 @@ def _parse(data: bytes, delimiter: str, names: list[int], columns: Columns) -> B
 
 
 def _table(
-    data: bytes, delimiter: str, names: list[int], types: dict[int, Any], nulls: Sequence[str]
+    data: bytes, delimiter: str, names: Iterable[int], types: dict[int, Any], nulls: Sequence[str]
 ) -> Any:
     """Columns of clean rows by position, as Arrow types."""
     try:

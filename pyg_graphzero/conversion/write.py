@@ -83,8 +83,8 @@ def write_plan(
             kept.categories = _write_categories(writer, node_type, node, False)
             for attr, value in node.others.items():
                 writer.add_graph_attr(attr, value, node_type)
-        reserved = marks_bytes(plan)
-        workspace.left(reserved)
+        # A bit per node, which says whether it has edges.
+        workspace.left(sum(node.num_nodes // 8 + 8 for node in plan.nodes.values()))
         for node_type, node in plan.nodes.items():
             marks[node_type] = _core.NodeMarks(node.num_nodes)
         for edge_type in list(plan.edges):
@@ -99,11 +99,6 @@ def write_plan(
     summary.num_bytes = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
     summary.peak_memory = peak_rss()
     return summary
-
-
-def marks_bytes(plan: GraphPlan) -> int:
-    """Memory for one bit per node, which says whether it has edges."""
-    return sum(node.num_nodes // 8 + 8 for node in plan.nodes.values())
 
 
 def first_chunk(plan: GraphPlan, edge_type: EdgeType) -> EdgeChunk:

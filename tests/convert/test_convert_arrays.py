@@ -265,7 +265,7 @@ def test_a_number_float32_cannot_hold_is_refused_in_features(tmp_path: Path) -> 
     edges = np.array([[0, 1, 1], [1, 0, 1]])
     with pytest.raises(InputError, match=r"line 2, column 1: found 1e\+60, expected a value that"):
         gz.convert(edges, tmp_path / "store", node_attrs={"x": path})
-    gz.convert(edges, tmp_path / "store", node_attrs={"x": path}, feature_dtype="float64")
+    gz.convert(edges, tmp_path / "store", node_attrs={"x": path}, dtypes={"x": "float64"})
     assert gz.open(tmp_path / "store").data().x[1, 1] == 1e60
 
 
@@ -286,7 +286,7 @@ def test_row_counts_must_match(tmp_path: Path) -> None:
 def test_feature_dtype(tmp_path: Path) -> None:
     x = np.random.default_rng(0).random((4, 2))
     for dtype in ("float16", "bfloat16", torch.float32, np.float16):
-        gz.convert(RING, tmp_path / "s", node_attrs={"x": x}, feature_dtype=dtype, force=True)
+        gz.convert(RING, tmp_path / "s", node_attrs={"x": x}, dtypes={"x": dtype}, force=True)
         got = gz.open(tmp_path / "s").data().x
         assert torch.allclose(got.double(), torch.from_numpy(x), atol=1e-2)
         assert got.element_size() == (4 if dtype is torch.float32 else 2)
@@ -297,10 +297,10 @@ def test_feature_dtype(tmp_path: Path) -> None:
             RING,
             tmp_path / "t",
             node_attrs={"x": np.array([1, 2, 7e4, 3])},
-            feature_dtype="float16",
+            dtypes={"x": "float16"},
         )
     with pytest.raises(ValueError, match="'floaty' is not a dtype of torch"):
-        gz.convert(RING, tmp_path / "t", feature_dtype="floaty")
+        gz.convert(RING, tmp_path / "t", dtypes={"x": "floaty"})
 
 
 def test_take_and_skip(tmp_path: Path) -> None:

@@ -217,7 +217,7 @@ def test_many_files_of_arrays(tmp_path: Path) -> None:
             tmp_path / "edges",
             tmp_path / "t",
             node_attrs={"x": tmp_path / "x"},
-            feature_dtype="float16",
+            dtypes={"x": "float16"},
         )
     np.save(tmp_path / "x" / "1.npy", x[7:].astype(np.float32))
     with pytest.raises(InputError, match=r"1\.npy: dtype: found float32\[3\], expected float64\[3"):

@@ -439,7 +439,7 @@ def test_options_of_a_flat_graph_do_not_apply(tmp_path: Path) -> None:
         ValueError, match=r"num_nodes: not an option here, because .* describes the"
     ):
         gz.convert(path, tmp_path / "s", num_nodes=3)
-    gz.convert(path, tmp_path / "s", skip=["x"], undirected=True, feature_dtype="float16")
+    gz.convert(path, tmp_path / "s", skip=["x"], undirected=True, dtypes={"x": "float16"})
     assert "x" not in gz.open(tmp_path / "s").data()
 
 

@@ -232,7 +232,7 @@ def test_the_input_object_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_store_can_be_converted_again(tmp_path: Path) -> None:
     gz.convert(full_data(), tmp_path / "a")
-    gz.convert(gz.open(tmp_path / "a").data(), tmp_path / "b", feature_dtype="float16")
+    gz.convert(gz.open(tmp_path / "a").data(), tmp_path / "b", dtypes={"x": "float16"})
     first, second = gz.open(tmp_path / "a").data(), gz.open(tmp_path / "b").data()
     assert torch.equal(first.edge_index, second.edge_index)
     assert torch.equal(first.edge_attr, second.edge_attr)

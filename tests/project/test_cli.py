@@ -35,7 +35,7 @@ def test_convert_with_every_option(edges: Path, tmp_path: Path) -> None:
         *("--edge-attr", "w", "--edge-attr", "time=t", "--nodes", table, "--node-id", "id"),
         *("--node-attr", f"x={tmp_path / 'x.npy'}", "--node-attr", "year", "--delimiter", "comma"),
         *("--header", "--undirected", "--coalesce", "max", "--self-loops", "add"),
-        *("--feature-dtype", "float16", "--dtype", "w=float32", "--skip", "year", "--no-progress"),
+        *("--dtype", "x=float16,w=float32", "--skip", "year", "--no-progress"),
     )
     assert result.exit_code == 0, result.output
     assert "edges: 9 edges, 3 in the input, 3 self-loops" in result.output

@@ -261,7 +261,7 @@ class TestRefused:
             gz.convert(EDGES, tmp_path / "t", node_attrs=attrs, adopt=["x", "y"])
         with pytest.raises(InputError, match="x: found values made on the way"):
             gz.convert(
-                EDGES, tmp_path / "t", node_attrs=attrs, adopt=["x"], feature_dtype="float16"
+                EDGES, tmp_path / "t", node_attrs=attrs, adopt=["x"], dtypes={"x": "float16"}
             )
 
     def test_options(self, tmp_path: Path, x: np.ndarray) -> None:
