@@ -22,9 +22,6 @@ from pyg_graphzero.store.columns import engine_array, gather, in_memory, look_up
 from pyg_graphzero.store.edge_order import EdgeOrder, rank_edges
 from pyg_graphzero.store.schema import EdgeType
 
-# Places of a table of marks by the low bits of numbers: 2^16 at least, 16 for each number.
-_LEAST_BITS, _PLACES_EACH = 16, 16
-
 
 @dataclass
 class _BySource:
@@ -218,23 +215,11 @@ def _by_hop(counts: tuple[list[int], list[int]], *pairs: tuple[Tensor, Tensor]) 
     return out
 
 
-def _once(edge_index: Tensor, slots: Tensor, num_nodes: int) -> Tensor | slice:
+def _once(edge_index: Tensor, slots: Tensor, num_nodes: int) -> Tensor:
     """Places of edges, each edge between the same two nodes of the batch once, in their order."""
-    own = slots.numpy()
-    ascending = np.sort(own)
-    again = ascending[1:][ascending[1:] == ascending[:-1]]  # few, as a rule
-    if again.size == 0:
-        return slice(None)
-    # Places that may have one of these: their low bits tell a few too many.
-    size = 1 << max(_LEAST_BITS, (_PLACES_EACH * again.size).bit_length())
-    marks = np.zeros(size, dtype=bool)
-    marks[again & (size - 1)] = True
-    places = np.flatnonzero(marks[own & (size - 1)])
-    ends = (edge_index[0] * num_nodes + edge_index[1]).numpy()[places]
-    order = np.lexsort((own[places], ends))  # equal ones stay as they were
-    is_again = np.zeros(order.size, dtype=bool)
-    is_again[1:] = np.diff(ends[order]) == 0
-    is_again[1:] &= np.diff(own[places][order]) == 0
+    ends, own = (edge_index[0] * num_nodes + edge_index[1]).numpy(), slots.numpy()
+    order = np.lexsort((own, ends))  # equal ones stay as they were
+    is_again = (np.diff(ends[order]) == 0) & (np.diff(own[order]) == 0)
     kept = np.ones(own.size, dtype=bool)
-    kept[places[order[is_again]]] = False
+    kept[order[1:][is_again]] = False
     return torch.from_numpy(np.flatnonzero(kept))
