@@ -182,20 +182,24 @@ def check_edge_labels(data: Data | HeteroData, edges: Any) -> tuple[EdgeType | N
     return name, edges
 
 
+def _is_mask(value: Any, num_edges: int) -> bool:
+    return getattr(value, "dtype", None) == torch.bool and list(value.shape) == [num_edges]
+
+
 def _check_mask(store: Any, mask: Any) -> Any:
     """A mask of edges; an attribute of a store on disk is not read."""
     what = "a mask"
     if isinstance(mask, str):
         what, values = f"edge attribute {mask!r}", dict(raw_items(getattr(store, "_store", store)))
         if mask not in values:
+            masks = [name for name, value in values.items() if _is_mask(value, store.num_edges)]
             raise ValueError(
-                f"edge_label_index: found {mask!r}, expected an edge attribute: one of "
-                f"{sorted(values)}"
+                f"edge_label_index: found {mask!r}, expected a mask of edges: one of {masks}"
             )
         mask = values[mask]
     if not isinstance(mask, OnDemand):
         mask = torch.as_tensor(mask)
-    if mask.dtype != torch.bool or list(mask.shape) != [store.num_edges]:
+    if not _is_mask(mask, store.num_edges):
         raise ValueError(
             f"edge_label_index: found {what} of {mask.dtype}, {list(mask.shape)}, expected "
             f"torch.bool [{store.num_edges}]"

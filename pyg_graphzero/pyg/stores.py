@@ -251,12 +251,14 @@ class Store:
         Raises:
             MissingAttributeError: There is no such attribute, or its values have no names.
         """
-        for record in self.contents.schema.types:
-            if record.name == of and attr in record.categories:
+        records = [each for each in self.contents.schema.types if each.name == of]
+        for record in records:
+            if attr in record.categories:
                 return self._words(record.categories[attr], record.category_offsets[attr])
+        there = [name for record in records for name in record.categories]
         raise MissingAttributeError(
-            f"{self.path}: categories of {attr!r}: found none of {of}, expected those of an "
-            "attribute that was text"
+            f"{self.path}: categories of {attr!r}{'' if of is None else f' of {of}'}: found none, "
+            f"expected an attribute that was text: {there}"
         )
 
     def _words(self, file: str, offsets: str) -> StringIds:

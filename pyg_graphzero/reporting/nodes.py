@@ -16,7 +16,7 @@ from pyg_graphzero.inference.rows import RowFile
 from pyg_graphzero.reporting.components import PIECE
 from pyg_graphzero.store.columns import DTYPES, dtype_name, in_memory
 from pyg_graphzero.store.contents import StoreContents
-from pyg_graphzero.store.schema import NodeTypeSchema
+from pyg_graphzero.store.schema import NodeTypeSchema, TypeSchema
 
 #: Called with the number of bytes or edges of each piece.
 Update: TypeAlias = Callable[[int], object]
@@ -51,14 +51,14 @@ class LabelReport:
 
 @dataclass
 class SplitReport:
-    """Masks and sets of nodes that are called ``train…``, ``val…`` or ``test…``.
+    """Masks of nodes or edges and sets of nodes, called ``train…``, ``val…`` or ``test…``.
 
     Attributes:
-        sizes: Nodes of each role.
-        overlaps: Nodes in two roles, such as ``"train and val"``.
+        sizes: Nodes or edges of each role.
+        overlaps: Those in two roles, such as ``"train and val"``.
         dangling: By name, ids of a set that are no nodes.
-        time: The attribute that says when nodes are from.
-        late: Training nodes that are later than the first one to evaluate.
+        time: The attribute that says when nodes or edges are from.
+        late: Those to train on that are later than the first one to evaluate.
     """
 
     sizes: dict[str, int] = field(default_factory=dict)
@@ -66,6 +66,24 @@ class SplitReport:
     dangling: dict[str, int] = field(default_factory=dict)
     time: str | None = None
     late: int = 0
+
+    def count(self, marks: Tensor) -> None:
+        """Adds some rows, by a bit of each of ``ROLES`` (``uint8``)."""
+        for bit, role in enumerate(ROLES):
+            size = int((marks & 1 << bit).count_nonzero())
+            self.sizes[role] = self.sizes.get(role, 0) + size
+        for one, other in combinations(range(len(ROLES)), 2):
+            both, name = marks >> one & marks >> other & 1, f"{ROLES[one]} and {ROLES[other]}"
+            self.overlaps[name] = self.overlaps.get(name, 0) + int(both.count_nonzero())
+
+    def count_late(self, times: Column, marks_of: Callable[[slice], Tensor]) -> None:
+        """Compares the times of all rows, read twice, by their marks."""
+        self.time, first = times.name, inf
+        for where, rows in times.slabs():
+            if len(evaluated := rows[marks_of(where) > 1]):
+                first = min(first, float(evaluated.min()))
+        for where, rows in times.slabs():
+            self.late += int(((marks_of(where) & 1 > 0) & (rows[:, 0] > first)).sum())
 
 
 @dataclass
@@ -130,8 +148,7 @@ def look_at_nodes(
     Returns:
         The report, and the class of each node (``int16``, -1: none) where labels are classes.
     """
-    columns = {name: _Column(contents, record, name, progress) for name in record.attrs}
-    columns = {name: each for name, each in columns.items() if each.width and each.num_nodes}
+    columns = columns_of(contents, record, progress)
     splits, marks = _splits(contents, record, columns)
     labels, classes = None, None
     for name in [name for name in _LABELS if name in columns][:1]:
@@ -145,14 +162,14 @@ def look_at_nodes(
     return NodeReport(record.name, record.num_nodes, splits, labels, features), classes
 
 
-class _Column:
+class Column:
     """An attribute, read a slab at a time."""
 
     def __init__(
-        self, contents: StoreContents, record: NodeTypeSchema, name: str, progress: Update
+        self, contents: StoreContents, record: TypeSchema, name: str, progress: Update
     ) -> None:
         column = contents.column(record.attrs[name])
-        self.name, self.num_nodes = name, record.num_nodes
+        self.name, self.num_rows = name, record.num_rows
         self.width = prod(column.shape[1:])
         self.dtype = DTYPES[column.dtype] if column.encoding is None else torch.float32
         self._file, self._progress = RowFile(contents, record.attrs[name]), progress
@@ -160,51 +177,59 @@ class _Column:
     def slabs(self) -> Iterator[tuple[slice, Tensor]]:
         """Rows ``[n, width]``, whole numbers as ``int64``, and which these are."""
         step = max(1, _SLAB_BYTES // max(8, self._file.row_bytes))
-        for first in range(0, self.num_nodes, step):
-            rows = self._file.read(first, min(step, self.num_nodes - first))
+        for first in range(0, self.num_rows, step):
+            rows = self.read(first, min(step, self.num_rows - first))
             self._progress(rows.nbytes)
-            values = rows if rows.is_floating_point() else rows.to(torch.int64)
-            yield slice(first, first + len(rows)), values.view(len(rows), -1)
+            yield slice(first, first + len(rows)), rows
+
+    def read(self, first: int, count: int) -> Tensor:
+        """Some rows, as :meth:`slabs` gives them."""
+        rows = self._file.read(first, count)
+        return (rows if rows.is_floating_point() else rows.to(torch.int64)).view(count, -1)
+
+
+def columns_of(contents: StoreContents, record: TypeSchema, progress: Update) -> dict[str, Column]:
+    """The attributes of a type that have values."""
+    columns = {name: Column(contents, record, name, progress) for name in record.attrs}
+    return {name: each for name, each in columns.items() if each.width and each.num_rows}
+
+
+def role_bit(name: str) -> int:
+    """The bit of the role that a split is called after; 0 if it is none."""
+    match = _ROLE.match(name)
+    return 1 << ROLES.index(match[1]) if match else 0
+
+
+def time_of(columns: dict[str, Column]) -> Column | None:
+    """The column that says when rows are from."""
+    times = [each for name, each in columns.items() if _TIME.search(name) and each.width == 1]
+    return times[0] if times else None
 
 
 def _splits(
-    contents: StoreContents, record: NodeTypeSchema, columns: dict[str, _Column]
+    contents: StoreContents, record: NodeTypeSchema, columns: dict[str, Column]
 ) -> tuple[SplitReport, Tensor]:
     """The splits, and for each node a bit of each of ``ROLES`` (``uint8``)."""
     found, num_nodes = SplitReport(), record.num_nodes
     marks = torch.zeros(num_nodes, dtype=torch.uint8)
-    bits = {
-        name: 1 << ROLES.index(match[1])
-        for name in (*record.index_sets, *columns)
-        if (match := _ROLE.match(name))
-    }
     for name, file in record.index_sets.items():
         ids = in_memory(contents.view(file))
         inside = ids[(ids >= 0) & (ids < num_nodes)]
         found.dangling[name] = len(ids) - len(inside)
-        marks[inside] |= bits.get(name, 0)
+        marks[inside] |= role_bit(name)
     for name, column in columns.items():
-        if name in bits and column.dtype == torch.bool:
+        if (bit := role_bit(name)) and column.dtype == torch.bool:
             for where, rows in column.slabs():  # of several splits the first
-                marks[where] |= (bits[name] * rows[:, 0]).to(torch.uint8)
-    for bit, role in enumerate(ROLES):
-        found.sizes[role] = int((marks & 1 << bit).count_nonzero())
-    for one, other in combinations(range(len(ROLES)), 2):
-        both = (marks >> one & marks >> other & 1).count_nonzero()
-        found.overlaps[f"{ROLES[one]} and {ROLES[other]}"] = int(both)
-    for column in [c for name, c in columns.items() if _TIME.search(name) and c.width == 1][:1]:
-        found.time, first = column.name, inf
-        for where, rows in column.slabs():
-            if len(times := rows[marks[where] > 1]):
-                first = min(first, float(times.min()))
-        for where, rows in column.slabs():
-            found.late += int(((marks[where] & 1 > 0) & (rows[:, 0] > first)).sum())
+                marks[where] |= (bit * rows[:, 0]).to(torch.uint8)
+    found.count(marks)
+    if (times := time_of(columns)) is not None:
+        found.count_late(times, marks.__getitem__)
     return found, marks
 
 
-def _labels(column: _Column, marks: Tensor) -> tuple[LabelReport, Tensor | None]:
+def _labels(column: Column, marks: Tensor) -> tuple[LabelReport, Tensor | None]:
     found, are_classes = LabelReport(column.name), column.width == 1
-    classes = torch.full((column.num_nodes,), -1, dtype=torch.int16)
+    classes = torch.full((column.num_rows,), -1, dtype=torch.int16)
     for where, rows in column.slabs():
         known = (~rows.isnan() if rows.is_floating_point() else rows >= 0).any(1)
         found.labelled += int(known.sum())
@@ -225,7 +250,7 @@ def _labels(column: _Column, marks: Tensor) -> tuple[LabelReport, Tensor | None]
     return found, classes
 
 
-def _feature(column: _Column) -> FeatureReport:
+def _feature(column: Column) -> FeatureReport:
     width, none = column.width, torch.zeros(column.width, dtype=torch.float64)
     found = FeatureReport(column.name, f"{dtype_name(column.dtype)}[{width}]", width)
     low, high, total, squares, count = none + inf, none - inf, none, none, none

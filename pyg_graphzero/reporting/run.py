@@ -84,7 +84,7 @@ def report(
         num_edges = sum(each.num_edges for each in schema.edge_types)
         with bars.step("reading edges", num_edges, "edges") as bar:
             look = EdgePass(contents, labels, bar.update)
-            found.edges = [look.look(each.name) for each in schema.edge_types]
+            found.edges = look.all()
         for nodes in found.nodes:
             nodes.isolated = look.isolated(nodes.name)
         found.components = look.components_with(chosen)

@@ -34,9 +34,9 @@ def excluded_types(
     """
     if isinstance(value, bool):
         return [(name, False)] if value and name in graph.edge_types else []
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping) and name is not None:
         reverse = value.get(name)
-        if reverse not in graph.edge_types or (name and reverse and name[::2] != reverse[::-2]):
+        if reverse not in graph.edge_types or (reverse and name[::2] != reverse[::-2]):
             raise ValueError(
                 f"exclude_seed_edges: found {reverse} as the reverse of {name}, expected one of "
                 f"{graph.edge_types} between the same types"
@@ -45,8 +45,8 @@ def excluded_types(
         reverse = _reverse_of(graph, name)
     else:
         raise ValueError(
-            f"exclude_seed_edges: found {value!r}, expected False, True, 'reverse', or a dict from "
-            "an edge type to its reverse"
+            f"exclude_seed_edges: found {value!r}, expected False, True, 'reverse', or, of a graph "
+            "with types, a dict from an edge type to its reverse"
         )
     return [*excluded_types(graph, name, True), (reverse, True)]
 

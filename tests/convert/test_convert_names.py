@@ -204,9 +204,7 @@ def test_text_becomes_categories(tmp_path: Path, how: str, monkeypatch: pytest.M
     assert names[:] == sorted(set(words))
     assert store.data().y.dtype == torch.int32
     assert names[store.data().y] == words
-    with pytest.raises(
-        gz.MissingAttributeError, match="categories of 'x': found none of None, expected"
-    ):
+    with pytest.raises(gz.MissingAttributeError, match=r"of 'x': found none, .* text: \['y'\]"):
         store.categories("x")
     with gz.open(tmp_path / "s", mode="r+") as changed:
         changed.feature_store.put_tensor(

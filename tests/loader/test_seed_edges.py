@@ -184,6 +184,11 @@ def test_what_it_takes(exclude):
         )
 
 
+def test_without_types_there_is_no_reverse_type():
+    with pytest.raises(ValueError, match=r"exclude_seed_edges: found .* of a graph with types"):
+        LinkNeighborLoader(graph(), [2], exclude_seed_edges={WRITES: WRITTEN})
+
+
 def test_a_type_without_reverse():
     data = heterogeneous()
     del data[WRITTEN]
