@@ -145,7 +145,7 @@ def _libraries() -> int:
 
 
 def _memory() -> Any:
-    """What ``psutil`` says of this process, in the fields that the system has."""
+    """The figures that ``psutil`` has of this process on this system."""
     return psutil.Process().memory_info()
 
 
