@@ -6,11 +6,11 @@
 
 The graph is that of ``papers100m.py``; it and its shards are made in ``--dir`` where they are not
 there yet, and stay. Each rank is a process under ``--limit`` divided by the number of ranks, page
-cache included (``none``: without), and trains GraphSAGE on as many nodes as others, on its own first. ``store`` is the whole
-store on each. ``--link`` puts two ranks into network namespaces with a link of that rate; it needs
-root. Bytes are those that a rank receives, of the last epoch and of the first. ``fetch`` is a
-window of random rows without training, ``gloo`` its ``all_to_all_single`` of as many bytes; the
-best of six.
+cache included (``none``: without), and trains GraphSAGE on as many nodes, of its own as far as it
+has them. ``store`` is the whole store on each. ``--link`` puts two ranks into network namespaces
+with a link of that rate; it needs root. Bytes are those that a rank receives, of the last epoch and
+of the first. ``fetch`` is a window of random rows without training, ``gloo`` its
+``all_to_all_single`` of as many bytes; the best of six.
 """
 
 from __future__ import annotations

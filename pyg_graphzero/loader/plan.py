@@ -258,11 +258,13 @@ class BatchPlan:
             elif key == "adj_t" or store.is_edge_attr(key):
                 continue
             elif store.is_node_attr(key):
-                if (
-                    isinstance(value, OnDemand)
-                    and value.is_remote
-                    and self.first_aggregation is None
-                ):
+                if isinstance(value, OnDemand) and value.is_remote:
+                    if self.first_aggregation is not None:
+                        raise UnsupportedError(
+                            f"first_aggregation={self.first_aggregation!r}: found "
+                            f"{called(name, key)} in shards, expected rows that every rank has; "
+                            "leave it out"
+                        )
                     out.values[key] = _fetched(key)
                     out.remote.add("node")
                     continue

@@ -171,6 +171,7 @@ def keep_rows(rank: int, shards: str, wide: str) -> None:
             received = [0]
             for _ in range(2):
                 assert len(list(loader)) == 6
+                opened.gather(None)  # what others ask for counts, too
                 received.append(opened.exchanged.received)
             assert received[1] > 0
             assert (received[2] > received[1]) == travels
@@ -339,16 +340,23 @@ def refuse(rank: int, shards: str) -> None:
     ):
         with pytest.raises(ValueError, match=message):
             gz.open_shards(path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pyg_graphzero.shards.opened.version", lambda name: f"1.{rank}")
+        with pytest.raises(ValueError, match=r"version: found '1\.1' on rank 1, expected '1\.0'"):
+            gz.open_shards(mine / "0")
     with gz.open_shards(mine / "0", timeout=30.0) as opened:
         data = opened.data()
         for use in (
             lambda: data.x,
             lambda: pickle.dumps(data),
-            lambda: gz.loader.NeighborLoader(data, [2], [0], first_aggregation="mean")([0]),
             lambda: pickle.dumps(opened),
         ):
             with pytest.raises(gz.UnsupportedError, match="in shards"):
                 use()
+        with pytest.raises(
+            gz.UnsupportedError, match=r"first_aggregation='mean': found data.x in shards"
+        ):
+            gz.loader.NeighborLoader(data, [2], [0], first_aggregation="mean")([0])
     with gz.open_shards(mine / "own", timeout=30.0) as opened:
         data, ends = opened.data(), torch.arange(4).view(2, 2)
         excluded = gz.SamplingOptions(exclude_edges=True)

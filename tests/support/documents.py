@@ -45,6 +45,7 @@ NOT_RUN = {
     "graphzero convert ogbn_arxiv": "needs the dataset; tests/convert/test_convert_layouts.py",
     "graphzero bench": "takes from half a minute to hours; test_bench.py runs its parts",
     "python benchmarks/papers100m.py": "needs a control group; tests/bench/test_benchmarks.py",
+    "python benchmarks/shards.py": "takes minutes; tests/bench/test_benchmarks.py",
     "python benchmarks/out_of_core.py": "needs a control group; tests/bench/test_benchmarks.py",
 }
 
