@@ -16,7 +16,7 @@ from torch_geometric.data import Data, HeteroData
 
 from pyg_graphzero import _core
 from pyg_graphzero.inference.blocks import Blocks, Source, plan_sweep
-from pyg_graphzero.loader.engine import Request
+from pyg_graphzero.loader.epoch import Request
 from pyg_graphzero.loader.keyed import as_positions
 from pyg_graphzero.loader.neighbor import NeighborLoader
 from pyg_graphzero.loader.plan import BatchPlan

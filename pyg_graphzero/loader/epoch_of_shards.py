@@ -1,0 +1,132 @@
+"""``EpochOfShards``: the batches of one epoch of a loader whose store lies in shards."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Any
+
+from pyg_graphzero import _core
+from pyg_graphzero.loader.epoch import Epoch, Request
+from pyg_graphzero.loader.plan import Fetched
+from pyg_graphzero.pyg.data import contents_of
+
+
+class EpochOfShards(Epoch):
+    """An epoch over a store in shards: rows of its batches are fetched for windows of them, ahead.
+
+    Batches that the engine has made wait here until those of a window are there, and again until
+    their rows are: the next window is under way while the last one is used. Where neighbours lie in
+    shards, too, windows sample their batches, and the engine has none.
+
+    Args:
+        loader: See :class:`Epoch`.
+        first: See :class:`Epoch`.
+    """
+
+    def __init__(self, loader: Any, first: int) -> None:
+        super().__init__(loader, first)
+        self._made: dict[int, tuple[_core.Batch | None, Request]] = {}  # until it was used
+        self._asked: dict[int, tuple[Any, int]] = {}  # its window, and its place in that
+        self._begins = self._ends = first  # numbers from the one to the other wait for a window
+
+    def get(self, number: int) -> Any:
+        """Makes batch ``number``; see :meth:`Epoch.get`.
+
+        Raises:
+            RankLostError: A rank that has rows of it does not answer.
+        """
+        if number not in self._made and number != self._ends:
+            self._made.clear()
+            self._asked.clear()
+            self._begins = self._ends = number
+        for old in [each for each in self._made if each < number - 1]:
+            del self._made[old]
+            self._asked.pop(old, None)
+        self._make(number)
+        batch, request = self._made[number]
+        fetched: tuple[Fetched, ...] = ()
+        with self._waiting:
+            if batch is None:
+                window, place = self._asked[number]
+                batch = window.batch(place)
+                self.stats.add(batch)
+                self.stats.elapsed = perf_counter() - self._begun
+            if request.plan is not None:  # or it is put together of a transform's sample
+                window, place = self._asked[number]
+                fetched = (window.rows(place),)
+        return super()._finish(batch, request, *fetched)
+
+    @property
+    def _shards(self) -> Any:
+        """The shards, if they have neighbours."""
+        return self._loader.graph_sampler.graph.shards
+
+    @property
+    def _all_shards(self) -> Any:
+        return contents_of(self._loader.data).shards  # type: ignore[union-attr]
+
+    @property
+    def _ahead(self) -> int:
+        return super()._ahead if self._shards is None else 0
+
+    def _begin(self, number: int) -> None:
+        if self._shards is None:
+            super()._begin(number)
+
+    def _finish(self, batch: _core.Batch, request: Request, *fetched: Fetched) -> Any:
+        return batch, request  # its rows are not there yet
+
+    def _make(self, number: int) -> None:
+        """Has a batch made if it is not, and one or two behind those that are."""
+        together = self._all_shards.together
+        for _ in range(2):
+            if self._ends >= number + 2 * together:
+                break
+            try:
+                self._made[self._ends] = self._begun_batch(self._ends)
+            except Exception:
+                if self._ends == number:
+                    raise
+                break  # it is raised when that batch is wanted
+            self._ends += 1
+            if self._ends - self._begins >= together:
+                self._ask()
+        if number >= self._begins:
+            self._ask()
+
+    def _begun_batch(self, number: int) -> tuple[_core.Batch | None, Request]:
+        """A batch that the engine has made, or how its window is to make it."""
+        if self._shards is None:
+            made: tuple[_core.Batch, Request] = super().get(number)
+            return made
+        with self._preparing:
+            self._seeds.forget(number - 1)
+            return None, self._request(number)
+
+    def _ask(self) -> None:
+        """Has all batches that wait for a window sampled, if need be, and their rows fetched."""
+        numbers, sampler = range(self._begins, self._ends), self._loader.graph_sampler
+        self._begins = self._ends
+        made = {number: self._made[number] for number in numbers}
+
+        def wanted_of(number: int, batch: _core.Batch) -> Any:
+            plan = made[number][1].plan
+            return {} if plan is None else plan.wanted(sampler.sample_of(batch))
+
+        if self._shards is not None:
+            window = self._shards.sample(
+                [_as_asked(number, request) for number, (_, request) in made.items()],
+                lambda place, batch: wanted_of(numbers[place], batch),
+                self._loader.num_workers or sampler.num_threads,
+            )
+        else:
+            window = self._all_shards.ask(
+                [wanted_of(number, batch) for number, (batch, _) in made.items()]  # type: ignore[arg-type]
+            )
+        self._asked |= {number: (window, place) for place, number in enumerate(numbers)}
+
+
+def _as_asked(number: int, request: Request) -> Any:
+    """A batch as :func:`~pyg_graphzero.shards.window.sample` takes it."""
+    prepared = request.prepared
+    return request.recipe, prepared.seeds, request.key, number, prepared.excluded
