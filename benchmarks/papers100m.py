@@ -6,13 +6,12 @@
     python benchmarks/papers100m.py --dir /on/the/disk --phases convert,shape --scale 0.1 --keep
     python benchmarks/papers100m.py --dir /on/the/disk --phases convert,graphbolt,load --scale 0.25
     python benchmarks/papers100m.py --dir /on/the/disk --phases load --cache-share 0 --limit 8GB 4GB
-    python benchmarks/papers100m.py --dir /on/the/disk --phases accuracy
 
 Without ``--data`` the graph is a synthetic one of the same shape (``papers100m_graph.py``), made as
 it is converted: both directions of every citation, as PyG's example trains it, or one by
 ``--directed``. Every phase is a process under a limit on memory, page cache included, that begins
-cold; ``convert``, ``optimize`` and ``graphzero`` run once, under the first limit, the others under
-each, ``shape`` (what an epoch touches, beside what is published) and ``accuracy`` under none.
+cold; ``convert`` and ``optimize`` run once, under the first limit, the others under each,
+``shape`` (what an epoch touches, beside what is published) under none.
 ``graphbolt`` (its scheme, with a cache of ``--cache-share`` of the rows) and ``load`` (this
 package's batches, without training) have a limit of their own: the topology, that cache, and
 2 GB; after the scheme, this package has a budget of what that took. With a share of 0 ``load`` is
@@ -45,14 +44,13 @@ from harness.child import Task, answer
 from harness.record import limited_arguments, parser, record, write
 from harness.report import memory_chart, short, table
 from harness.run import CHILD, Run, play
-from pyg_graphzero.bench.table import markdown
 from pyg_graphzero.store.copies import remove_copies
 from pyg_graphzero.util.sizes import format_bytes
 from pyg_graphzero.util.workspace import parse_size
 
 # Phases that are only done once: under the first limit, or under none.
-ONCE = ("convert", "optimize", "graphzero", "shape", "accuracy")
-UNLIMITED = ("shape", "accuracy")
+ONCE = ("convert", "optimize", "shape")
+UNLIMITED = ("shape",)
 # Phases that only load, each under a limit that is made for GraphBolt's cache.
 LOADING = ("graphbolt", "load")
 _BESIDE_CACHE = 2 << 30
@@ -67,8 +65,6 @@ _USED_SHARE = 0.5
 # An edge in a store, and while edges are sorted. With edge ids, also its number, and this again on
 # its way into a file that then turns out to be superfluous.
 _EDGE_BYTES, _SORTED_BYTES, _NUMBER_BYTES = 4, 8, 4
-# Text takes about so much for a feature and an edge.
-_TEXT_FEATURE, _TEXT_EDGE = 12, 18
 _COLUMNS = ["batches/s", "s/batch", "epoch, min", "seconds", "hits", "MB/batch", "stall"]
 _COLUMNS += ["reads: time/ideal", "RssAnon", "anon+file", "charged", "read", "written"]
 
@@ -98,15 +94,6 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     made.add_argument("--cache-share", type=float, nargs="+", default=[0.18], help="of the rows")
     made.add_argument("--order", nargs="+", default=["auto"], help="of rows, as gz.open has it")
     made.add_argument("--eval-nodes", type=int, default=2048, help="of the training curve")
-    made.add_argument("--patience", type=float, default=600, help="seconds for stock's batches")
-    made.add_argument("--stock-workers", type=int, default=0)
-    made.add_argument("--graphzero-path", help="added to graphzero's PYTHONPATH")
-    made.add_argument("--graphzero-scale", type=float, default=0.01, help="of its graph")
-    made.add_argument("--accuracy-scale", type=float, default=0.01)
-    made.add_argument("--accuracy-epochs", type=int, default=8)
-    made.add_argument("--accuracy-fanout", type=int, nargs="+", default=[10, 5])
-    made.add_argument("--accuracy-hidden", type=int, default=128)
-    made.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="of accuracy")
     args = made.parse_args(argv)
     args.phases = args.phases.split(",")
     unknown = set(args.phases) - set(PHASES)
@@ -125,7 +112,6 @@ def needs(
     features: str,
     hidden: int,
     layout: str,
-    graphzero_scale: float,
     directed: bool = False,
 ) -> dict[str, int]:
     """Bytes that lie on the disk at most in each phase.
@@ -136,7 +122,6 @@ def needs(
         features: How they are stored.
         hidden: Width of the activations that inference keeps, in float16.
         layout: ``stream``; ``ogb``, files that are made first; or ``data``, which are there.
-        graphzero_scale: Of the graph that goes through text.
         directed: Whether a store has one direction of every citation.
     """
     nodes, edges = scale * NUM_NODES, scale * NUM_EDGES * (1 if directed else 2)
@@ -146,9 +131,6 @@ def needs(
     numbers = edges * _NUMBER_BYTES if directed else 0
     sorted_bytes = edges * _SORTED_BYTES + 2 * numbers
     sorting = edges * _EDGE_BYTES + sorted_bytes
-    share = graphzero_scale
-    text = share * (NUM_NODES * NUM_FEATURES * _TEXT_FEATURE + NUM_EDGES * _TEXT_EDGE)
-    peer = text + share * (NUM_NODES * NUM_FEATURES * 4 + NUM_EDGES * 8)
     found: dict[str, int] = {}
     for phase in phases:
         # Training leaves a copy of the rows that it uses.
@@ -164,8 +146,6 @@ def needs(
             "shape": kept,
             "graphbolt": kept,
             "load": kept,
-            "stock": kept + edges * 8,
-            "graphzero": kept + peer,
         }
         found[phase] = int(most[phase])
     return found
@@ -240,22 +220,6 @@ def run_of(
         "cache_bytes": cached * row_bytes,
         "order": order,
     }
-    others: dict[str, dict[str, Any]] = {
-        "stock": {
-            "workers": args.stock_workers,
-            "options": {"neighbors": str(folder / "work" / "neighbors.bin")},
-        },
-        "graphzero": {"options": options | {"graphzero_scale": args.graphzero_scale}},
-        "accuracy": {
-            "fanout": args.accuracy_fanout,
-            "hidden": args.accuracy_hidden,
-            "epochs": args.accuracy_epochs,
-            "options": options
-            | {"accuracy_scale": args.accuracy_scale, "accuracy_seeds": args.seeds},
-        },
-        "graphbolt": {"hidden": None},
-        "load": {"hidden": None},
-    }
     given: dict[str, Any] = {
         "limit": limit,
         "budget": budget,
@@ -264,9 +228,9 @@ def run_of(
         "batch_size": args.batch_size,
         "workers": args.workers,
         "epochs": args.epochs,
-        "batches": args.batches if phase in ("train", "stock", "graphzero") else 0,
-        "seconds": args.patience if phase in ("stock", "graphzero") else args.seconds,
-        "hidden": args.hidden,
+        "batches": args.batches if phase == "train" else 0,
+        "seconds": args.seconds,
+        "hidden": None if phase in LOADING else args.hidden,
         "model": args.model,
         "seed": args.seed,
         "options": options,
@@ -276,11 +240,9 @@ def run_of(
         name += f" ({share:.0%} of the rows)"
     if order != "auto":
         name += f", order {order}"
-    task = Task(phase, str(folder / "store"), **given | others.get(phase, {}))
-    path = {"stock": args.stock_path, "graphzero": args.graphzero_path}.get(phase)
-    patience = {"patience": args.patience} if phase == "stock" else {}
+    task = Task(phase, str(folder / "store"), **given)
     before = {"before": lambda: remove_copies(folder / "store")} if phase == "load" else {}
-    return Run(name, phase, task, path=path, **patience, **before)
+    return Run(name, phase, task, **before)
 
 
 def runs_of(args: argparse.Namespace) -> list[Run]:
@@ -306,18 +268,14 @@ def main(argv: list[str] | None = None) -> None:
     args.dir.mkdir(parents=True, exist_ok=True)
     folder = args.dir / "papers100m"
     layout = "data" if args.data else args.layout
-    phases = [each for each in args.phases if each != "accuracy"]
-    wanted = needs(
-        phases, args.scale, args.features, args.hidden, layout, args.graphzero_scale, args.directed
-    )
-    if wanted:
-        print(f"disk at most: {listed(wanted)}", flush=True)
-        check(wanted, args.dir, parse_size(args.max_disk, "--max-disk"))
+    wanted = needs(args.phases, args.scale, args.features, args.hidden, layout, args.directed)
+    print(f"disk at most: {listed(wanted)}", flush=True)
+    check(wanted, args.dir, parse_size(args.max_disk, "--max-disk"))
     runs = runs_of(args)
     for limit in {run.task.limit for run in runs} - {None}:  # can it be done here?
         with MemoryCap(limit):
             pass
-    if "convert" in phases and (folder / "store").exists():
+    if "convert" in args.phases and (folder / "store").exists():
         raise FileExistsError(17, "exists: name phases without convert, or remove it", str(folder))
     graph = None if args.data else graph_of(args)
     try:
@@ -337,9 +295,6 @@ def main(argv: list[str] | None = None) -> None:
             shutil.rmtree(folder)
     write(args.out / f"{args.name}.json", report)
     print(table("papers100m: every phase begins cold", results, _COLUMNS))
-    for each in results:
-        if "rows" in each["found"]:
-            print(accuracies(each["found"]["rows"]))
     watched = [[each] for each in results if each.get("timeline")]
     print(memory_chart(watched, args.out, args.name))
 
@@ -383,16 +338,6 @@ def tidy(folder: Path, phase: str) -> None:
             shutil.rmtree(each)
         else:
             each.unlink(missing_ok=True)
-
-
-def accuracies(rows: list[dict[str, Any]]) -> str:
-    """A line for each encoding."""
-    lines = [
-        [each["features"], f"{each['mean']:.2%}", " ".join(map("{:.2%}".format, scores))]
-        for each in rows
-        for scores in [each["test_accuracy"]]
-    ]
-    return markdown("test accuracy", ["features", "mean", "each seed"], lines)
 
 
 if __name__ == "__main__":

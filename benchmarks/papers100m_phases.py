@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import statistics
 import time
 from collections.abc import Callable, Iterable
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from papers100m_graph import MASKS, NUM_CLASSES, PapersGraph
 from papers100m_shape import shape
@@ -20,10 +18,9 @@ from torch_geometric.nn import GraphSAGE
 
 import pyg_graphzero as gz
 from harness.child import Pace, Task, Tell, deliver
-from harness.peers import Contestant, GraphBolt, Ours, Stock
+from harness.peers import Contestant, GraphBolt, Ours
 from pyg_graphzero.bench.training import Trainer
 from pyg_graphzero.loader.stats import LoaderStats
-from pyg_graphzero.util.machine import version
 
 ENCODINGS = ("float32", "float16", "int8")
 # Rows that are looked up after a conversion, and how far those of int8 may be off.
@@ -271,170 +268,6 @@ def load_model(model: torch.nn.Module, state: dict[str, Tensor]) -> None:
         raise ValueError(f"the trained model is another one, --hidden differs: {error}") from error
 
 
-def stock(task: Task, tell: Tell) -> dict[str, Any]:
-    """PyG's own loader over maps, and the same training; as many batches as time allows."""
-    begin = time.perf_counter()
-    contestant = Stock(task)
-    # torch-sparse does not tell which nodes are of which hop: nothing can be trimmed.
-    trainer = Trainer(Data(), None, len(task.fanout), NUM_CLASSES, "stock", task.hidden)
-    took = time.perf_counter() - begin
-    tell({"event": "ready", "seconds": took, "facts": contestant.facts()})
-    step = lambda batch: trainer.step(contestant.trainable(batch))  # noqa: E731
-    deliver(task, tell, contestant.epoch, step)
-    return {}
-
-
-def graphzero(task: Task, tell: Tell) -> dict[str, Any]:
-    """The package ``graphzero`` 0.2: text to its files, and hops and rows of batches out of them.
-
-    What is known so far is told after each step: the last words of a process that dies.
-    """
-    import graphzero as peer  # type: ignore[import-not-found]
-
-    scale = task.options["graphzero_scale"]
-    found: dict[str, Any] = {"version": version("graphzero"), "scale": scale, "steps": {}}
-    graph = PapersGraph.of(scale, task.seed)
-    found |= {"num_nodes": graph.num_nodes, "num_edges": graph.num_edges}
-    work = Path(task.options["work"])
-    edges, features = work / "edges.csv", work / "features.csv"
-
-    def step(name: str, do: Callable[[], Any]) -> Any:
-        begin = time.perf_counter()
-        tell({"event": "found", "found": found | {"failed_in": name}})
-        value = do()
-        found["steps"][name] = time.perf_counter() - begin
-        tell({"event": "found", "found": found})
-        return value
-
-    step("write edges.csv", lambda: write_edges(graph, edges))
-    step("write features.csv", lambda: write_features(graph, features))
-    found["text_bytes"] = edges.stat().st_size + features.stat().st_size
-    topology, rows = str(work / "graph.gl"), str(work / "rows.gd")
-    step("convert_csv_to_gl", lambda: peer.convert_csv_to_gl(str(edges), topology, True))
-    kind = peer.DataType.FLOAT32
-    step("convert_csv_to_gd", lambda: peer.convert_csv_to_gd(str(features), rows, kind))
-    opened = step("Graph", lambda: peer.Graph(topology))
-    store = step("FeatureStore", lambda: peer.FeatureStore(rows))
-    found["opened"] = {"num_nodes": opened.num_nodes, "num_edges": opened.num_edges}
-    found["opened"]["rows"] = store.num_nodes
-    found["is_right"] = check_peer(opened, store, graph)
-    tell({"event": "found", "found": found})
-    tell({"event": "ready", "seconds": sum(found["steps"].values()), "facts": {}})
-    pace = Pace(task, tell)
-    seeds = graph.split["train"]
-    rng = np.random.default_rng(task.seed)
-    rng.shuffle(seeds)
-    table = store.get_tensor()
-    for at in range(0, len(seeds), task.batch_size):
-        frontier = seeds[at : at + task.batch_size]
-        nodes, num_edges = [frontier], 0
-        for fanout in task.fanout:
-            # It samples one hop, and neither numbers nodes anew nor leaves out those it had.
-            drawn = opened.batch_random_fanout(frontier.astype(np.uint64), fanout)
-            num_edges += drawn.size
-            frontier = np.setdiff1d(drawn, np.concatenate(nodes))
-            nodes.append(frontier)
-        every = np.concatenate(nodes)
-        table[every].sum()
-        if not pace.batch(len(every), num_edges):
-            break
-    return found | {"batches": pace.batches, "seconds": pace.elapsed}
-
-
-def check_peer(opened: Any, store: Any, graph: PapersGraph) -> dict[str, Any]:
-    """Whether what it gives is in the graph: neighbours of a node that has few, rows of some."""
-    chunk = next(graph.edges())
-    degree = np.bincount(chunk.dst)
-    few = int(np.flatnonzero((degree > 0) & (degree < 8))[0])
-    true = set(chunk.src[chunk.dst == few].tolist())
-    drawn = set(opened.batch_random_fanout(np.array([few], np.uint64), 15)[0].tolist())
-    rows = graph.features().read(0, 100).numpy()
-    same = bool(np.allclose(store.get_tensor()[:100], rows, atol=1e-4))
-    found = {"node": few, "neighbors": sorted(true), "drawn_15": sorted(drawn)}
-    return found | {"drawn_are_neighbors": drawn <= true, "rows": same}
-
-
-def write_edges(graph: PapersGraph, path: Path) -> None:
-    """Text with the destination first, so that the neighbours it samples are in-neighbours."""
-    import pyarrow as pa
-    from pyarrow import csv
-
-    schema = pa.schema([("src", pa.int32()), ("dst", pa.int32())])
-    with csv.CSVWriter(path, schema) as writer:
-        for chunk in graph.edges():
-            arrays = [pa.array(chunk.dst), pa.array(chunk.src)]
-            writer.write(pa.record_batch(arrays, schema=schema))
-
-
-def write_features(graph: PapersGraph, path: Path) -> None:
-    """Text with the node first."""
-    import pyarrow as pa
-    from pyarrow import csv
-
-    names = ["node", *(f"f{i}" for i in range(graph.num_features))]
-    kinds = [pa.int64(), *[pa.float32()] * graph.num_features]
-    schema = pa.schema(list(zip(names, kinds, strict=True)))
-    begin = 0
-    with csv.CSVWriter(path, schema, write_options=csv.WriteOptions(include_header=False)) as file:
-        for slab in graph.features().slabs():
-            columns = [pa.array(column) for column in slab.numpy().T]
-            nodes = pa.array(np.arange(begin, begin + len(slab)))
-            file.write(pa.record_batch([nodes, *columns], schema=schema))
-            begin += len(slab)
-
-
-def accuracy(task: Task, tell: Tell) -> dict[str, Any]:
-    """What features in fewer bytes cost: the same GraphSAGE on every encoding, several seeds.
-
-    What a model learns from a node's own features alone is told beside it, and what guessing gives.
-    """
-    begin = time.perf_counter()
-    graph = PapersGraph.of(task.options["accuracy_scale"])
-    rows: dict[str, list[float]] = {}
-    for features in ENCODINGS:
-        path = Path(task.options["work"]) / features
-        graph.write(path, encoding(features))
-        with gz.open(path) as store:
-            data, seeds = store.data(), task.options["accuracy_seeds"]
-            rows[features] = [test(task, data, seed, task.fanout) for seed in seeds]
-            if features == "float32":
-                rows["float32, own features"] = [test(task, data, seed, []) for seed in seeds]
-    labels = graph.labels()[torch.from_numpy(graph.split["test"])]
-    rows["the most frequent class"] = [float(labels.bincount().max()) / len(labels)]
-    return {
-        "seconds": time.perf_counter() - begin,
-        "rows": [
-            {"features": name, "test_accuracy": scores, "mean": statistics.mean(scores)}
-            for name, scores in rows.items()
-        ],
-    }
-
-
-def test(task: Task, data: Any, seed: int, fanout: list[int]) -> float:
-    """Accuracy on the test nodes after training; without fan-out, of nodes on their own."""
-    torch.manual_seed(seed)
-
-    def loader(mask: str, shuffle: bool) -> Any:
-        return gz.loader.NeighborLoader(
-            data,
-            fanout or [0],
-            input_nodes=data[mask],
-            batch_size=task.batch_size,
-            shuffle=shuffle,
-            num_workers=1,
-            edge_ids=False,
-        )
-
-    layers = max(1, len(fanout))
-    model = task.model if fanout else "stock"
-    trainer = Trainer(Data(), None, layers, NUM_CLASSES, model, task.hidden or 128, dropout=0.5)
-    batches = loader(MASKS["train"], True)
-    for _ in range(task.epochs):
-        for batch in batches:
-            trainer.step(batch)
-    return share_found(trainer.model, loader(MASKS["test"], False))
-
-
 @torch.no_grad()
 def share_found(model: torch.nn.Module, batches: Iterable[Any]) -> float:
     """Share of the seeds of some batches whose class a model finds."""
@@ -450,13 +283,10 @@ def share_found(model: torch.nn.Module, batches: Iterable[Any]) -> float:
 
 PHASES: dict[str, Callable[[Task, Tell], dict[str, Any]]] = {
     "convert": convert,
-    "stock": stock,
     "optimize": optimize,
     "shape": shape,
     "train": train,
     "graphbolt": load,
     "load": load,
     "infer": infer,
-    "graphzero": graphzero,
-    "accuracy": accuracy,
 }
