@@ -149,6 +149,7 @@ def test_what_a_loader_reports_is_kept(homo):
     json.dumps(found)
 
 
+@pytest.mark.long
 def test_a_contestant_that_fails_says_so(tmp_path, homo):
     nowhere = replace(task(homo[1]), store=tmp_path / "nowhere")
     with (

@@ -27,10 +27,6 @@ SCALE = 0.0003
 needs_compiler = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
 
 
-# Those that train, or begin processes.
-SLOW = ("accuracy", "options", "from_graphzero")
-
-
 def found_in(value: Any, path: str) -> Any:
     """A field below others, of the first item of lists."""
     for name in path.split("/"):
@@ -95,11 +91,8 @@ def test_every_script_is_run():
     assert scripts == {*SCRIPTS, *others}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(each, marks=pytest.mark.long) if each in SLOW else each
-     for each in SCRIPTS],
-)  # fmt: skip
+@pytest.mark.long
+@pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     threads = torch.get_num_threads()
