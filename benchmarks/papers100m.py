@@ -57,7 +57,7 @@ UNLIMITED = ("shape", "accuracy")
 LOADING = ("graphbolt", "load")
 _BESIDE_CACHE = 2 << 30
 _SLOT_BYTES = 24  # of a cached row, besides its bytes
-# Of a limit, what phases without a model are told to stay within; the rest is for pages of files.
+# Share of a limit that is the budget of phases without a model; the rest is for pages of files.
 _SHARE = 0.75
 ITEM_BYTES = {"float32": 4, "float16": 2, "int8": 1}
 # Bytes of a node's label and three masks.
@@ -67,7 +67,7 @@ _USED_SHARE = 0.5
 # An edge in a store, and while edges are sorted. With edge ids, also its number, and this again on
 # its way into a file that then turns out to be superfluous.
 _EDGE_BYTES, _SORTED_BYTES, _NUMBER_BYTES = 4, 8, 4
-# Text takes about so much for a feature and an edge.
+# Approximate bytes of a feature and of an edge as text.
 _TEXT_FEATURE, _TEXT_EDGE = 12, 18
 _COLUMNS = ["batches/s", "s/batch", "epoch, min", "seconds", "hits", "MB/batch", "stall"]
 _COLUMNS += ["reads: time/ideal", "RssAnon", "anon+file", "charged", "read", "written"]
@@ -131,12 +131,12 @@ def needs(
     """Bytes that lie on the disk at most in each phase.
 
     Args:
-        phases: In their order.
-        scale: Of the graph.
-        features: How they are stored.
+        phases: Names of the phases, in their order.
+        scale: Scale of the graph.
+        features: Encoding of the features.
         hidden: Width of the activations that inference keeps, in float16.
         layout: ``stream``; ``ogb``, files that are made first; or ``data``, which are there.
-        graphzero_scale: Of the graph that goes through text.
+        graphzero_scale: Scale of the graph that goes through text.
         directed: Whether a store has one direction of every citation.
     """
     nodes, edges = scale * NUM_NODES, scale * NUM_EDGES * (1 if directed else 2)
@@ -159,7 +159,7 @@ def needs(
             # The copy, and its rows on their way.
             "optimize": store + 2 * copied,
             "train": store + copied,
-            # Those of the last layer and of the one that is being made.
+            # Activations of the last layer and of the one that is being made.
             "infer": kept + 2 * nodes * hidden * 2,
             "shape": kept,
             "graphbolt": kept,
@@ -191,7 +191,7 @@ def check(found: dict[str, int], folder: Path, most: int) -> None:
 
 
 def listed(found: dict[str, int]) -> str:
-    """What each phase takes, for a reader."""
+    """Disk space of each phase, for a reader."""
     return ", ".join(f"{name} {format_bytes(size)}" for name, size in found.items())
 
 
@@ -354,7 +354,7 @@ def with_same_memory(run: Run, results: Sequence[dict[str, Any]]) -> Run:
 
     Args:
         run: Any phase; all but ``load`` stay as they are.
-        results: Of the runs before it, that of the scheme with the same cache perhaps among them.
+        results: Results of the runs before it, perhaps the scheme's with the same cache.
     """
     for each in results:
         if (run.group, each["group"]) != ("load", "graphbolt") or each["error"]:
