@@ -159,7 +159,7 @@ class Stock(Contestant):
         return batch
 
     def facts(self) -> dict[str, Any]:
-        """Versions of torch-sparse and pyg-lib, perhaps installed for it alone; batches of an epoch."""
+        """Versions of packages that may be installed for it alone, and batches of an epoch."""
         found: dict[str, Any] = {name: version(name) for name in ("torch_sparse", "pyg_lib")}
         return found | {"epoch_batches": len(self.loader)}
 

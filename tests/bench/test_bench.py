@@ -85,6 +85,7 @@ def test_the_report_discloses_what_it_was_measured_on(quick):
         assert "accelerated model, 1 worker by stock left out: nn.accelerate needs batches" in text
 
 
+@pytest.mark.long
 def test_without_a_sampler_of_pyg(tmp_path, monkeypatch):
     monkeypatch.setattr(torch_geometric.typing, "WITH_PYG_LIB", False)
     monkeypatch.setattr(torch_geometric.typing, "WITH_TORCH_SPARSE", False)

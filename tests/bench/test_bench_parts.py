@@ -8,12 +8,15 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
+from systems import needs_linux
 
 import pyg_graphzero as gz
 from graphs import write_store
+from harness.page_cache import drop, resident_bytes, warm
 from pyg_graphzero.bench.contestants import GraphZero
 from pyg_graphzero.bench.data import draw_seeds, prepare
 from pyg_graphzero.bench.entrant import BenchError, Entrant
@@ -21,6 +24,7 @@ from pyg_graphzero.bench.process import Watch, memory
 from pyg_graphzero.bench.settings import Case, Settings
 from pyg_graphzero.bench.synthetic import power_law_hetero
 from pyg_graphzero.bench.workloads import Task, Workload
+from pyg_graphzero.util.machine import storage
 from pyg_graphzero_cli.bench import PRESETS, STANDARD
 
 MIB = 1 << 20
@@ -149,6 +153,7 @@ def test_what_a_loader_reports_is_kept(homo):
     json.dumps(found)
 
 
+@pytest.mark.long
 def test_a_contestant_that_fails_says_so(tmp_path, homo):
     nowhere = replace(task(homo[1]), store=tmp_path / "nowhere")
     with (
@@ -158,4 +163,15 @@ def test_a_contestant_that_fails_says_so(tmp_path, homo):
         entrant.open()
 
 
-# Limits on memory #################################################################################
+@needs_linux("pages leave the page cache when asked to")
+def test_page_cache(tmp_path):
+    if storage(tmp_path)["filesystem"] in ("tmpfs", "ramfs"):
+        pytest.skip("the temporary folder is in memory")
+    file, empty = tmp_path / "file", tmp_path / "empty"
+    file.write_bytes(os.urandom(5 * MIB + 3))
+    empty.touch()
+    drop([file, empty])
+    assert resident_bytes([file, empty]) == 0
+    warm([file, empty])
+    assert resident_bytes([file, empty]) == 5 * MIB + 3
+    assert storage(Path("/proc"))["disk"] is None

@@ -5,13 +5,11 @@ from __future__ import annotations
 import importlib
 import json
 import shutil
-from math import inf
 from pathlib import Path
 from typing import Any
 
 import out_of_core
 import papers100m
-import papers100m_phases
 import pytest
 import summary
 import torch
@@ -21,17 +19,12 @@ from hypothesis import strategies as st
 from papers100m_graph import PapersGraph
 
 from harness.cap import CapError, MemoryCap
-from harness.child import Task
 from harness.sieve import SieveCache
 from pyg_graphzero.util.machine import storage
 
 ROOT = Path(__file__).resolve().parents[2]
 SCALE = 0.0003
 needs_compiler = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
-
-
-# Those that train, or begin processes.
-SLOW = ("accuracy", "options", "from_graphzero", "shards")
 
 
 def found_in(value: Any, path: str) -> Any:
@@ -102,11 +95,8 @@ def test_every_script_is_run():
     assert scripts == {*SCRIPTS, *others}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(each, marks=pytest.mark.long) if each in SLOW else each
-     for each in SCRIPTS],
-)  # fmt: skip
+@pytest.mark.long
+@pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     threads = torch.get_num_threads()
@@ -177,26 +167,6 @@ def test_out_of_core(tmp_path):
     assert summed["graphbolt scheme, f32"].keys() >= set(cited)
     assert not (tmp_path / "out-of-core").exists()
     assert (tmp_path / "out_of_core_memory.png").stat().st_size < 100_000
-
-
-@needs_compiler
-@pytest.mark.long
-def test_a_grid(tmp_path, capsys):
-    """A budget that no process fits in, and one that all fits in."""
-    limited(tmp_path, 1 << 20)
-    options = f"--grid --sizes 20000x128 --fanouts 3,2 --batch-size 64 --batches 2 --dir {tmp_path}"
-    options += f" --out {tmp_path} --budgets 10 200 --encodings f16 i8 --no-drop-caches"
-    out_of_core.main(options.split())
-    points = json.loads((tmp_path / "out_of_core.json").read_text())["points"]
-    assert [point["limit"] for point in points] == [102_400_000, 2_048_000_000] * 2
-    for few, much in (points[:2], points[2:]):
-        assert few["ours"] == few["off"] == few["scheme"] == inf
-        assert few["limit"] < few["least"] < much["limit"]
-        assert all(much[name] > 0 for name in ("first", "ours", "off", "scheme"))
-        assert few["limit"] < much["peak"] < much["limit"]
-    assert points[1]["scheme"] == points[3]["scheme"]  # for want of one in int8
-    assert (tmp_path / "out_of_core.md").read_text() in capsys.readouterr().out
-    assert not (tmp_path / "20000x128" / "out-of-core" / "f16").exists()
 
 
 @pytest.mark.long
@@ -313,16 +283,3 @@ def test_sieve(capacity, batches):
 
 
 # Accuracy -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.long
-def test_accuracy_means_something(tmp_path, monkeypatch):
-    """Neighbours tell more than a node alone, both more than guessing, and nothing tells all."""
-    monkeypatch.setattr(papers100m_phases, "ENCODINGS", ("float32",))
-    options = {"accuracy_scale": 0.002, "accuracy_seeds": [0], "work": str(tmp_path)}
-    task = Task("accuracy", "", fanout=[10], batch_size=128, epochs=15, hidden=64, options=options)
-    rows = papers100m_phases.accuracy(task, lambda event: None)["rows"]
-    sage, alone, often = (each["mean"] for each in rows)
-    assert often < 0.05
-    assert 3 * often < alone < sage - 0.05
-    assert sage < 0.9

@@ -259,47 +259,6 @@ TEST(disk_gather_against_memory) {
   }
 }
 
-TEST(disk_gather_of_a_column) {
-  const Scratch dir;
-  write_column(dir / "x.gd", 1000, 125);
-  const auto column = Column::open(dir / "x.gd");
-  const ColumnFile file = ColumnFile::of(*column);
-  std::vector<std::int64_t> rows{999, 0, 0, 500};
-  std::vector<float> out(4 * 125);
-  const std::vector<RowRequest> requests{{rows, {}, reinterpret_cast<std::byte*>(out.data())}};
-  DiskGather disk({});
-  CHECK(complete(disk.gather(file, requests)));
-  bool same = true;
-  for (std::size_t i = 0; i < 4; ++i) {
-    for (std::size_t j = 0; j < 125; ++j) {
-      same = same &&
-             out[i * 125 + j] == static_cast<float>(static_cast<std::size_t>(rows[i]) * 125 + j);
-    }
-  }
-  CHECK(same);
-}
-
-TEST(disk_gather_of_nothing) {
-  const Scratch dir;
-  make_table(dir / "empty", 0);
-  const ColumnFile column{DirectFile::open(dir / "empty"), {0, 0, 512, 512, 0}};
-  for (const ReaderKind kind : kinds()) {
-    DiskGather disk({{kind, 4}, 2, 1 << 16});
-    CHECK(complete(disk.gather(column, {})));
-    const std::vector<std::int64_t> none, one{0};
-    const std::vector<RowRequest> empty{{none, {}, nullptr}};
-    const GatherResult result = disk.gather(column, empty);
-    CHECK(complete(result) && result.errors.size() == 1 && result.stats.reads == 0);
-    const std::vector<RowRequest> missing{{one, {}, nullptr}};
-    CHECK_THROWS(std::out_of_range, "found row 0, expected 0 <= row < 0",
-                 disk.gather(column, missing));
-    // Rows without bytes.
-    const ColumnFile thin{column.file, {0, 5, 0, 0, 0}};
-    const std::vector<RowRequest> bytes{{one, {}, nullptr}};
-    CHECK(complete(disk.gather(thin, bytes)));
-  }
-}
-
 // A batch whose rows are gone fails; the others get theirs, though they were read together.
 TEST(disk_gather_from_a_file_cut_short) {
   const Scratch dir;

@@ -308,21 +308,3 @@ TEST(read_buffer_hands_out_what_is_free) {
     CHECK(buffer.take(capacity).data == buffer.memory().data());
   }
 }
-
-TEST(probe_measures_by_reading) {
-  const Scratch dir;
-  make_file(dir / "f", 5 << 20);
-  make_file(dir / "small", 4097);
-  make_file(dir / "tiny", 4095);
-  for (const ReaderKind kind : kinds()) {
-    for (const char* name : {"f", "small"}) {
-      const DiskSpeed speed = probe_disk(dir / name, {.reader = {kind, 8}, .seconds = 0.02});
-      CHECK(speed.random_iops > 0 && speed.bytes_per_second > 0 && speed.depth == 8);
-      CHECK(speed.random_reads > 0 && speed.sequential_reads > 0);
-    }
-  }
-  CHECK(probe_disk(dir / "f", {.seconds = 0.01}).file_bytes == 5 << 20);
-  CHECK(!probe_disk(dir / "f", {.seconds = 0.01, .direct = false}).direct);
-  CHECK_THROWS(std::invalid_argument, "tiny: found 4095 bytes, expected at least 4096",
-               probe_disk(dir / "tiny"));
-}

@@ -1,4 +1,4 @@
-"""The first cases of every campaign, and the runner itself; `make fuzz` runs many more."""
+"""The first cases of every campaign; `make fuzz` runs many more."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 RUN = Path(__file__).parent / "run.py"
 
 
@@ -28,7 +28,6 @@ def run(tmp_path: Path, campaign: str, seeds: str, *options: str) -> tuple[dict[
     return found, done.stdout
 
 
-@pytest.mark.long
 def test_damaged_stores(tmp_path: Path) -> None:
     found, said = run(tmp_path, "stores", "0:60", "--jobs", "2")
     assert found["violations"] == [], said
@@ -36,7 +35,6 @@ def test_damaged_stores(tmp_path: Path) -> None:
     assert found["errors"]["FormatError"] > 20
 
 
-@pytest.mark.long
 def test_random_loaders(tmp_path: Path) -> None:
     found, said = run(tmp_path, "loaders", "0:20", "--jobs", "2")
     assert (found["violations"], found["clean"]) == ([], 20), said
@@ -47,7 +45,6 @@ def test_random_models(tmp_path: Path) -> None:
     assert (found["violations"], found["clean"]) == ([], 50), said
 
 
-@pytest.mark.long
 def test_damaged_inputs(tmp_path: Path) -> None:
     found, said = run(tmp_path, "inputs", "0:100", "--jobs", "2")
     assert found["violations"] == [], said

@@ -306,41 +306,6 @@ def test_lightning_node_data(homo):
 
 
 @lightning_warns
-def test_lightning_link_data(homo):
-    lightning()
-    data, store = homo
-    d = store.data()
-    edges = data.edge_index[:, :200]
-    module = gz.loader.LightningLinkData(
-        d,
-        input_train_edges=edges,
-        link_sampler=gz.sampler.NeighborSampler(d, [5, 3]),
-        neg_sampling="binary",
-        batch_size=50,
-        pin_memory=False,
-    )
-    seen = []
-
-    class Model(lightning().LightningModule):
-        def __init__(self) -> None:
-            super().__init__()
-            self.net = GraphSAGE(8, 16, 2)
-
-        def training_step(self, batch, _):
-            assert torch.equal(batch.x, data.x[batch.n_id])
-            seen.append(batch.n_id[batch.edge_label_index[:, batch.edge_label == 1]])
-            src, dst = self.net(batch.x, batch.edge_index)[batch.edge_label_index]
-            return F.binary_cross_entropy_with_logits((src * dst).sum(-1), batch.edge_label)
-
-        def configure_optimizers(self):
-            return torch.optim.Adam(self.parameters(), lr=0.01)
-
-    trainer(max_epochs=1).fit(Model(), module)
-    got, want = torch.cat(seen, 1), edges
-    assert sorted(map(tuple, got.t().tolist())) == sorted(map(tuple, want.t().tolist()))
-
-
-@lightning_warns
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("own", [True, False])
 def test_lightning_evaluates_under_inference_mode(homo, workers, own):

@@ -12,6 +12,7 @@ import time
 import pytest
 import torch
 from interrupting import Alarm, At, Struck, struck_everywhere
+from same import assert_same
 from torch_geometric.data import Data
 
 from graphs import heterogeneous, homogeneous
@@ -46,18 +47,6 @@ LOADERS = {
     "hetero": lambda **k: NeighborLoader(TYPED, [2], input_nodes="paper", shuffle=True, **k),
     "hgt": lambda **k: HGTLoader(TYPED, [2], "paper", **k),
 }  # fmt: skip
-
-
-def assert_same(found, expected):
-    assert len(found) == len(expected)
-    for a, b in zip(found, expected, strict=True):
-        for mine, theirs in zip(a.stores, b.stores, strict=True):
-            assert list(mine.keys()) == list(theirs.keys())
-            for key, value in mine.items():
-                if isinstance(value, torch.Tensor):
-                    assert torch.equal(value, theirs[key]), key
-                else:
-                    assert value == theirs[key], key
 
 
 def maker(kind, **arguments):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 import torch_geometric.loader
+from same import assert_same
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn import GraphSAGE
 from torch_geometric.utils import trim_to_layer
@@ -13,18 +14,6 @@ from torch_geometric.utils import trim_to_layer
 import pyg_graphzero as gz
 from graphs import check_neighborhood
 from pyg_graphzero.loader import NeighborLoader
-
-
-def same(a, b) -> bool:
-    left, right = a.to_dict(), b.to_dict()
-    assert left.keys() == right.keys()
-
-    def equal(x, y):
-        if isinstance(x, dict):
-            return all(equal(x[k], y[k]) for k in x)
-        return torch.equal(x, y) if isinstance(x, torch.Tensor) else x == y
-
-    return equal(left, right)
 
 
 def test_batches_are_pyg_data_with_every_field(homo):
@@ -111,13 +100,13 @@ def test_batches_do_not_depend_on_workers(homo, context):
     _, store = homo
     inline = epoch(store)
     worked = epoch(store, num_workers=2, multiprocessing_context=context, worker_init_fn=fail)
-    assert all(same(a, b) for a, b in zip(inline, worked, strict=True))
+    assert_same(worked, inline)
 
 
 def test_seeds_govern_and_epochs_differ(homo):
     _, store = homo
     first, again = epoch(store), epoch(store)
-    assert all(same(a, b) for a, b in zip(first, again, strict=True))
+    assert_same(again, first)
     torch.manual_seed(43)
     other = list(NeighborLoader(store.data(), [5, 3], batch_size=32, shuffle=True))
     assert not all(torch.equal(a.n_id, b.n_id) for a, b in zip(first, other, strict=True))
@@ -167,8 +156,8 @@ def test_an_epoch_goes_on_where_it_stopped(homo, workers, own_generator, done):
     resumed.load_state_dict(state)
     again = list(resumed)
     assert len(again) == len(rest) == 10 - done
-    assert all(same(a, b) for a, b in zip(again, rest, strict=True))
-    assert all(same(a, b) for a, b in zip(list(resumed), following, strict=True))
+    assert_same(again, rest)
+    assert_same(list(resumed), following)
     assert resumed.state_dict()["num_batches"] == 10
     fresh = make()
     fresh.load_state_dict(make().state_dict())  # of a loader that has not begun

@@ -16,7 +16,6 @@ from documents import (
     ROOT,
     read_blocks,
     run,
-    run_pages,
     text_of,
 )
 from papers100m_graph import PapersGraph, write_ogb
@@ -125,15 +124,6 @@ def test_no_page_of_the_guide_overwrites_a_file_of_the_first():
     first, *others = ({max(each) for each in re.findall(writing, text_of(page))} for page in GUIDE)
     assert {"edges.csv", "features.npy"} <= first
     assert not any(first & other for other in others)
-
-
-@pytest.mark.long
-def test_the_guide_from_its_beginning(desk):
-    """Nobody prepares anything: what a page uses, one before it has made."""
-    nav = re.findall(r"^ +- .*: (.*\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
-    # papers100m.md comes in between, and begins with a dataset of its own.
-    assert [page for page in (f"docs/{name}" for name in nav) if page in GUIDE] == list(GUIDE)
-    run_pages(GUIDE)
 
 
 @pytest.mark.parametrize("page", PAGES)

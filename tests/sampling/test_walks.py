@@ -7,15 +7,14 @@ import time
 from itertools import pairwise
 
 import chunks
-import numpy as np
 import pytest
 import torch
 from scipy import stats
 from torch_geometric.data import Data, HeteroData
+from walking import PagedWalker, check_counts, kept, probabilities
 
 import graphs
 import pyg_graphzero as gz
-from pyg_graphzero import _core
 from pyg_graphzero.sampling.walks import Walker
 
 NODES, EDGES = 30, 240
@@ -45,29 +44,9 @@ def typed(seed=0):
     return data
 
 
-def kept(data, path, **options):
-    gz.convert(data, path, progress=False, **options)
-    return gz.open(path)
-
-
 @pytest.fixture
 def store(tmp_path):
     return kept(directed(), tmp_path / "store", both_directions=True)
-
-
-def paged(contents, topologies):
-    """Nothing of the neighbours stays in memory, little is read at once."""
-    reader = _core.DiskGather(num_threads=1, buffer_bytes=1 << 16)
-    rows = {
-        t.path: _core.PagedRows(t.num_edges, [_core.ColumnFile.of_indices(t)], reader, group_bits=4)
-        for t in topologies
-    }
-    return rows, 20_000
-
-
-class PagedWalker(Walker):
-    def page(self, contents, topologies):
-        return paged(contents, topologies)
 
 
 def check_steps(walks, edge_index, reverse=False):
@@ -81,25 +60,6 @@ def check_steps(walks, edge_index, reverse=False):
                 assert v < 0 or v not in starts
             else:
                 assert ((x, v) if reverse else (v, x)) in edges
-
-
-def probabilities(data, at, before=None, p=1.0, q=1.0, weights=None, reverse=False):
-    """Of each node to be next: the definition."""
-    row, col = data.edge_index.flip(0) if reverse else data.edge_index
-    weights = torch.ones(row.numel()) if weights is None else weights
-    out = torch.zeros(NODES, dtype=torch.float64)
-    near = set() if before is None else set(col[row == before].tolist())
-    for x, w in zip(col[row == at].tolist(), weights[row == at].tolist(), strict=True):
-        alpha = 1.0 if before is None else 1 / p if x == before else 1.0 if x in near else 1 / q
-        out[x] += w * alpha
-    return (out / out.sum()).numpy()
-
-
-def check_counts(nodes, expected):
-    counts = np.bincount(nodes, minlength=NODES)
-    assert (counts[expected == 0] == 0).all()
-    there = expected > 0
-    assert stats.chisquare(counts[there], expected[there] * counts.sum()).pvalue > 1e-4
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -247,9 +207,8 @@ def test_undirected_edges_need_nothing(tmp_path):
     with pytest.raises(gz.UnsupportedError, match=r"edge ids of walks along edges.*create_csr"):
         gz.sampler.random_walk(store, None, 8, return_edge_ids=True)
     weighted = gz.sampler.random_walk(store, torch.full((20_000,), 3), 1, weight_attr="w")
-    undirected = Data(edge_index=torch.cat([data.edge_index, data.edge_index.flip(0)], dim=1))
-    expected = probabilities(undirected, 3, weights=torch.cat([data.w, data.w]))
-    check_counts(weighted[:, 1].numpy(), expected)
+    undirected = both_ways()
+    check_counts(weighted[:, 1].numpy(), probabilities(undirected, 3, weights=undirected.w))
 
 
 def test_weights_that_differ_by_direction_need_edges_by_source(tmp_path):

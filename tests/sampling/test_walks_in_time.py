@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
-import numpy as np
 import pytest
 import torch
-from scipy import stats
 from torch_geometric.data import Data, HeteroData
+from walking import PagedWalker, check_counts, kept, probabilities
 
 import graphs
 import pyg_graphzero as gz
-from pyg_graphzero import _core
 from pyg_graphzero.sampling.walks import Walker
 
 NODES, EDGES = 20, 400
@@ -29,47 +27,9 @@ def timed(dtype=torch.int64, seed=0):
     return data
 
 
-def kept(data, path, **options):
-    gz.convert(data, path, progress=False, **options)
-    return gz.open(path)
-
-
-class PagedWalker(Walker):
-    """Nothing of the neighbours stays in memory, little is read at once."""
-
-    def page(self, contents, topologies):
-        reader = _core.DiskGather(num_threads=1, buffer_bytes=1 << 16)
-        columns = {t.path: (t, [_core.ColumnFile.of_indices(t)]) for t in topologies}
-        rows = {
-            path: _core.PagedRows(t.num_edges, column, reader, group_bits=4)
-            for path, (t, column) in columns.items()
-        }
-        return rows, 20_000
-
-
 def valid_edges(times, time, window=None, strict=False):
     early = times >= time - (math.inf if window is None else window)
     return early & ((times < time) if strict else (times <= time))
-
-
-def probabilities(data, at, valid, before=None, p=1.0, q=1.0, weights=None, reverse=False):
-    """Of each node to be next: the definition."""
-    row, col = (data.edge_index.flip(0) if reverse else data.edge_index)[:, valid]
-    weights = torch.ones(EDGES) if weights is None else weights
-    out = torch.zeros(NODES, dtype=torch.float64)
-    near = set() if before is None else set(col[row == before].tolist())
-    for x, w in zip(col[row == at].tolist(), weights[valid][row == at].tolist(), strict=True):
-        alpha = 1.0 if before is None else 1 / p if x == before else 1.0 if x in near else 1 / q
-        out[x] += w * alpha
-    return (out / out.sum()).numpy()
-
-
-def check_counts(nodes, expected):
-    counts = np.bincount(nodes, minlength=NODES)
-    assert (counts[expected == 0] == 0).all()
-    there = expected > 0
-    assert there.sum() > 1
-    assert stats.chisquare(counts[there], expected[there] * counts.sum()).pvalue > 1e-4
 
 
 @pytest.mark.parametrize(("window", "strict"), [(8, False), (8, True), (None, True), (3, False)])
@@ -94,7 +54,7 @@ def test_a_step_is_drawn_from_the_window(tmp_path, where, reverse, weight_attr, 
     )
     weights = data.w if weight_attr else None
     check_counts(
-        walks[:, 1].numpy(), probabilities(data, at, valid, weights=weights, reverse=reverse)
+        walks[:, 1].numpy(), probabilities(data, at, weights=weights, reverse=reverse, valid=valid)
     )
 
 
