@@ -1,4 +1,4 @@
-"""What encoded features cost in accuracy: one model, real graphs, several seeds, every encoding.
+"""Accuracy with encoded features: one model, real graphs, several seeds, every encoding.
 
     python benchmarks/accuracy.py
     python benchmarks/accuracy.py --features float32 --models stock accelerated norms-trimmed
@@ -23,7 +23,7 @@ from harness.real_graphs import arguments, graphs, train
 from harness.record import parser, record, write
 
 ENCODINGS = ("float32", "float16", "bfloat16", "int8")
-# What ``norms`` of ``gz.nn.accelerate`` is.
+# Value of ``norms`` in ``gz.nn.accelerate``, by model; None trains the model without it.
 MODELS = {"stock": None, "accelerated": "whole", "norms-trimmed": "trimmed"}
 EPOCHS = {"wordnet": 6, "tolokers": 20, "coauthor physics": 6}
 

@@ -2,10 +2,10 @@
 
     python benchmarks/from_graphzero.py --dir /tmp/here --graphzero-path SITE_PACKAGES
 
-The same edges, features and labels as text go to each, in processes of its own, in turns: one
+Both packages read one graph from text and take turns, each in processes of its own: one process
 converts; another opens, draws one hop of neighbours, walks, makes batches with their rows, and
 trains the model of GraphZero's GraphSAGE script, which here is PyG's layer, accelerated, behind
-``NeighborLoader``. Where GraphZero is not named, this package runs alone.
+``NeighborLoader``. Without ``--graphzero-path``, this package runs alone.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from pyg_graphzero.util.machine import machine
 from pyg_graphzero.util.sizes import format_bytes
 
 HIDDEN, CLASSES = 64, 10
-# How often what takes no time is done.
+# Repetitions of operations that take little time.
 _REPEAT = 50
 _BIASED = 0.5, 2.0
-# What is measured, the number of seconds that one of it takes, by what a table calls it.
+# Names of measurements in seconds, by the label of their line in the table.
 ROWS = {
     "conversion from CSV": "convert",
     "opening": "open",
@@ -53,10 +53,10 @@ ROWS = {
 
 
 class Contestant(ABC):
-    """What both can do.
+    """One package and the operations that are measured.
 
     Args:
-        folder: Has the text, and what becomes of it.
+        folder: Directory of the text and of the files converted from it.
         options: ``nodes``, ``dim``, ``batch_size``, ``fanout``, ``walk_length`` in steps.
     """
 
@@ -76,7 +76,7 @@ class Contestant(ABC):
 
     @abstractmethod
     def prepare(self) -> None:
-        """What a script makes once."""
+        """Makes the samplers, the loader and the model that a script makes once."""
 
     @abstractmethod
     def fanout(self) -> object:
@@ -92,14 +92,14 @@ class Contestant(ABC):
 
     @abstractmethod
     def loss(self, batch: Any) -> Tensor:
-        """Of the model."""
+        """The model's loss at the seeds of a batch."""
 
 
 class Sage(torch.nn.Module):
     """The model of GraphZero's script, by PyG's convolution.
 
     Args:
-        dim: Of the features.
+        dim: Width of the features.
     """
 
     def __init__(self, dim: int) -> None:
@@ -149,11 +149,11 @@ class Ours(Contestant):
         return self.walkers[p, q].walk(self.seeds, self.options["walk_length"])
 
     def batches(self) -> Iterable[Any]:
-        """Of a loader."""
+        """Batches of this package's ``NeighborLoader``."""
         return self.loader
 
     def loss(self, batch: Any) -> Tensor:
-        """Of the seeds."""
+        """Cross-entropy of the seeds."""
         size = batch.batch_size
         return cross_entropy(self.model(batch.x, batch.edge_index)[:size], batch.y[:size])
 
@@ -209,7 +209,7 @@ class GraphZero(Contestant):
         return self.graph.batch_random_walk(start, length, p, q)
 
     def batches(self) -> Iterable[Any]:
-        """Of torch's loader, rows gathered."""
+        """Batches of torch's ``DataLoader``, whose ``collate_fn`` gathers the rows."""
         return self.loader
 
     def loss(self, batch: Any) -> Tensor:
@@ -251,7 +251,7 @@ def serve(task: Task, tell: Tell) -> None:
 
 
 def seconds(work: Callable[[], object], times: int = 0) -> float:
-    """What something takes: the first time it is done, or the median of several times after it."""
+    """Seconds of one call of ``work``; the median of the later calls where ``times`` is given."""
     taken = []
     for _ in range(times + 1):
         begin = time.perf_counter()
@@ -325,7 +325,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def medians(results: list[dict[str, Any]]) -> dict[str, float]:
-    """Of one contestant's rounds: seconds, and the most memory by kind of process."""
+    """Medians over a contestant's rounds: seconds, and peak memory by kind of process."""
     found: dict[str, list[float]] = {}
     for each in results:
         for name, value in each["found"].items():

@@ -68,7 +68,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def _median(found: list[dict[str, Any]], batches: int) -> dict[str, float]:
-    """Of an epoch's rounds, for a batch; a round of another process has measured itself."""
+    """Medians per batch over an epoch's rounds; a round in another process measures itself."""
     rounds = [{**each, **each["value"]} for each in found]
     return {
         key: statistics.median(each[key] / batches for each in rounds)

@@ -1,4 +1,4 @@
-"""What the options that save reads save, and what they cost in accuracy, on real graphs.
+"""Reads saved by the sampling options, and their cost in accuracy, on real graphs.
 
     python benchmarks/options.py
     python benchmarks/options.py --data DIR   # and tolokers.npz, coauthor_physics.npz, if there

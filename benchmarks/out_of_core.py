@@ -57,7 +57,7 @@ CONTESTANTS: dict[str, type[Contestant]] = {
 }
 SEEDS, HIDDEN = "train_idx", 128
 _TOO_LITTLE = 10**8  # for any process with torch in it
-# What rows of features are stored as, by the first part of a store's name.
+# Encoding of the features, by the first part of a store's name.
 ENCODINGS = {"f32": None, "f16": "float16", "i8": "int8"}
 _SIZES = ["2000000x128", "6000000x128", "10000000x128", "2000000x512"]
 _COLUMNS = ["batches/s", "first", "last", "of batches", "hits", "reads/batch", "MB/batch"]
@@ -157,8 +157,8 @@ class Stores:
         """A store: one of ``ENCODINGS``.
 
         Args:
-            name: Which.
-            group: Of the run: ``later`` reads copies of rows that an earlier run has made,
+            name: Name of the store.
+            group: Group of the run: ``later`` reads copies of rows that an earlier run has made,
                 others begin without.
         """
         path = self.folder / name

@@ -55,7 +55,7 @@ UNLIMITED = ("shape",)
 LOADING = ("graphbolt", "load")
 _BESIDE_CACHE = 2 << 30
 _SLOT_BYTES = 24  # of a cached row, besides its bytes
-# Of a limit, what phases without a model are told to stay within; the rest is for pages of files.
+# Share of a limit that is the budget of phases without a model; the rest is for pages of files.
 _SHARE = 0.75
 ITEM_BYTES = {"float32": 4, "float16": 2, "int8": 1}
 # Bytes of a node's label and three masks.
@@ -117,9 +117,9 @@ def needs(
     """Bytes that lie on the disk at most in each phase.
 
     Args:
-        phases: In their order.
-        scale: Of the graph.
-        features: How they are stored.
+        phases: Names of the phases, in their order.
+        scale: Scale of the graph.
+        features: Encoding of the features.
         hidden: Width of the activations that inference keeps, in float16.
         layout: ``stream``; ``ogb``, files that are made first; or ``data``, which are there.
         directed: Whether a store has one direction of every citation.
@@ -141,7 +141,7 @@ def needs(
             # The copy, and its rows on their way.
             "optimize": store + 2 * copied,
             "train": store + copied,
-            # Those of the last layer and of the one that is being made.
+            # Activations of the last layer and of the one that is being made.
             "infer": kept + 2 * nodes * hidden * 2,
             "shape": kept,
             "graphbolt": kept,
@@ -171,7 +171,7 @@ def check(found: dict[str, int], folder: Path, most: int) -> None:
 
 
 def listed(found: dict[str, int]) -> str:
-    """What each phase takes, for a reader."""
+    """Disk space of each phase, for a reader."""
     return ", ".join(f"{name} {format_bytes(size)}" for name, size in found.items())
 
 
@@ -309,7 +309,7 @@ def with_same_memory(run: Run, results: Sequence[dict[str, Any]]) -> Run:
 
     Args:
         run: Any phase; all but ``load`` stay as they are.
-        results: Of the runs before it, that of the scheme with the same cache perhaps among them.
+        results: Results of the runs before it, perhaps the scheme's with the same cache.
     """
     for each in results:
         if (run.group, each["group"]) != ("load", "graphbolt") or each["error"]:

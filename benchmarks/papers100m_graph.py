@@ -58,20 +58,23 @@ _HASH = (0x9E3779B97F4A7C15, 0xD1342543DE82EF95)
 
 @dataclass(frozen=True)
 class Citations:
-    """Who cites whom. Shares are of the citations unless it says of what.
+    """Distribution of the citations.
 
     Attributes:
-        inside: That stay in the community.
-        nearby: That lead to one nearby. The rest leads to hubs of the field.
-        anywhere: Of these, those that lead to any paper of the graph.
-        evenly: Of those inside, that lead to any paper of the community, well-known or not.
+        inside: Share of the citations that stay in the community.
+        nearby: Share of the citations that lead to a community nearby. The rest leads to hubs of
+            the field.
+        anywhere: Share of the citations, out of this rest, that lead to any paper of the graph.
+        evenly: Share of the citations inside that lead to any paper of the community, well-known
+            or not.
         field: Share of the communities that cite each other, the labelled ones among them; the
             others make up a second field.
-        unreferencing: Share of the papers that cite nobody.
+        unreferencing: Share of the papers that cite none.
         uncited: Share of the papers of a community that are cited ``evenly`` or not at all.
-        alpha: Exponent of the power law of how many one cites.
-        skew: The paper cited is that of rank u^skew of its community: larger means fewer of them.
-        hub_skew: The same among the hubs of a field.
+        alpha: Exponent of the power law of the number of papers that one cites.
+        skew: Exponent of the rank: the cited paper has rank u^skew in its community, so that a
+            larger exponent concentrates citations on fewer papers.
+        hub_skew: Exponent of the rank among the hubs of a field.
     """
 
     inside: float
@@ -87,13 +90,13 @@ class Citations:
 
 
 BOTH_WAYS = Citations(0.35, 0.15, 0.006, 0.2, 0.31, 0.6, 0.57, alpha=3, skew=3, hub_skew=1.25)
-# What was measured until both directions were: nearly all papers are within reach of a seed.
+# For stores of one direction, in which nearly all papers are within reach of a seed.
 ONE_WAY = Citations(0.55, 0.15, 0, 0, 1, 0, 0, alpha=1.6, skew=2.5, hub_skew=2)
 
 
 @dataclass(frozen=True)
 class PapersGraph(CommunityGraph):
-    """What the graph is; nothing is made until it is asked for.
+    """Parameters of the graph; each of its parts is made when it is asked for.
 
     Attributes:
         scale: Share of the nodes, citations and split of the real one.
@@ -131,12 +134,12 @@ class PapersGraph(CommunityGraph):
 
     @property
     def citations(self) -> Citations:
-        """Who cites whom."""
+        """Distribution of the citations, by the store's directions."""
         return ONE_WAY if self.directed else BOTH_WAYS
 
     @property
     def num_edges(self) -> int:
-        """Exactly so many citations; a store of both directions has up to twice as many edges."""
+        """Number of citations, exact; a store of both directions has up to twice as many edges."""
         return round(self.scale * NUM_EDGES)
 
     @property
@@ -299,7 +302,7 @@ class _Features(Rows):
         return torch.from_numpy(out)
 
     def rows(self, nodes: np.ndarray, out: np.ndarray) -> None:
-        """Those of some nodes, ``int64 [n]``, into ``out``."""
+        """Writes the features of ``nodes``, ``int64 [n]``, into ``out``."""
         hashes = [(nodes.astype(np.uint64) + np.uint64(1)) * np.uint64(key) for key in _HASH]
         first, second = ((each >> np.uint64(64 - _TABLE_BITS)).astype(np.int64) for each in hashes)
         # The mode that does not check first, which would need a copy of the rows.

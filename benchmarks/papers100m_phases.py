@@ -26,7 +26,7 @@ ENCODINGS = ("float32", "float16", "int8")
 # Rows that are looked up after a conversion, and how far those of int8 may be off.
 _CHECKED = 1000
 _TOLERANCE = {"float32": 0.0, "float16": 2e-3, "int8": 3e-2}
-# Of the batches, the first share is not steady yet: the budget is being filled.
+# Share of the batches, the first ones, that is not steady yet: the budget is being filled.
 _WARM_UP = 0.2
 _LOOKS = 8  # at the accuracy on validation nodes
 
@@ -78,9 +78,9 @@ def check_rows(graph: PapersGraph, features: str, store: gz.Store) -> None:
     """Looks whether some rows are those of their nodes.
 
     Args:
-        graph: What was written.
-        features: How they are stored.
-        store: Where.
+        graph: Graph that was written.
+        features: Encoding of the features.
+        store: Store that was written.
 
     Raises:
         ValueError: One is not.
@@ -175,7 +175,7 @@ def first_aggregation(task: Task) -> str | None:
 
 
 def load(task: Task, tell: Tell) -> dict[str, Any]:
-    """Epochs of batches that nobody trains on: by GraphBolt's scheme, or of this package."""
+    """Epochs of loading without training: by GraphBolt's scheme, or by this package's loader."""
     kind: type[Contestant] = GraphBolt if task.do == "graphbolt" else Ours
     begin = time.perf_counter()
     contestant = kind(task)
@@ -202,7 +202,7 @@ def validation(task: Task, data: Any) -> list[Any]:
 
 
 def steady_state(marks: list[tuple[LoaderStats, float]]) -> dict[str, Any] | None:
-    """What a loader counted between two marks; None if there are not two.
+    """A loader's counts between two marks; None if there are not two.
 
     Args:
         marks: Counts of an epoch at two moments, and the seconds that were not training by then.

@@ -1,12 +1,12 @@
-"""What an epoch of training touches of a graph: how many rows, and how often which.
+"""Rows that an epoch of training reads, and how often it reads each.
 
-Published of ogbn-papers100M, both directions, batches of 1024 with 10, 10, 10 neighbours (pull
-request 7541 of dmlc/dgl): ``PUBLISHED``. A cache of 18% of the rows that began empty missed 7.0% of
-the accesses of the first epoch there, and one of 36% missed 6.0% of those that the hottest 0.9% do
-not serve, and 1% later on.
+``PUBLISHED`` are the figures for ogbn-papers100M, both directions, batches of 1024 with 10, 10, 10
+neighbours (pull request 7541 of dmlc/dgl). A cache of 18% of the rows that began empty missed 7.0%
+of the accesses of the first epoch there; a cache of 36% missed 6.0% of the accesses that the
+hottest 0.9% do not serve, and 1% later on.
 
-What a small graph would show at another scale follows from how often a batch draws each of its
-nodes: there are more nodes then, and each is drawn less often by as much.
+The figures at another scale follow from how often a batch draws each node of a small graph: a
+graph of n times as many nodes draws each one n times less often.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _SEEDS_AT_ONCE = 256  # of batches that are counted with repetitions
 
 @dataclass(frozen=True)
 class Touched:
-    """What an epoch touches.
+    """Nodes whose rows an epoch reads.
 
     Attributes:
-        nodes: Of a batch.
-        distinct: Of the epoch, as a share of all nodes.
+        nodes: Mean number of nodes of a batch.
+        distinct: Distinct nodes of the epoch, as a share of all nodes.
         hottest: Shares of the accesses that go to the ``HOTTEST`` nodes.
     """
 
@@ -45,7 +45,7 @@ class Touched:
     hottest: tuple[float, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values."""
+        """The attributes as plain values."""
         return asdict(self)
 
 
@@ -59,15 +59,15 @@ def shares(accesses: np.ndarray) -> tuple[float, ...]:
 
 
 def epochs(task: Task, data: Any, caches: dict[str, SieveCache]) -> Iterator[dict[str, Any]]:
-    """Samples every batch of each epoch: a :class:`Touched`, and what caches miss of it.
+    """Samples every batch of each epoch; counts its accesses and the misses of caches.
 
     Args:
         task: Batches and epochs.
-        data: What a sampler takes.
-        caches: By name; of rows of one byte, since nothing is read.
+        data: Graph to sample, homogeneous.
+        caches: Caches by name, of rows of one byte, since nothing is read.
 
     Yields:
-        ``touched``, and ``missed``: shares of the accesses, by cache.
+        ``touched``, a :class:`Touched`, and ``missed``: shares of the accesses, by cache.
     """
     seeds = data[task.seeds].nonzero().view(-1)
     sampler = NeighborSampler(data, task.fanout)
@@ -95,7 +95,7 @@ def epochs(task: Task, data: Any, caches: dict[str, SieveCache]) -> Iterator[dic
 
 
 def at_scale(task: Task, data: Any, scale: float, wanted: float = 1.0) -> Touched:
-    """What a graph of another scale would show, from the draws of every node of this one.
+    """Estimates a graph of another scale from the draws of every node of this one.
 
     Args:
         task: Batches.

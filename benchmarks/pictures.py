@@ -65,7 +65,7 @@ def workflow() -> Figure:
 
 
 def runs(name: str) -> dict[str, dict[str, Any]]:
-    """Of loaders out of core, by name; of one that was repeated, the first, at the mean speed."""
+    """Out-of-core runs by name; repeated runs are one, the first, at their mean speed."""
     found: dict[str, list[dict[str, Any]]] = {}
     for each in json.loads((RESULTS / "out-of-core.json").read_text())[name]["results"]:
         each["batches_per_second"] = each.get("batches_per_second", each.get("at_most"))
@@ -100,7 +100,7 @@ def speeds() -> tuple[dict[str, float], dict[str, float]]:
 
 
 def result() -> Figure:
-    """What comes of it: with a quarter of the features' size as memory, and with all in memory."""
+    """Chart of speeds: memory for a quarter of the features, and everything in memory."""
     figure = Figure(figsize=(10, 2.9), layout="constrained")
     titles = ("Features four times as large as memory", "Everything in memory")
     panels = figure.subplots(1, 2, width_ratios=(3, 2))

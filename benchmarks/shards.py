@@ -1,4 +1,4 @@
-"""What travels between ranks that train over a store in shards, beside ranks that have it whole.
+"""Bytes received by ranks that train over a store in shards, beside ranks that have it whole.
 
     python benchmarks/shards.py --dir /on/the/disk --scale 0.1 --ranks 1 2 4 --limit 3.6GB
     python benchmarks/shards.py --dir /on/the/disk --by ranges ldg metis --batch-size 128

@@ -145,7 +145,7 @@ def _sampled(args: argparse.Namespace) -> Any:
 
 
 def _step(name: str, model: str, batch: Any, args: argparse.Namespace) -> Callable[[], None] | None:
-    """What one step of a contestant does; None: it does not take part here."""
+    """A function that does one training step; None where the contestant cannot run the model."""
     if model in TYPED or model in BY_RELATION:
         return _typed_step(name, model, batch, args)
     if name == "SparseTensor" and not torch_geometric.typing.WITH_TORCH_SPARSE:
@@ -308,7 +308,7 @@ def _peak_of(name: str, model: str, batch: Path, words: list[str]) -> int:
 
 
 def _alone(words: list[str]) -> str:
-    """What this script prints in a process of its own, given other arguments."""
+    """Runs this script in a process of its own with other arguments; returns its output."""
     command = [sys.executable, __file__, *words]
     return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
 

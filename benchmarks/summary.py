@@ -1,10 +1,10 @@
-"""What pages cite, out of raw records: one JSON for each page, in ``benchmarks/results``.
+"""Sums raw records up to the figures that pages cite: a JSON for each in ``benchmarks/results``.
 
     python benchmarks/summary.py benchmarks/out/out_of_core.json
     python benchmarks/summary.py graphzero-bench/bench.json --name bench-large
 
-A record is one of these scripts' or a ``bench.json``; it takes the place of what the page's summary
-has under its name. Raw records are not committed: this is done again from them, or the run is.
+A record comes from one of these scripts or is a ``bench.json``; its summary replaces the one that
+has its name. Raw records are not committed: a new summary needs the record, or a new run.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from harness.record import parser, write
 from harness.report import figures
 
 RESULTS = Path(__file__).with_name("results")
-# Pages by the scripts whose figures they cite; those of all others are cited by the first.
+# Scripts whose figures a page cites; the first page cites all other scripts.
 PAGES = {
     "performance": (),
     "out-of-core": ("out_of_core", "walks_out_of_core"),
     "papers100m": ("papers100m",),
 }
-# What a run is told apart by and found at, besides its figures.
+# Fields of a run that a summary keeps besides its figures.
 _OF_A_RUN = ("name", "store", "limit", "budget", "workers", "error", "at_most", "facts", "found")
 _OF_A_RUN += ("peak", "disk")
-# Of what else there is in a record, what no page cites.
+# Other fields of a record that no page cites.
 _LEFT_OUT = ("steady", "stats", "cached", "environment", "disk_needed", "split", "doubt")
 _MOST_NUMBERS = 5
 _DIGITS = 7

@@ -2,11 +2,11 @@
 
     python benchmarks/walks_out_of_core.py --dir /somewhere/on/the/disk
 
-A graph as citations are is written once. Then each contestant walks for some
-seconds, in a process in a control group that has a quarter of what the neighbours take, and begins
-cold: this package within that budget; and the same walks over the mapped file, as they are where
-the budget is larger than it, by as many threads as there are cores, and by many more. What is
-compared are steps a second, the median of the calls in the second half.
+A graph of communities, like citations, is written once. Then each contestant walks for some
+seconds, in a process whose control group may hold a quarter of the neighbours' bytes, and begins
+cold. This package walks within that budget. The others walk over the mapped file, which happens
+where the budget exceeds the file, with one thread for each core and with many more. The table
+compares steps a second, the median of the calls in the second half.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ import pyg_graphzero as gz
 from ranks import Interrupt, MemoryPeak, Ranks, share_of
 
 ENCODINGS = ("float32", "float16", "int8")
-# What must be the same for a checkpoint to go on: these decide the batches and the model.
+# Options that must equal those of a checkpoint to resume it: they decide the batches and the model.
 DECISIVE = (
     "fan_out",
     "batch_size",
@@ -56,7 +56,7 @@ DECISIVE += ("seed",)
 
 
 def convert_command(args: argparse.Namespace, source: Path | str, store: Path | str) -> str:
-    """What to type to convert a dataset."""
+    """The command that converts a dataset."""
     words = ["graphzero", "convert", str(source), "-o", str(store)]
     words += [] if args.use_directed_graph else ["--undirected", "--coalesce", "first"]
     words += ["--no-edge-ids"]
@@ -155,7 +155,7 @@ def read_split(store: gz.Store) -> tuple[dict[str, Tensor], int]:
 
 
 def make_data(store: gz.Store) -> Data:
-    """What batches are made of: features and labels, nothing else."""
+    """The store's graph with features and labels, nothing else: batches contain only these."""
     data = store.data()
     for name in data.keys():  # noqa: SIM118 - a Data is not its keys
         if name not in ("x", "y", "edge_index", "num_nodes"):
@@ -172,10 +172,10 @@ def make_generator(args: argparse.Namespace, rank: int, purpose: int) -> torch.G
 def make_loader(
     args: argparse.Namespace, data: Data, nodes: Tensor, **options: Any
 ) -> gz.loader.NeighborLoader:
-    """Batches around some nodes, without edge ids: nobody here uses them.
+    """Batches around some nodes, without edge ids, which this script does not use.
 
-    The first layer's means are taken by the loader: batches are a third as large by that. Rows in
-    shards come as they are.
+    The loader takes the first layer's means, which makes batches a third as large. Rows in shards
+    come as they are.
     """
     is_whole = not (args.store / "shards.json").exists()
     return gz.loader.NeighborLoader(
@@ -231,7 +231,7 @@ class Training:
             shuffle=True,
             generator=make_generator(args, ranks.rank, 0),
         )
-        # What is seen in one epoch, of the loss of this rank.
+        # Progress of the epoch, and the sum of this rank's losses in it.
         self.epoch = self.done = 0
         self.loss_sum = torch.zeros((), device=args.device)
         self.parallel: torch.nn.Module = self.model
@@ -242,7 +242,7 @@ class Training:
 
     @property
     def decisive(self) -> dict[str, Any]:
-        """What a checkpoint must have been made with."""
+        """Settings that a checkpoint must have been made with."""
         own = {name: getattr(self.args, name) for name in DECISIVE}
         return own | {"ranks": self.ranks.size, "train nodes": len(self.nodes["train"])}
 
@@ -271,7 +271,7 @@ class Training:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(beside, path)
-        self.ranks.wait()  # nobody leaves, or trains on, before it is there
+        self.ranks.wait()  # no rank leaves, or trains on, before it is there
 
     def resume(self) -> None:
         """Goes on where the checkpoint was written."""
@@ -342,7 +342,7 @@ class Training:
         All ranks have a share, however many that are; the counts are those of all.
         """
         self.model.eval()
-        # The same neighbours at every evaluation.
+        # Every evaluation draws the same neighbours.
         generator = make_generator(self.args, self.ranks.rank, 1)
         share = share_of(nodes, self.ranks.rank, self.ranks.size, pad=False)
         correct = total = 0
@@ -387,7 +387,7 @@ class Training:
         return True
 
     def some(self, nodes: Tensor) -> Tensor:
-        """As many as ``--eval_nodes`` says, drawn once."""
+        """A sample of ``--eval_nodes`` nodes, equal at every call; all of them without it."""
         if self.args.eval_nodes is None or self.args.eval_nodes >= len(nodes):
             return nodes
         generator = torch.Generator().manual_seed(self.args.seed)
@@ -475,7 +475,7 @@ class Training:
 
 
 def accuracy(counts: tuple[int, int]) -> str:
-    """As it is printed, with the number of nodes it is of."""
+    """The accuracy as text, with the number of nodes."""
     correct, total = counts
     return f"{correct / max(1, total):.4f} of {total:,}"
 
@@ -493,7 +493,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     )
     add = parser.add_argument
     add("store", type=Path, metavar="STORE", help="what graphzero convert has written, or will")
-    # As in PyG's example, with its defaults.
+    # These options are PyG's example's, with its defaults.
     add("--dataset_dir", type=Path, default=Path("data"), help="has the dataset, to be converted")
     add("--dataset_subdir", default="ogb-papers100M", help="of --dataset_dir, as ogb makes it")
     add("--use_gat", action="store_true", help="GAT instead of GraphSAGE")
@@ -516,7 +516,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     add("--wd", type=float, default=0.0, help="weight decay")
     add("--dropout", type=float, default=0.5)
     add("--use_directed_graph", action="store_true", help="convert citations in one direction")
-    # What is exchanged, or comes on top.
+    # These options replace some of PyG's example, or are new.
     add("--features", choices=ENCODINGS, help="how features are stored (new stores: float32)")
     add("--memory", help='for all processes of a machine, such as "10GB"; default: what is free')
     add("--checkpoint", type=Path, metavar="FILE", help="written as training goes; resumed from")

@@ -19,7 +19,7 @@ from torch import Tensor
 class Ranks:
     """The processes that train together, as torchrun has started them; one without it.
 
-    What they agree on travels by gloo, in main memory; gradients by nccl between GPUs.
+    Sums and other agreements travel by gloo, in main memory; gradients by nccl between GPUs.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -47,7 +47,7 @@ class Ranks:
         return flag if self.size == 1 else self.sum(flag)[0] > 0
 
     def gather(self, value: Any) -> list[Any]:
-        """What each rank gives, in their order; on rank 0, which is who needs it."""
+        """Every rank's value, in the order of ranks, on rank 0; other ranks get an empty list."""
         if self._gloo is None:
             return [value]
         found = [None] * self.size if self.rank == 0 else None
@@ -81,11 +81,11 @@ def share_of(nodes: Tensor, rank: int, size: int, pad: bool) -> Tensor:
 
     Args:
         nodes: ``int64 [n]``.
-        rank: Whose part.
+        rank: Rank that gets the part.
         size: Number of ranks.
         pad: Whether all ranks get as many, the first ones again where they do not divide: in
             training all must make the same number of steps, or they wait for each other for ever.
-            What is counted must not be padded.
+            Nodes that are counted must not be padded.
     """
     if pad and len(nodes) > 0:
         even = -(-len(nodes) // size) * size

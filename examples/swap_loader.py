@@ -5,7 +5,7 @@
     python examples/swap_loader.py --loader both --seeds 0 1 2
     python examples/swap_loader.py --loader graphzero --accelerate
 
-What differs is in ``load_stock`` and ``load_graphzero``: the import, and where the data comes from.
+The runs differ in ``load_stock`` and ``load_graphzero``: the import, and where data comes from.
 Everything below them is ordinary PyG and runs with both, but for the one line that ``--accelerate``
 asks for, which has an effect on this package's batches. ``both`` prints the difference of the mean
 test accuracies. The stock loader needs pyg-lib or torch-sparse; without them it is left out.

@@ -23,7 +23,7 @@ from torch_geometric.nn import MLP, GINEConv
 import pyg_graphzero as gz
 
 DAY = 24 * 3600.0
-# Of the ratings, in time; the others are for testing.
+# Share of the ratings, the earliest ones, to train on; the others are for testing.
 TRAIN = 0.8
 
 
@@ -39,7 +39,7 @@ class Model(torch.nn.Module):
         self.tell = MLP([2 * channels, channels, 1], norm=None)
 
     def forward(self, batch: Data) -> Tensor:
-        """Of each seed rating, how much speaks for a good one."""
+        """A logit for each seed rating: high where the rating is likely to be good."""
         trees = batch.batch[batch.edge_index[1]]
         age = (batch.edge_label_time[trees] - batch.time) / (365 * DAY)
         said = torch.stack([batch.rating / 10, torch.exp(-age)], dim=1).float()

@@ -5,8 +5,8 @@
 Words and synsets are two node types; each relation between synsets (hypernym, part, ...) is an edge
 type, and so is "word means synset", each with its reverse. The model gives every edge type weights
 of its own with ``HeteroConv`` and predicts the topic of the synsets. Nothing in it knows about the
-disk: the store's ``data()`` is handed to the loader where a ``HeteroData`` would be. Nor does it
-know that ``gz.nn.accelerate`` has it compute rows for the seeds of a batch alone.
+disk: the store's ``data()`` is handed to the loader where a ``HeteroData`` would be. Its code needs
+no change for ``gz.nn.accelerate``, which has it compute rows for the seeds of a batch alone.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def build_model(data: Data, args: argparse.Namespace) -> GraphSAGE:
 
 
 def accelerated(model: GraphSAGE) -> GraphSAGE:
-    """The same model, whose layers compute only the rows that later layers need.
+    """Makes the layers of ``model`` compute only the rows that later layers need.
 
     Its BatchNorms see fewer rows by that, which changes their statistics and takes a word:
     ``norms="trimmed"``. PyG's ``trim_to_layer`` changes them too, where it leaves out a hop less.
@@ -70,7 +70,7 @@ def forward(model: GraphSAGE, batch: Data) -> Tensor:
 
 
 def stock_forward(model: GraphSAGE, batch: Data) -> Tensor:
-    """The same, trimmed by PyG's own means where the loader counts by hop (not by torch-sparse)."""
+    """Logits of the seeds, trimmed by PyG where the loader counts by hop (not by torch-sparse)."""
     out = model(
         batch.x,
         batch.edge_index,
@@ -147,8 +147,8 @@ def train_full_batch(data: Data, args: argparse.Namespace, seconds: float) -> tu
 
     Args:
         data: The graph.
-        args: Where ``stock_steps`` is not 0, it takes so many.
-        seconds: As long as it may take otherwise.
+        args: The arguments; ``stock_steps``, unless 0, is the number of steps.
+        seconds: Time limit where ``stock_steps`` is 0.
 
     Returns:
         The test accuracy, and the number of steps.

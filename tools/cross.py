@@ -35,12 +35,12 @@ class Target:
     """A machine.
 
     Attributes:
-        zig: What zig calls it, with the version of its C library or system.
-        system: What CMake calls its system.
-        processor: What CMake calls its processor.
+        zig: Target triple of zig, with the version of its C library or system.
+        system: CMake's name of its system.
+        processor: CMake's name of its processor.
         tag: The platform that its wheel is for.
         emulator: The command that runs its programs here.
-        packages: Debian's, which have the command and what it needs.
+        packages: Debian packages of the emulator and its libraries.
     """
 
     zig: str

@@ -43,12 +43,12 @@ class Mutant:
     """One mistake.
 
     Attributes:
-        name: What it is called.
+        name: Name of the mutant.
         file: The source file, from the root of the repository.
         before: Text that stands in it exactly once.
-        after: What is put in its place.
-        test: What must fail then: ``tests/test_x.py::test_y``, or ``tests/cpp/test_x.cpp::y``,
-            of which ``y[tiny]`` is the run with tiny chunks.
+        after: Text that replaces it.
+        test: Test that must fail then: ``tests/test_x.py::test_y``, or
+            ``tests/cpp/test_x.cpp::y``, or ``y[tiny]`` for its run with tiny chunks.
     """
 
     name: str
@@ -123,7 +123,7 @@ class Copy:
         code = "import pyg_graphzero._core as core; print(core.__file__)"
         self._installed = Path(_printed([sys.executable, "-c", code]).strip())
         self.renew()
-        # As _core finds it beside an installed torch.
+        # _core needs torch's libraries, which it would find beside an installed torch.
         env = os.environ | {"LD_LIBRARY_PATH": str(packages / "torch" / "lib")}
         env.pop("PYTHONPATH", None)
         self._server = subprocess.Popen(

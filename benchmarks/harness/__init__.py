@@ -1,1 +1,1 @@
-"""What the scripts of this folder share: records, turns, children under a limit, peers, reports."""
+"""Shared by the benchmark scripts: records, turns, children under a limit, peers, reports."""

@@ -7,7 +7,7 @@ from torch_geometric.data import HeteroData
 
 from pyg_graphzero.bench.synthetic import attributes, edges
 
-# Of MAG240M, for each of its 121,751,666 papers (OGB-LSC).
+# Nodes and edges of MAG240M for each of its 121,751,666 papers (OGB-LSC).
 _MAG_NODES = {"paper": 1.0, "author": 1.005, "institution": 0.000211}
 _MAG_EDGES = {
     ("paper", "cites", "paper"): 10.66,
@@ -22,7 +22,7 @@ def academic(num_papers: int, dim: int, seed: int = 0) -> HeteroData:
     Args:
         num_papers: Number of papers; there are about as many authors.
         dim: Width of every type's features.
-        seed: The same one gives the same graph.
+        seed: Seed of the graph; equal seeds give equal graphs.
 
     Returns:
         Types ``"paper"``, ``"author"`` and ``"institution"`` with what ``power_law`` gives, and

@@ -1,7 +1,7 @@
 """Processes whose memory the kernel limits, page cache included: a control group for each.
 
-As root by the control group's own files, of version 1 or 2; else by ``systemd-run``, where a user
-may make scopes with a limit on memory.
+Root writes the control group's own files, of version 1 or 2; other users need ``systemd-run`` and
+the right to make scopes with a limit on memory.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class CapError(GraphZeroError, RuntimeError):
 class MemoryCap:
     """A limit on the memory of processes, as a context manager.
 
-    What counts is what the kernel counts for a control group: memory of the processes and the pages
-    of files they were first to read. Swap is not allowed.
+    The kernel counts for a control group the memory of its processes and the pages of files that
+    they were first to read. Swap is not allowed.
 
     Args:
         limit: Bytes.
@@ -130,7 +130,7 @@ class MemoryCap:
         return ["sh", "-c", _ENTER, str(self._group / "cgroup.procs"), *command]
 
     def usage(self, pid: int) -> dict[str, int]:
-        """What is charged to the group of a process that runs under the limit, in bytes.
+        """Bytes charged to the control group of a process that runs under the limit.
 
         Returns:
             ``charged``, and of that ``cache``: pages of files, mapped or not. Empty if the process

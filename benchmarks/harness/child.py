@@ -1,4 +1,4 @@
-"""What a benchmark's child process tells its parent: a line of JSON for each event, on stdout."""
+"""A benchmark's child process tells its parent of each event in a line of JSON on stdout."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ class Task:
     """All that a child needs to know; plain data.
 
     Attributes:
-        do: What, by its name in the scenario.
+        do: Name of the work in the scenario.
         store: The store that is read, or written.
-        limit: On its memory, bytes; None without.
-        budget: Of it, what this package is told to stay within, bytes; None to find out itself.
+        limit: Limit on the child's memory, bytes; None without.
+        budget: Memory budget of this package, bytes; None lets it find one out itself.
         seeds: Name of the store's index set or mask with the seeds of an epoch.
         fanout: Neighbours per hop.
         batch_size: Seeds per batch.
         workers: ``num_workers``, where it has such.
-        num_seeds: Of an epoch, the first of the shuffled ones; 0 for all.
-        epochs: How many.
-        batches: Of an epoch at most; 0 for as many as there are.
+        num_seeds: Number of shuffled seeds in an epoch, the first ones; 0 for all.
+        epochs: Number of epochs.
+        batches: Largest number of batches in an epoch; 0 for no limit.
         seconds: No batch is begun later than this long after an epoch began.
         hidden: Width of the model, where something is trained; else None.
         model: How the model is computed, where something is trained.
-        seed: Of shuffling, sampling and training.
-        options: What single tasks want besides.
+        seed: Seed of shuffling, sampling and training.
+        options: Further settings of single tasks.
     """
 
     do: str
@@ -91,14 +91,14 @@ def deliver(
     step: Callable[[Any], Any],
     counts: Callable[[], dict[str, Any]] = dict,
 ) -> None:
-    """Epochs of batches, each of which is told.
+    """Runs epochs and tells of each batch.
 
     Args:
-        task: How many.
-        tell: Where.
+        task: Has the number of epochs and batches.
+        tell: Called with each event.
         epoch: Gives an epoch's batches.
-        step: What is done with each.
-        counts: What is known of the last epoch's reads.
+        step: Called with each batch.
+        counts: Gives the counts of the last epoch's reads.
     """
     for number in range(task.epochs):
         pace = Pace(task, tell, number)
@@ -116,9 +116,9 @@ def answer(serve: Callable[[Task, Tell], None]) -> None:
     """Reads a task from stdin, has it served, and ends the process.
 
     Args:
-        serve: Is called with the task and with what to tell events by. What it raises is told, too.
+        serve: Called with the task and a function that tells events. Its exceptions are told, too.
     """
-    # What libraries print goes to stderr, past the events.
+    # Libraries' output goes to stderr, past the events.
     events = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 

@@ -58,7 +58,7 @@ def made_ahead(make: Callable[[int], T], numbers: Iterable[int]) -> Iterator[T]:
 
 @dataclass(frozen=True)
 class CommunityGraph:
-    """What the graph is; nothing is made until it is asked for.
+    """Parameters of the graph; each of its parts is made when it is asked for.
 
     Attributes:
         num_nodes: Number of nodes.
@@ -67,7 +67,7 @@ class CommunityGraph:
         num_communities: Communities of equal size.
         seed_share: Training seeds, as a share of the nodes.
         seed_communities: Communities that have them, as a share.
-        seed: The same one gives the same graph.
+        seed: Seed of the graph; equal seeds give equal graphs.
     """
 
     # Destinations of a chunk of edges; another number is another graph.
@@ -137,7 +137,7 @@ class CommunityGraph:
 
     @property
     def options(self) -> CscOptions | None:
-        """What becomes of the edges in a store; None takes them as they are."""
+        """How a store changes the edges; None takes them as they are."""
         return None
 
     def edges(self) -> Iterator[EdgeChunk]:
@@ -196,8 +196,8 @@ class CommunityGraph:
 
         Args:
             path: The store's directory.
-            encoding: Of the features, as ``gz.convert(features=...)`` has it.
-            memory: What the whole process may use to sort edges.
+            encoding: Encoding of the features, a value of ``gz.convert(features=...)``.
+            memory: Memory that the whole process may use to sort edges.
             progress: Called with the number of bytes of each piece of features.
 
         Raises:
@@ -214,7 +214,7 @@ class CommunityGraph:
             writer.finish()
 
     def _write_nodes(self, writer: StoreWriter) -> None:
-        """What a node has besides features: ``y`` and the index set ``train_idx``."""
+        """Writes the labels ``y`` and the index set ``train_idx``."""
         writer.add_node_attr(None, "y", self.labels())
         writer.add_index_set(None, "train_idx", self.train_nodes())
 

@@ -1,4 +1,4 @@
-"""Who is compared: stock PyG over memory maps, a tuned map, GraphBolt's scheme, and this package.
+"""Contestants: stock PyG over memory maps, a tuned map, GraphBolt's scheme, and this package.
 
 All read the rows and the topology that a store has. ``TunedMemmap`` and ``GraphBolt`` sample with
 this package's sampler, so that only the way to get rows differs.
@@ -56,7 +56,7 @@ def seeds_of(task: Task) -> Tensor:
 
 
 class StoreFiles:
-    """What the contestants that are not this package's loaders know of a store: its raw files."""
+    """A store's raw files, for the contestants that do not use this package's loaders."""
 
     def __init__(self, path: Path) -> None:
         self.contents = StoreContents(path)
@@ -106,11 +106,11 @@ class Contestant(ABC):
         return batch
 
     def counts(self) -> dict[str, Any]:
-        """What is known about the last epoch's reads, in numbers."""
+        """Counts of the last epoch's reads."""
         return {}
 
     def facts(self) -> dict[str, Any]:
-        """What it decided itself, for the report."""
+        """Settings that the contestant chose itself, for the report."""
         return {}
 
 
@@ -159,7 +159,7 @@ class Stock(Contestant):
         return batch
 
     def facts(self) -> dict[str, Any]:
-        """What it samples with, which may be installed for it alone; batches of an epoch."""
+        """Versions of packages that may be installed for it alone, and batches of an epoch."""
         found: dict[str, Any] = {name: version(name) for name in ("torch_sparse", "pyg_lib")}
         return found | {"epoch_batches": len(self.loader)}
 
@@ -246,7 +246,7 @@ class Peer(Contestant):
 
 
 def ahead(items: Iterable[T]) -> Iterator[T]:
-    """The same items, made by a thread while the last one is used."""
+    """Yields the items; a thread makes the next one while the last one is used."""
     ready: queue.Queue[tuple[str, Any]] = queue.Queue(1)
 
     def work() -> None:
@@ -268,7 +268,7 @@ def ahead(items: Iterable[T]) -> Iterator[T]:
 
 
 class TunedMemmap(Peer):
-    """The same map as stock PyG's, read by several threads at once, without read-ahead."""
+    """Stock PyG's memory map, read by several threads at once, without read-ahead."""
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
@@ -325,7 +325,7 @@ class GraphBolt(Peer):
             self._counts[name] += value
 
     def epoch(self) -> Iterable[Any]:
-        """As its base; counts from zero."""
+        """Sets the counts to zero, then samples and fetches ahead."""
         self._counts = dict.fromkeys(_COUNTS, 0.0)
         return super().epoch()
 

@@ -40,7 +40,7 @@ def arguments(made: argparse.ArgumentParser, hidden: int, fanout: list[int]) -> 
 
 
 def graphs(names: list[str], directory: Path | None) -> Iterator[tuple[str, Data]]:
-    """Those that are asked for: WordNet, and what of the others is in the directory."""
+    """The graphs in ``names``: WordNet, and each of the others whose file is in the directory."""
     if "wordnet" in names:
         yield "wordnet", load_graph()
     if directory is None:
@@ -115,10 +115,10 @@ def train(
     Args:
         data: The graph.
         args: See ``arguments``.
-        options: Of the training's loader.
-        seed: Of weights, shuffling and sampling.
-        epochs: How many.
-        norms: As ``gz.nn.accelerate`` takes it; None leaves the model as it is.
+        options: Further arguments of the training loader.
+        seed: Seed of weights, shuffling and sampling.
+        epochs: Number of epochs.
+        norms: Argument of ``gz.nn.accelerate``; None leaves the model as it is.
     """
     args.seed = seed
     model = build_model(data, args)

@@ -68,7 +68,7 @@ def training_arguments(made: argparse.ArgumentParser) -> None:
 
 
 def limited_arguments(made: argparse.ArgumentParser, training_memory: str) -> None:
-    """What the scripts have in common that run processes under a limit on memory."""
+    """Adds the arguments of scripts that run processes under a limit on memory."""
     made.add_argument("--dir", type=Path, required=True, help="where everything is made")
     made.add_argument("--fanout", type=int, nargs="+", default=[15, 10, 5])
     made.add_argument("--batch-size", type=int, default=1024)
@@ -97,11 +97,11 @@ def drop_caches_argument(made: argparse.ArgumentParser) -> None:
 
 
 def record(args: argparse.Namespace, argv: list[str] | None = None, **more: Any) -> dict[str, Any]:
-    """What every record begins with.
+    """A record: the command, the date, the machine and the settings, then further fields.
 
     Args:
         args: The arguments; ``dir``, if there is one, says which disk it is about.
-        argv: What they were made of; those of this process by default.
+        argv: Command line that was parsed; the one of this process by default.
         more: Further fields.
     """
     given = {name: value for name, value in vars(args).items() if name != "script"}

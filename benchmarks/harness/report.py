@@ -15,7 +15,7 @@ _MISSING = "chart left out: install matplotlib"
 
 
 def whole_epochs(result: Result) -> list[dict[str, Any]]:
-    """Those that were not cut short: they have as many batches as the longest."""
+    """Epochs that were not cut short: they have as many batches as the longest."""
     most = max((each["batches"] for each in result["epochs"]), default=0)
     return [each for each in result["epochs"] if each["batches"] == most]
 
@@ -40,7 +40,7 @@ def speed(result: Result) -> float | None:
 
 
 def last_counts(result: Result) -> dict[str, Any]:
-    """What a loader counted in the steady state, or else in the last epoch."""
+    """A loader's counts in the steady state, or else in the last epoch."""
     epochs = result["epochs"]
     return result["found"].get("steady") or (epochs[-1]["counts"] if epochs else {})
 
@@ -60,7 +60,7 @@ def reading(result: Result) -> dict[str, float] | None:
 
 
 def figures(result: Result) -> dict[str, Any]:
-    """What pages cite of a run, as far as it is known of this one."""
+    """Figures of a run that pages cite; figures that the run lacks are left out."""
     counts, taken = last_counts(result), result["batch_seconds"]
     batches = counts.get("batches") or (result["epochs"][-1]["batches"] if result["epochs"] else 0)
     read = reading(result)
@@ -146,12 +146,12 @@ def memory_chart(axes_of: list[list[Result]], folder: Path, name: str) -> str:
     """Draws ``NAME_memory.png``.
 
     Args:
-        axes_of: Runs whose memory is shown, those of one axes in a list of their own.
-        folder: Where to.
-        name: Of the scenario.
+        axes_of: Runs whose memory is shown, one list for each axes.
+        folder: Directory of the chart.
+        name: Name of the scenario.
 
     Returns:
-        What became of it.
+        A line that says where the chart is, or why there is none.
     """
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg

@@ -35,13 +35,13 @@ class Run:
     """One line of the table.
 
     Attributes:
-        name: What the table calls it.
-        group: Those that are chosen together.
-        task: What its process is told.
+        name: Name in the table.
+        group: Name shared by the runs that are chosen together.
+        task: Task of its process.
         cold: Whether it begins with nothing of its store in the page cache; else with all of it.
-        patience: Seconds within which the process has to say something.
-        path: Added to its PYTHONPATH.
-        before: Makes what it needs.
+        patience: Seconds within which the process has to tell an event.
+        path: Directory added to the PYTHONPATH of its process.
+        before: Called before the process starts; makes the files it needs.
     """
 
     name: str
@@ -128,16 +128,16 @@ def follow(
     patience: float,
     result: dict[str, Any],
 ) -> None:
-    """Runs a child and puts down what it says and what is seen of it.
+    """Runs a child and records its events and its memory.
 
     Args:
         script: The child, a script and its arguments.
-        task: What it is told.
+        task: Task of the child.
         cap: The limit on its memory, or None.
         environment: Its environment.
-        patience: Seconds within which it has to say something.
-        result: Where what it says is put down, see ``note``; and ``error``, ``at_most`` (batches a
-            second, of one that was ready and delivered none), ``peak`` and ``timeline``.
+        patience: Seconds within which it has to tell an event.
+        result: Gets the events, see ``note``; and ``error``, ``at_most`` (batches a second, if the
+            child was ready and delivered none), ``peak`` and ``timeline``.
     """
     command = [sys.executable, "-W", "ignore", *script]
     process = subprocess.Popen(
@@ -183,7 +183,7 @@ def follow(
 
 
 def within(seconds: float, otherwise: Callable[[], None], call: Callable[[], str]) -> str:
-    """What a call returns; something else is done meanwhile if it takes too long."""
+    """Returns the call's result; calls ``otherwise`` meanwhile if it takes too long."""
     timer = threading.Timer(seconds, otherwise)
     timer.start()
     try:

@@ -63,5 +63,5 @@ TYPED: dict[str, Callable[[list[int], Any, int], nn.Module]] = {
     "to_hetero": _to_hetero,
     "HGT": _hgt,
 }
-#: Of one type of nodes, and of edges that have a relation each.
+#: Models of one node type, whose edges have a relation each.
 BY_RELATION = {"RGCN": _rgcn}

@@ -27,9 +27,9 @@ class EdgeSplitReport(SplitReport):
     """Masks of edges, and pairs of nodes such as ``val_edge_index`` and ``edge_label_index``.
 
     Attributes:
-        leaks: By role, edges and pairs that training has too, in whatever direction, and of the
-            same time where edges have times; not those that are in both splits themselves. Those
-            of ``edge_label_index`` are ``seeds``.
+        leaks: By role, edges and pairs that training has too, in either direction, and at the same
+            time where edges have times; edges that are in both splits themselves are not counted.
+            Pairs of ``edge_label_index`` have the role ``seeds``.
     """
 
     leaks: dict[str, int] = field(default_factory=dict)
