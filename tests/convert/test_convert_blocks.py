@@ -87,14 +87,6 @@ def test_lines_are_found_again(tmp_path: Path, small: int) -> None:
     assert [places.line(row) for row in range(5)] == [f"line {n}" for n in (3, 5, 6, 9, 10)]
 
 
-def test_rows_left_out_do_not_shift_the_others(tmp_path: Path) -> None:
-    path = tmp_path / "e.csv"
-    path.write_text("0,1\nbad\n1,2\nbad\nbad\n2,3\n")
-    places = Places(dialect(path))
-    places.add(Block(0, 0, path.read_bytes()), 3, dropped=[1, 3, 4])
-    assert [places.line(row) for row in range(3)] == ["line 1", "line 3", "line 6"]
-
-
 @pytest.mark.parametrize("size", [1, 7, 20, 1000])
 def test_a_block_in_pieces(tmp_path: Path, size: int) -> None:
     data = b'0,1\n"a\nb",2\n\n3,4\n5,6'
