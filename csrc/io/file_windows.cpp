@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <memory>
 
 #include "base/errors.h"
 #include "io/file.h"
@@ -17,10 +18,6 @@ using windows::wide;
 
 // Others may read, write, rename and delete what is open here, as on other systems.
 constexpr DWORD kShared = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
-
-[[noreturn]] void throw_not_regular(const std::string& path, const char* found) {
-  throw FormatError(path, "file", found, "a regular file");
-}
 
 // Reads of several threads wait for each other but on files that are opened "overlapped".
 FileHandle open_file(const std::string& path, DWORD rights, DWORD how, DWORD flags = 0) {
@@ -44,27 +41,22 @@ BY_HANDLE_FILE_INFORMATION facts_of(HANDLE file, const std::string& path) {
   return facts;
 }
 
-// An event of this thread's, for the one read or write that it waits for.
-class Event {
- public:
-  Event() : handle_(::CreateEventW(nullptr, TRUE, FALSE, nullptr)) {}
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
-  ~Event() { ::CloseHandle(handle_); }
-  HANDLE handle() const noexcept { return handle_; }
-
- private:
-  HANDLE handle_;
-};
+bool is_same(HANDLE one, HANDLE other, const std::string& path) {
+  const auto first = facts_of(one, path), second = facts_of(other, path);
+  return first.dwVolumeSerialNumber == second.dwVolumeSerialNumber &&
+         first.nFileIndexHigh == second.nFileIndexHigh &&
+         first.nFileIndexLow == second.nFileIndexLow;
+}
 
 // Waits for a read or write at an offset: bytes, or minus an error number.
 template <class Call>
 std::int64_t wait_for(HANDLE file, std::uint64_t offset, const Call& call) {
-  thread_local const Event event;
+  thread_local const std::unique_ptr<void, decltype(&::CloseHandle)> event(
+      ::CreateEventW(nullptr, TRUE, FALSE, nullptr), ::CloseHandle);
   OVERLAPPED place{};
   place.Offset = static_cast<DWORD>(offset);
   place.OffsetHigh = static_cast<DWORD>(offset >> 32);
-  place.hEvent = event.handle();
+  place.hEvent = event.get();
   DWORD bytes = 0;
   const bool is_done = call(&place) != 0 || ::GetLastError() == ERROR_IO_PENDING;
   if (is_done && ::GetOverlappedResult(file, &place, &bytes, TRUE) != 0) return bytes;
@@ -79,7 +71,9 @@ DWORD at_once(std::size_t size) { return static_cast<DWORD>(std::min(size, std::
 
 File File::open(const std::string& path) {
   File file(open_file(path, GENERIC_READ, OPEN_EXISTING), path);
-  if (::GetFileType(handle_of(file)) != FILE_TYPE_DISK) throw_not_regular(path, "a device");
+  if (::GetFileType(handle_of(file)) != FILE_TYPE_DISK) {
+    throw FormatError(path, "file", "a device", "a regular file");
+  }
   return file;
 }
 
@@ -96,7 +90,7 @@ File File::lock(const std::string& path) {
   constexpr DWORD kFlags = FILE_FLAG_OPEN_REPARSE_POINT;
   File file(open_file(path, GENERIC_READ | GENERIC_WRITE, OPEN_ALWAYS, kFlags), path);
   if ((facts_of(handle_of(file), path).dwFileAttributes & FILE_ATTRIBUTE_REPARSE_POINT) != 0) {
-    throw_not_regular(path, "a symbolic link");
+    throw FormatError(path, "file", "a symbolic link", "a regular file");
   }
   OVERLAPPED place{};
   place.OffsetHigh = 1U << 30;  // no file is that long: a lock keeps others from reading too
@@ -122,7 +116,9 @@ std::optional<File> File::reopen_direct() const {
   const HANDLE found = ::ReOpenFile(handle_of(*this), GENERIC_READ, kShared,
                                     FILE_FLAG_OVERLAPPED | FILE_FLAG_NO_BUFFERING);
   if (found == INVALID_HANDLE_VALUE) return std::nullopt;
-  return File(reinterpret_cast<FileHandle>(found), path_);
+  File again(reinterpret_cast<FileHandle>(found), path_);
+  if (!is_same(handle_of(*this), found, path_)) return std::nullopt;  // Wine goes by the name
+  return again;
 }
 
 // That of the largest sectors. A read that a device refuses goes through the cache.
@@ -142,9 +138,7 @@ bool File::is_in_place() const {
     throw OsError("cannot stat", path_, code);
   }
   const File other(reinterpret_cast<FileHandle>(named), path_);
-  const auto own = facts_of(handle_of(*this), path_), its = facts_of(named, path_);
-  return own.dwVolumeSerialNumber == its.dwVolumeSerialNumber &&
-         own.nFileIndexHigh == its.nFileIndexHigh && own.nFileIndexLow == its.nFileIndexLow;
+  return is_same(handle_of(*this), named, path_);
 }
 
 std::uint64_t File::size() const {
