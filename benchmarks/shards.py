@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import time
@@ -37,6 +36,7 @@ from harness.cap import MemoryCap
 from harness.record import parser, record, write
 from pyg_graphzero.bench.table import markdown
 from pyg_graphzero.loader.cluster import ClusterData
+from pyg_graphzero.util.system import private_rss
 from pyg_graphzero.util.workspace import parse_size
 
 _COLUMNS = ["disk, MB", "anon, MB", "MB/batch", "at first", "kept, MB/batch", "exchanges/batch"]
@@ -156,7 +156,7 @@ def train(args: argparse.Namespace, rank: int, ranks: int, path: str, place: str
     dist.all_reduce(steps, dist.ReduceOp.MIN)
     epochs = []
     for _ in range(args.epochs):
-        before, cpu, anon = exchanged(store), cpu_seconds(), 0
+        before, cpu, anon = exchanged(store), time.process_time(), 0
         nodes = edges = 0
         for _, batch in zip(range(int(steps)), loader, strict=False):
             optimizer.zero_grad()
@@ -164,12 +164,12 @@ def train(args: argparse.Namespace, rank: int, ranks: int, path: str, place: str
             F.cross_entropy(out, batch.y[: batch.batch_size]).backward()
             optimizer.step()
             nodes, edges = nodes + batch.num_nodes, edges + batch.num_edges
-            anon = max(anon, anonymous())
+            anon = max(anon, private_rss())
         stats = loader.stats()
         epochs.append(
             {name: value - before[name] for name, value in exchanged(store).items()}
             | {"batches": int(steps), "nodes": nodes, "edges": edges, "anon": anon}
-            | {"wait": stats.wait, "elapsed": stats.elapsed, "cpu": cpu_seconds() - cpu}
+            | {"wait": stats.wait, "elapsed": stats.elapsed, "cpu": time.process_time() - cpu}
         )
     found = {"epochs": epochs, "disk": disk(store, is_sharded), "fetch": 0.0, "gloo": 0.0}
     if is_sharded and ranks > 1:
@@ -197,7 +197,7 @@ def fetch(store: Any, count: int, ranks: int) -> dict[str, float]:
     for numbers in order.split(count)[:_ROUNDS]:
         dist.barrier()
         before = exchanged(store)
-        store.contents.shards.ask([{("node", None): numbers}]).rows(0)
+        store.contents.shards.ask([{("node", None): numbers.sort().values}]).rows(0)
         taken = {name: value - before[name] for name, value in exchanged(store).items()}
         best["fetch"] = max(best["fetch"], taken["received"] / taken["seconds"])
         each = torch.tensor(taken["received"] // (ranks - 1))
@@ -215,17 +215,6 @@ def disk(store: Any, is_sharded: bool) -> int:
     """Bytes of the files that a rank needs."""
     places = [Path(store.path), *([store.part] if is_sharded else [])]
     return sum(f.stat().st_size for place in places for f in place.rglob("*") if f.is_file())
-
-
-def cpu_seconds() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
-
-
-def anonymous() -> int:
-    """Bytes of this process in memory that are no file's."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("RssAnon"))
 
 
 def row_of(found: list[dict[str, Any]]) -> list[str]:

@@ -257,11 +257,14 @@ class Exchange:
         for key, shelf in self.shelves.items():
             numbers = wanted.get(key, _NONE)
             owners = shelf.owners.of(numbers)
-            by_owner = [(owners == rank).nonzero().view(-1) for rank in range(self._size)]
-            order = torch.cat(by_owner)
-            places = torch.empty_like(order)
-            places[order] = torch.arange(len(order))
-            found.append((numbers[order], places, [len(each) for each in by_owner]))
+            sizes = owners.bincount(minlength=self._size).tolist()
+            places = torch.arange(len(numbers))
+            if bool((owners[1:] < owners[:-1]).any()):  # numbers of ranges that rise are in order
+                order = torch.cat(
+                    [(owners == rank).nonzero().view(-1) for rank in range(self._size)]
+                )
+                numbers, places[order] = numbers[order], places.clone()
+            found.append((numbers, places, sizes))
         return found
 
     def _counts(self, sizes: list[list[int]], state: int) -> Tensor:
