@@ -225,7 +225,7 @@ def test_bad_partitions(homo, hetero):
 
 @pytest.mark.parametrize("source", ["memory", "store"])
 def test_one_graph_made_of_several(tmp_path, source):
-    """As PyG's script for PPI has it: every node comes once an epoch, with the graph it is of."""
+    """PyG's script for PPI: every node comes once an epoch, with the graph it is of."""
     whole = Batch.from_data_list(
         [
             Data(x=torch.randn(50, 3), edge_index=torch.randint(0, 50, (2, 400)), y=torch.rand(50))

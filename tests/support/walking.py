@@ -33,7 +33,7 @@ class PagedWalker(Walker):
 def probabilities(
     data, at, before=None, p=1.0, q=1.0, weights=None, reverse=False, valid=slice(None)
 ):
-    """Of each node to be next, over the edges that are ``valid``: the definition."""
+    """Probability of each node to be next, over ``valid`` edges: the definition."""
     row, col = (data.edge_index.flip(0) if reverse else data.edge_index)[:, valid]
     weights = torch.ones(data.num_edges) if weights is None else weights
     out = torch.zeros(data.num_nodes, dtype=torch.float64)
@@ -45,7 +45,7 @@ def probabilities(
 
 
 def check_counts(nodes, expected):
-    """Nodes that were next are so as often as expected, by χ²."""
+    """Nodes are next as often as expected, by χ²."""
     counts = np.bincount(nodes, minlength=len(expected))
     assert (counts[expected == 0] == 0).all()
     there = expected > 0
