@@ -16,30 +16,19 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from convert_support import edges_of, random_edges
-from systems import needs_linux
 
 import pyg_graphzero as gz
 from pyg_graphzero import InputError
 from pyg_graphzero.conversion import ends
 from pyg_graphzero.conversion.ends import ExpandedRows
-from pyg_graphzero.conversion.npz import open_npy, open_npz
-from pyg_graphzero.conversion.tensors import load_torch, open_safetensors, tensor_rows
+from pyg_graphzero.conversion.tensors import open_safetensors
 from pyg_graphzero.store.rows import (
     ArrayRows,
     FileRows,
-    Rows,
-    StreamRows,
 )
 
 EDGES = random_edges(20, 60)
 PAIRS = [tuple(pair) for pair in EDGES.T.tolist()]
-
-
-def spool_in(folder: Path) -> Any:
-    def spool(name: str) -> Path:
-        return folder / f"spool-{len(list(folder.iterdir()))}-{name}"
-
-    return spool
 
 
 def save_safetensors(path: Path, **tensors: np.ndarray) -> Path:
@@ -75,51 +64,12 @@ def test_edges_of_any_layout(
     assert {each.name for each in tmp_path.iterdir()} == {path.name, "s"}
 
 
-@chunks.both
-@pytest.mark.parametrize("dtype", ["bool", ">f8"])
-@pytest.mark.parametrize("shape", [(50,), (50, 3)])
-@pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("form", ["npy", "stored", "deflated"])
-def test_arrays_read_in_any_order(
-    tmp_path: Path, dtype: str, shape: tuple[int, ...], order: Any, form: str
-) -> None:
-    want = np.array(np.random.default_rng(0).integers(0, 100, shape), dtype=dtype, order=order)
-    if form == "npy":
-        np.save(tmp_path / "a.npy", want)
-        rows = open_npy(tmp_path / "a.npy")
-    else:
-        (np.savez if form == "stored" else np.savez_compressed)(tmp_path / "a.npz", a=want)
-        rows = open_npz(tmp_path / "a.npz", spool_in(tmp_path))["a"]()
-    assert isinstance(rows, Rows)
-    native = want.astype(want.dtype.newbyteorder("="))
-    assert isinstance(rows, StreamRows) == (form == "deflated" and (order == "C" or len(shape) < 2))
-    for begin, end in ((0, 50), (3, 9), (9, 10), (0, 0), (2, 50)):
-        assert np.array_equal(rows.read(begin, end).numpy(), native[begin:end])
-    if len(shape) == 2:
-        for column, part in enumerate(rows.columns()):
-            assert np.array_equal(part.read(4, 30).numpy(), native[4:30, column])
-
-
 @pytest.mark.parametrize("version", [(1, 0), (2, 0)])
 def test_versions_of_the_header(tmp_path: Path, version: tuple[int, int]) -> None:
     with open(tmp_path / "a.npy", "wb") as file:
         np.lib.format.write_array(file, EDGES, version=version)
     gz.convert(tmp_path / "a.npy", tmp_path / "s")
     assert edges_of(tmp_path / "s") == PAIRS
-
-
-@needs_linux("/proc tells which file a tensor is mapped from")
-def test_torch_tensors_are_read_from_their_file(tmp_path: Path) -> None:
-    value = {"a": torch.randn(9, 4), "b": torch.arange(20).view(10, 2), "c": torch.zeros(0, 3)}
-    torch.save(value, tmp_path / "t.pt")
-    for name, tensor in load_torch(tmp_path / "t.pt").items():
-        rows = tensor_rows(tensor, tmp_path / "t.pt")
-        assert isinstance(rows, FileRows) == (name != "c")
-        assert torch.equal(rows.read(0, len(rows)), value[name])
-    part = load_torch(tmp_path / "t.pt")["b"][3:7]
-    assert torch.equal(tensor_rows(part, tmp_path / "t.pt").read(1, 4), value["b"][4:7])
-    assert isinstance(tensor_rows(part.t(), tmp_path / "t.pt"), ArrayRows)
-    assert isinstance(tensor_rows(torch.zeros(3), tmp_path / "t.pt"), ArrayRows)
 
 
 def test_safetensors(tmp_path: Path) -> None:

@@ -49,14 +49,6 @@ def test_reads_any_range_any_number_of_times(kind: str, tmp_path: Path) -> None:
         assert torch.equal(torch.cat(list(rows.slabs(step))), VALUES)
 
 
-@pytest.mark.parametrize("dtype", ["complex64", "float64", "uint8", "bfloat16"])
-def test_file_rows_of_any_dtype(dtype: str, tmp_path: Path) -> None:
-    value = torch.randn(6, 2).to(getattr(torch, dtype))
-    (tmp_path / "x").write_bytes(value.view(torch.uint8).numpy().tobytes())
-    rows = FileRows(tmp_path / "x", 0, value.shape, value.dtype)
-    assert torch.equal(rows.read(1, 5), value[1:5])
-
-
 def test_a_short_file_is_refused_when_opened_and_when_read(tmp_path: Path) -> None:
     path = tmp_path / "short.bin"
     path.write_bytes(bytes(39))

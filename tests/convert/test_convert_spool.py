@@ -31,51 +31,11 @@ def space(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         yield space
 
 
-@chunks.both
-def test_rows_come_back_in_any_range(space: Workspace) -> None:
-    want = torch.arange(60, dtype=torch.int32).view(20, 3)
-    spool = RowSpool(space, "x")
-    for part in want.split([1, 7, 0, 4, 8]):
-        spool.append(part)
-    rows = spool.finish(torch.empty(0))
-    assert (rows.shape, rows.dtype) == ((20, 3), torch.int32)
-    for begin, end in ((0, 20), (3, 5), (7, 13), (19, 20), (4, 4)):
-        assert torch.equal(rows.read(begin, end), want[begin:end])
-    for step in (1, 6, 100):
-        assert torch.equal(torch.cat(list(rows.slabs(step))), want)
-
-
-def test_dtypes_that_differ_become_one(space: Workspace) -> None:
-    spool = RowSpool(space, "x")
-    parts = [
-        torch.tensor([1, 2]),
-        torch.tensor([3], dtype=torch.int32),
-        torch.tensor([0.5]).double(),
-    ]
-    for part in parts:
-        spool.append(part)
-    rows = spool.finish(torch.empty(0))
-    assert rows.dtype == torch.float64
-    assert rows.read(0, 4).tolist() == [1.0, 2.0, 3.0, 0.5]
-
-
 def test_without_a_batch_there_are_no_rows(space: Workspace) -> None:
     rows = RowSpool(space, "x").finish(torch.empty(0, 4))
     assert (rows.shape, list(rows.slabs())) == ((0, 4), [])
     words = BatchSpool(space, "x").finish()
     assert (len(words), list(words.slabs())) == (0, [])
-
-
-@chunks.both
-def test_strings_come_back_in_any_range(space: Workspace) -> None:
-    want = [f"ä{i}" * (i % 3) for i in range(20)]
-    spool = BatchSpool(space, "x")
-    for begin, end in ((0, 1), (1, 8), (8, 8), (8, 20)):
-        spool.append(pa.array(want[begin:end], pa.string()))
-    words = spool.finish()
-    for begin, end in ((0, 20), (3, 5), (7, 13), (19, 20), (4, 4)):
-        assert words.read(begin, end).to_pylist() == want[begin:end]
-    assert [word for slab in words.slabs() for word in slab.to_pylist()] == want
 
 
 def test_integers_as_text() -> None:

@@ -206,19 +206,6 @@ def test_the_key_alone_decides(hetero):
     equal(first, sample(pickle.loads(pickle.dumps(one)), seeds[:8]))
 
 
-def test_the_store_and_memory_sample_the_same(hetero):
-    data, store = hetero
-    disk, memory = HGTSampler(store.data(), [6, 6]), HGTSampler(data, [6, 6])
-    a, b = sample(disk, torch.arange(20)), sample(memory, torch.arange(20))
-    for name in data.node_types:
-        assert torch.equal(a.node[name], b.node[name])
-    for name in data.edge_types:
-        assert torch.equal(a.row[name], b.row[name])
-        assert torch.equal(
-            disk.original_edge_ids(name, a.edge[name]), memory.original_edge_ids(name, b.edge[name])
-        )
-
-
 def batches(data, workers=0, **arguments):
     torch.manual_seed(5)
     loader = HGTLoader(

@@ -156,19 +156,6 @@ def test_trees_share_neighbors_and_keep_to_their_times():
     assert free.node.numel() == 30 + 30 * 8
 
 
-def test_induced_and_bidirectional(homo):
-    data, _ = homo
-    for mode in ("induced", "bidirectional"):
-        loader = NeighborLoader(data, [3], subgraph_type=mode, batch_size=50, **LABOR)
-        for batch in loader:
-            edges = batch.n_id[batch.edge_index]
-            if mode == "induced":
-                assert torch.equal(edges, data.edge_index[:, batch.e_id])
-            else:
-                both = {tuple(edge) for edge in edges.t().tolist()}
-                assert {(b, a) for a, b in both} == both
-
-
 def overlap(batches: list[set[int]], apart: int) -> float:
     """Mean share of a batch's nodes that the batch ``apart`` batches later chose, too."""
     pairs = zip(batches, batches[apart:], strict=False)

@@ -45,7 +45,7 @@ def probabilities(
 
 
 def check_counts(nodes, expected):
-    """Nodes that were next are so as often as expected, by χ²."""
+    """Nodes are next as often as expected, by χ²."""
     counts = np.bincount(nodes, minlength=len(expected))
     assert (counts[expected == 0] == 0).all()
     there = expected > 0
