@@ -36,7 +36,7 @@ settings.load_profile("patient")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """With ``-n``, nobody waits for the disk: what is synced, test_power_loss.py looks at."""
+    """With ``-n``, files are not synced, to save time; test_power_loss.py checks the syncs."""
     if getattr(config.option, "numprocesses", None) and "LD_PRELOAD" not in os.environ:
         folder = tempfile.TemporaryDirectory()
         config.add_cleanup(folder.cleanup)

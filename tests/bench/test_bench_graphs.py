@@ -83,8 +83,8 @@ def both_ways(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_what_training_touches_is_what_is_published_of_the_real_graph(both_ways):
-    """Of one at scale 1, by what is drawn of this one: within a tenth."""
+def test_training_reads_as_many_rows_as_published_of_the_real_graph(both_ways):
+    """The estimate for scale 1, from draws on a smaller graph, is within a tenth."""
     task = Task("shape", str(both_ways), fanout=[10, 10, 10])
     data = gz.open(both_ways).data()
     found = papers100m_shape.at_scale(task, data, 10 * SCALE)
@@ -98,7 +98,7 @@ def test_what_training_touches_is_what_is_published_of_the_real_graph(both_ways)
 
 @pytest.mark.parametrize("directed", [True, False])
 def test_ogb_files_are_the_same_graph(directed, tmp_path):
-    """As after download: read by the reader of the real one."""
+    """Conversion reads the files as it reads the downloaded dataset."""
     graph, root = PapersGraph.of(SCALE, directed=directed), tmp_path / "ogbn_papers100M"
     graph.write(tmp_path / "store")
     write_ogb(graph, root)

@@ -1,4 +1,4 @@
-"""What a benchmark stands on: graphs, the page cache, memory and time of processes."""
+"""Parts of the benchmarks: graphs, the page cache, memory and time of processes."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def task(store) -> Task:
     return Task(**plain, store=store.path, seeds=draw_seeds(store, chosen))
 
 
-def test_what_a_loader_reports_is_kept(homo):
+def test_stats_of_a_loader_are_kept(homo):
     _, store = homo
     contestant = GraphZero()
     contestant.open(store.path)

@@ -39,7 +39,7 @@ def found_in(value: Any, path: str) -> Any:
 
 GRAPH = "--nodes 3000 --edges 30000 --batch-size 64 --fanout 4 3"
 TRAINING = "--graphs wordnet --seeds 0 --epochs 1 --hidden 4 --fanout 2 --batch-size 8192"
-# What runs in seconds, and fields of its record that a page has figures of.
+# Arguments with which a script runs in seconds, and fields of its record that a page cites.
 SCRIPTS: dict[str, tuple[str, list[str]]] = {
     "first_aggregation": (
         f"{GRAPH} --dim 8 --hidden 4 --rounds 1 --batches 1",
@@ -262,7 +262,7 @@ class ReferenceSieve:
     batches=st.lists(st.lists(st.integers(0, 19), max_size=15), max_size=30),
 )
 def test_sieve(capacity, batches):
-    """The same misses as the reference, and hits bring the bytes that were read."""
+    """Misses equal the reference's, and hits bring the bytes that were read."""
     table = torch.arange(60, dtype=torch.uint8).view(20, 3)
     cache, reference = SieveCache(20, capacity, 3), ReferenceSieve(capacity)
     for batch in batches:

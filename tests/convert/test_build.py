@@ -109,7 +109,7 @@ def test_merging_in_every_dtype(tmp_path: Path) -> None:
         ("complex64", [1, 1], "max", "column 'a' is complex64; use coalesce='first'"),
     ],
 )
-def test_what_cannot_be_merged(
+def test_values_that_cannot_be_merged_are_refused(
     tmp_path: Path, dtype: str, values: list[int], how: str, message: str
 ) -> None:
     columns = {"a": torch.tensor(values).to(getattr(torch, dtype))}
@@ -185,7 +185,7 @@ def test_more_sources_than_32_bits_count(tmp_path: Path) -> None:
 def test_more_edges_than_32_bits_count(
     tmp_path: Path, num_edges: int, coalesce: str | None
 ) -> None:
-    """As many as are declared decide how wide numbers are, and where those of reverses start."""
+    """The declared number of edges sets the width of edge ids and the first id of reverses."""
     src, dst = np.random.default_rng(0).integers(0, 60, (2, 2000))
     options = CscOptions(undirected=True, self_loops="add", coalesce=coalesce)
     for memory in (1 << 12, 1 << 24):
@@ -262,7 +262,7 @@ def test_scratch_that_is_full_is_named(tmp_path: Path) -> None:
 
 
 def deleted_bytes() -> int:
-    """What files without a name that this process has open take on the disk."""
+    """Bytes on the disk of nameless files that this process has open."""
     total = 0
     for each in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):

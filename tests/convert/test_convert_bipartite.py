@@ -52,7 +52,7 @@ def column(values: np.ndarray) -> IdColumn:
         (("from", "movie"), (610, 193609), ("source", "e", "movie")),
     ],
 )
-def test_what_tells_two_kinds(
+def test_names_and_ids_tell_two_node_types(
     names: tuple[str, str], high: tuple[int, int], expected: tuple[str, str, str] | None
 ) -> None:
     ends = [column(np.linspace(1, most, 1000).astype(np.int64)) for most in high]

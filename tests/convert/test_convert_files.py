@@ -32,7 +32,7 @@ PAIRS = [tuple(pair) for pair in EDGES.T.tolist()]
 
 
 def save_safetensors(path: Path, **tensors: np.ndarray) -> Path:
-    """As the format's page has it: length, JSON padded with blanks, data."""
+    """Writes the format as its page specifies it: length, JSON padded with blanks, data."""
     names = {"float32": "F32", "int64": "I64", "float16": "F16"}
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     at = 0
@@ -203,7 +203,7 @@ def test_pointers_expand_to_rows(monkeypatch: pytest.MonkeyPatch) -> None:
         ExpandedRows(ArrayRows(torch.from_numpy(pointers)), 18, Path("g.npz"))
 
 
-def test_members_that_nobody_takes_are_named(tmp_path: Path) -> None:
+def test_members_not_taken_are_named(tmp_path: Path) -> None:
     path = tmp_path / "g.npz"
     np.savez(
         path,

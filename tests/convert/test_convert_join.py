@@ -87,7 +87,7 @@ def message(edges: Path, out: Path, **options: Any) -> str:
     return str(caught.value).replace(str(out.parent) + "/", "")
 
 
-def test_what_cannot_be_joined_is_refused(edges: Path, tmp_path: Path) -> None:
+def test_tables_that_cannot_be_joined_are_refused(edges: Path, tmp_path: Path) -> None:
     def told(text: str, source: str = "y", **options: Any) -> str:
         write(tmp_path / "lab.csv", text)
         attrs = {"y": f"{tmp_path}/lab.csv:{source}"}
@@ -154,7 +154,7 @@ def test_rows_in_another_order(order: list[int], width: int) -> None:
         assert rows.read(begin, len(order)).tolist() == want[begin:]
 
 
-# What stands for nothing
+# Missing values
 
 
 def test_blank_labels_are_filled(edges: Path, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ Writer = Callable[[Path, Graph], Path]
 
 
 def unlabeled(graph: Graph) -> Graph:
-    """The same graph, where some papers have no label."""
+    """Returns the graph with every third paper unlabelled."""
     return replace(graph, y=np.where(np.arange(30) % 3 == 0, -1, graph.y))
 
 
@@ -140,7 +140,7 @@ def test_ogb_split_of_links(tmp_path: Path, name: str | None) -> None:
     assert any(note.endswith("not taken, being no arrays: test_kind") for note in summary.notes)
 
 
-def test_ogb_split_that_nobody_knows(tmp_path: Path) -> None:
+def test_ogb_split_that_is_unknown(tmp_path: Path) -> None:
     graph = citations()
     root = layouts.ogb_csv(tmp_path / "ogbn_arxiv", graph)
     split_as(root, {"train": [1, 2]}, "folds")
@@ -155,7 +155,7 @@ def test_ogb_split_that_nobody_knows(tmp_path: Path) -> None:
 
 
 def test_files_that_another_numpy_pickled(tmp_path: Path) -> None:
-    """What makes arrays is in ``numpy.core`` of NumPy 1, and in ``numpy._core`` of NumPy 2."""
+    """Pickles name the maker of arrays in ``numpy.core`` (NumPy 1) or ``numpy._core`` (2)."""
     graph = citations()
     root = layouts.ogb_csv(tmp_path / "ogbn_arxiv", graph)
     parts = {part: np.asarray(ids) for part, ids in graph.split.items()}

@@ -38,7 +38,7 @@ def on_disk(data: Any, path: Path, **options: Any) -> Any:
 
 
 def assert_equal(found: Any, expected: Any) -> None:
-    """The same attributes with the same values, everywhere."""
+    """Asserts that both graphs have equal attributes with equal values."""
     for mine, theirs in zip(found.stores, expected.stores, strict=True):
         assert {*mine.keys()} - {"num_nodes"} == {*theirs.keys()} - {"num_nodes"}
         for key, value in theirs.items():
@@ -132,7 +132,7 @@ def test_labels_stay_with_their_pairs(tmp_path: Path, is_hetero: bool) -> None:
     assert torch.equal(found.edge_label, part.edge_label)
 
 
-def test_what_is_no_pair_is_refused(tmp_path: Path) -> None:
+def test_edge_attributes_of_another_length_are_refused(tmp_path: Path) -> None:
     data = heterogeneous()
     edge_type = data.edge_types[0]
     data[edge_type].colour = torch.zeros(3)

@@ -1,4 +1,4 @@
-"""What people have in hand in Python: tables, sparse matrices, and graphs of other libraries."""
+"""Conversion of Python objects: tables, sparse matrices, and graphs of other libraries."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RATES = ("user", "rates", "item")
 
 
 def frames() -> list[Any]:
-    """The same table as every library has it that is installed."""
+    """One table in the types of every library that is installed."""
     columns = {
         name: list(values) for name, values in zip("uir", zip(*ROWS, strict=True), strict=True)
     }
@@ -224,7 +224,9 @@ def test_numbers_of_networkx_that_make_no_column(
 
 
 @pytest.mark.parametrize("value", [None, [[1, 2]], object()])
-def test_what_of_networkx_is_no_number_is_left_out(tmp_path: Path, value: object) -> None:
+def test_networkx_attributes_that_are_no_numbers_are_left_out(
+    tmp_path: Path, value: object
+) -> None:
     graph = nx.DiGraph([(0, 1)])
     nx.set_node_attributes(graph, {0: value, 1: value}, "w")
     nx.set_node_attributes(graph, {0: np.ones(2, np.float32), 1: (1, 0.5)}, "x")
@@ -249,7 +251,7 @@ class Views(dict[Any, Any]):
 
 
 def dgl(edges: dict[Any, torch.Tensor], sizes: dict[str, int], **data: Any) -> Any:
-    """What acts as ``DGLGraph`` does, as far as it is looked at."""
+    """A stand-in for ``DGLGraph`` with the members that the conversion uses."""
     views = {name: SimpleNamespace(ends=tuple(ends), data={}) for name, ends in edges.items()}
     nodes = {name: SimpleNamespace(data=data.get(name, {})) for name in sizes}
     for name, values in data.get("edata", {}).items():

@@ -60,7 +60,7 @@ def test_which_columns_are_ends(names: str, ends: str) -> None:
     assert [columns[at] for at in found] == ends.split(",")
 
 
-def test_what_else_tells_the_ends() -> None:
+def test_contents_kinds_and_given_ends_tell_the_ends() -> None:
     def found(names: str, **more: Any) -> list[int]:
         options: dict[str, Any] = {"given": (None, None), "taken": (), "kinds": ("", "")} | more
         kinds: dict[int, bool | None] = options.pop("holds", {})

@@ -1,4 +1,4 @@
-"""What an input's path means: a file, several, a pattern, a directory."""
+"""The meaning of an input's path: a file, several, a pattern, a directory."""
 
 from __future__ import annotations
 

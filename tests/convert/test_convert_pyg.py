@@ -178,7 +178,9 @@ def test_number_of_nodes(tmp_path: Path) -> None:
         ({"edge_index": EDGE_INDEX[0]}, "Data: edge_index: found shape [5], expected shape [2,"),
     ],
 )
-def test_what_cannot_be_stored(tmp_path: Path, changes: dict[str, object], message: str) -> None:
+def test_data_that_cannot_be_stored_is_refused(
+    tmp_path: Path, changes: dict[str, object], message: str
+) -> None:
     data = full_data()
     if "edge_index" in changes:
         del data.edge_attr, data.edge_time

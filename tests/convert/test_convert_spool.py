@@ -1,4 +1,4 @@
-"""What is read once and needed again: the same from memory, from files, and from both."""
+"""Spools return what they were given, from memory, from files, and from both."""
 
 from __future__ import annotations
 

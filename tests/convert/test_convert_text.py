@@ -55,7 +55,7 @@ def test_layouts_give_the_same_edges(tmp_path: Path, name: str, text: str) -> No
     assert (summary.num_nodes, summary.num_edges) == (3, 3)
 
 
-# What is found, the place and what was expected: all of it is in the message.
+# Each message names the place, the text found and the text expected.
 FAULTS = [
     ("hex", "0,1\n1,0x1F\n", {}, "line 2, column 1: found '0x1F', expected an integer id"),
     ("hex_attr", "0,1,2\n1,0,0XB\n", {"edge_attrs": {"w": 2}}, "line 2, column 2: found '0XB'"),

@@ -22,7 +22,7 @@ def padded(raw):
 
 
 def graph_file(path, weights=None, change=None, tail=b""):
-    """As GraphZero's ``convert_csv_to_gl`` writes it."""
+    """Writes the file that GraphZero's ``convert_csv_to_gl`` would."""
     indptr, indices = (np.array(each, np.uint64).tobytes() for each in (INDPTR, INDICES))
     fields = {"indptr_bytes": len(indptr), "indices_bytes": len(indices), "indptr_at": 64}
     fields |= {"indices_at": 128, "nodes": len(INDPTR) - 1, "edges": len(INDICES)}
@@ -35,7 +35,7 @@ def graph_file(path, weights=None, change=None, tail=b""):
 
 
 def feature_file(path, rows, code=None):
-    """As its ``convert_csv_to_gd``."""
+    """Writes the file that GraphZero's ``convert_csv_to_gd`` would."""
     code = DTYPES.index(rows.dtype) if code is None else code
     path.write_bytes(struct.pack("<8sIIQQ", b"GZDATA26", 0, code, *rows.shape) + rows.tobytes())
     return path

@@ -1,4 +1,4 @@
-// What the tests of the samplers share: a ring to sample from, and samples to compare.
+// Helpers of the samplers' tests: a ring to sample from, and samples to compare.
 #pragma once
 
 #include <cstdint>

@@ -347,7 +347,7 @@ TEST(edges_that_do_not_fit_are_refused) {
   CHECK_THROWS(std::invalid_argument, "the 3 edges of src", check_edges({src, many, 5}));
   CHECK_THROWS(std::out_of_range, "src[1]: found 4, expected a row of the 4",
                check_edges({src, whole, 4}));
-  check_edges({src, before, 4});  // the edge that is wrong is nobody's
+  check_edges({src, before, 4});  // the wrong edge belongs to no destination
 }
 
 TEST(halves_round_as_torch_does) {

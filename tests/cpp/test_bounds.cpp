@@ -63,7 +63,7 @@ std::int64_t held_bytes(const std::vector<RowWindow>& windows) {
   return bytes;
 }
 
-// What a table gives for these rows: the first number of each.
+// The numbers that a table gives for these rows.
 std::vector<std::int64_t> numbers_of(const PagedRows& rows, const std::vector<std::int64_t>& wanted,
                                      const RowWindow& window, std::size_t list) {
   std::vector<std::int64_t> found(wanted.size() * kRow / 8);
@@ -126,7 +126,7 @@ TEST(tables_and_columns_of_a_window_share_its_room) {
       CHECK(held >= one_batch * std::ssize(errors));
       CHECK(held <= room + one_batch);  // one batch is read for, whatever it takes
       if (one_table) CHECK(std::ssize(errors) >= room / one_batch - 1);
-      // What is not needed is not kept from others.
+      // Room that is not needed is left to others.
       CHECK(plan->windows->take().bytes() <= std::max<std::int64_t>(0, room - held));
     }
   }
@@ -185,7 +185,7 @@ TEST(batches_ahead_take_no_more_than_they_may) {
       const std::lock_guard lock(mutex);
       ++taken;
     }
-    // What is ahead, and what the consumer has; the pool rounds up by an eighth at most.
+    // Batches ahead, and the consumer's; the pool rounds up by an eighth at most.
     CHECK(most <= 6);
     CHECK(most >= 4);
     CHECK(static_cast<std::int64_t>(held) <= (kAllowed + kBytes) / 8 * 9);

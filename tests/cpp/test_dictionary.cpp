@@ -19,7 +19,7 @@ RowTable table_of(const std::vector<Value>& rows, std::int64_t apart = 1) {
           kBytes * apart};
 }
 
-// Rows of so many different values, the last one late.
+// Rows of num_values different values, the last one late.
 template <class Value>
 std::vector<Value> rows_of(std::size_t num_values, std::mt19937_64& random) {
   std::vector<Value> values(num_values);
@@ -74,7 +74,7 @@ TEST(dictionaries_have_the_rows_they_were_made_of) {
 
 TEST(dictionaries_are_of_rows_of_one_number) {
   const std::vector<std::uint32_t> rows(60, 7);
-  RowTable table = table_of(rows, 3);  // two of three numbers are somebody else's
+  RowTable table = table_of(rows, 3);  // two of three numbers belong to other columns
   CHECK(Dictionary::of(table)->num_rows() == 20);
   table.row_bytes = 12;
   CHECK(Dictionary::of(table) == nullptr);

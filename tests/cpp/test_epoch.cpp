@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// Waits until so many batches were begun, or gives up.
+// Waits until `count` is `expected`, or gives up.
 bool comes_to(const std::atomic<int>& count, int expected) {
   for (int i = 0; i < 2000 && count.load() < expected; ++i) std::this_thread::sleep_for(1ms);
   return count.load() == expected;
@@ -143,7 +143,7 @@ TEST(closing_wakes_whoever_waits) {
   }
 }
 
-// As at the end of an interpreter whose daemon thread drops its iterator.
+// This happens at the end of an interpreter whose daemon thread drops its iterator.
 TEST(two_may_close_at_once) {
   for (int i = 0; i < 20; ++i) {
     std::atomic<int> under_way{0}, begun{0};

@@ -91,7 +91,7 @@ TEST(variates_are_uniform_and_drift) {
   CHECK(std::abs(correlation(of(deep, 5, 0, 0), of(deep, 5, 0, 1))) < 0.04);
 }
 
-// What order() and exponential() promise: the same order as uniform(), and the law of their name.
+// order() must order nodes as uniform() does, and exponential() be -log(1 - uniform()).
 TEST(variates_agree_with_each_other) {
   for (const std::uint64_t batches : {1, 16}) {
     const Variates variates({.batch_dependency = batches}, {1007, 7}, 0, 0);

@@ -94,7 +94,7 @@ TEST(batches_that_take_turns_soon_ask_for_no_new_memory) {
   CHECK(fresh == 0);
 }
 
-TEST(nothing_is_kept_unless_somebody_recycles) {
+TEST(nothing_is_kept_without_recycling) {
   {
     const Recycling recycling;
     return_block(take_block(3 * kMiB));

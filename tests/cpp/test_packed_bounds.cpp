@@ -18,7 +18,7 @@ using namespace gz::test;
 
 namespace {
 
-// A file of nodes with so many neighbours each, all of them node 0.
+// A file of nodes with these in-degrees, whose neighbours are all node 0.
 std::shared_ptr<const Topology> with_degrees(const std::string& path,
                                              const std::vector<std::int64_t>& degrees) {
   std::vector<std::int64_t> indptr{0};

@@ -443,7 +443,7 @@ TEST(room_for_windows_is_shared_and_never_more_than_there_is) {
   const auto room = std::make_shared<WindowRoom>(WindowLimits{8, 1000});
   WindowRoom::Part first = room->take();
   CHECK(first.bytes() == 1000 && room->max_batches() == 8);
-  CHECK(room->take().bytes() == 0);  // nothing is left, and nobody waits
+  CHECK(room->take().bytes() == 0);  // nothing is left, and take() does not wait
   CHECK(!room->has_half());
   room->divide_among(2);
   CHECK(room->max_batches() == 4);

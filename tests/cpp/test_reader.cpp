@@ -131,7 +131,7 @@ TEST(reader_gives_an_error_to_the_read_it_belongs_to) {
     };
     reader->submit(requests);
     const auto found = finish(*reader, requests.size());
-    // What there was of it came directly or not: the message names the first byte missing.
+    // The message names the first missing byte, however the bytes before it were read.
     const std::string end = "the file was truncated: cannot read 480 bytes at offset 20000 of '";
     CHECK(message_of(found[0].error) == end + path + "': Input/output error");
     CHECK(message_of(found[1].error).find("truncated: cannot read 4096 bytes at offset 40960") !=
@@ -206,7 +206,7 @@ TEST(reader_leaves_nothing_under_way) {
   }
 }
 
-// What the kernel may answer and seldom does.
+// Answers of the kernel that are allowed and rare.
 TEST(reader_takes_every_answer) {
   const Scratch dir;
   make_file(dir / "f", 1 << 20);

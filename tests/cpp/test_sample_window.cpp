@@ -23,7 +23,7 @@ using namespace gz::test;
 namespace {
 
 constexpr std::int64_t kPlenty = std::int64_t{1} << 40;
-// So many sources that their ids take 64 bits; nobody walks to them.
+// Sources of one type, too many for 32-bit ids; no test walks to them.
 constexpr std::int64_t kWide = (std::int64_t{1} << 32) + 7;
 
 struct EdgeTypeSpec {
@@ -267,7 +267,7 @@ TEST(windows_over_files_are_the_samples_over_maps) {
   }
 }
 
-// What several batches want is read once for all of them.
+// Neighbours that several batches want are read once for all of them.
 TEST(a_window_reads_what_its_batches_share_once) {
   const PagedRing paged(20'000, 10);
   const std::vector<std::int64_t> seeds{100, 5'000, 12'000};
@@ -292,7 +292,7 @@ TEST(pages_that_stay_in_memory_are_read_once) {
   CHECK(window.read.rows > 0 && window.read.hits == window.read.rows && window.read.reads == 0);
 }
 
-// A neighbour that cannot be read costs the batches that drew it, nobody else.
+// A neighbour that cannot be read fails the batches that drew it, no others.
 TEST(a_topology_cut_short_fails_the_batches_concerned) {
   if (needs("posix", kCannotBeCut)) return;
   const PagedRing paged(100'000, 5);
@@ -322,7 +322,7 @@ TEST(a_topology_cut_short_fails_the_batches_concerned) {
   }
 }
 
-TEST(errors_of_one_batch_are_nobody_elses) {
+TEST(errors_of_one_batch_do_not_reach_others) {
   const PagedRing paged(1000, 10);
   const std::vector<std::int64_t> good{1, 2}, beyond{1000};
   std::vector<SampleRequest> requests{request(good, {2, 2}), request(beyond, {2, 2}),

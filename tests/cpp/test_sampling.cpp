@@ -305,7 +305,7 @@ TEST(one_sampler_many_threads) {
   for (std::size_t t = 0; t < 4; ++t) {
     callers.emplace_back([&, t] {
       for (std::size_t b = t; b < kBatches; b += 4) found[b] = batch(b, 2);
-      // Errors of one caller are nobody else's.
+      // Errors of one caller do not reach the others.
       const std::vector<std::int64_t> bad{-1};
       CHECK_THROWS(std::out_of_range, "seed 0", sampler.sample(request(bad, {1})));
     });

@@ -1,4 +1,4 @@
-// What sweeps are made of: the rows that a run of destinations reaches, rows that are loaded at
+// Parts of sweeps: the rows that a run of destinations reaches, rows that are loaded at
 // once, sums over neighbours; on all threads, for the sanitizers to see.
 #include <algorithm>
 #include <cstdint>
@@ -58,7 +58,7 @@ struct Graph {
     file.layout = {0, num_nodes, bytes, bytes, file.file->size()};
     return {std::move(file), kItems, {}, {}, {}};
   }
-  // What the sums of a destination should be; whole numbers, so that order is nothing.
+  // The expected sums of destinations; whole numbers, so that the order does not matter.
   std::vector<float> sums_of(std::int64_t first, std::int64_t last) const {
     std::vector<float> sums(static_cast<std::size_t>((last - first) * kItems));
     for (std::int64_t node = first; node < last; ++node) {

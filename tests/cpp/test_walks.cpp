@@ -213,7 +213,7 @@ TEST(walks_take_edges_of_their_times) {
   CHECK_THROWS(std::invalid_argument, "earliest", walker.walk(asked, kNothing));
 }
 
-// As above, and 0 - 2 is too late: of walks 0, 1, x the last is 2 for 1 / q, as it is 3.
+// Here 0 - 2 is too late, so that walks 0, 1, x go to 2 with weight 1 / q, as they go to 3.
 TEST(walks_of_node2vec_know_neighbours_of_their_times) {
   const Lists graph({{1, 2}, {0, 2, 3}, {0, 1}, {1}});
   const std::vector<std::int64_t> slots{0, 1, 2, 3, 4, 6, 5, 7};

@@ -10,7 +10,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// Of a consumer that takes so long for every batch.
+// Pace of a consumer that takes `own` for every batch.
 WindowPace pace_of(WindowPace::Duration own) {
   WindowPace pace;
   for (int batch = 0; batch < 100; ++batch) pace.consumed(own);
@@ -31,7 +31,7 @@ TEST(two_windows_are_tried_where_the_consumer_has_something_to_do) {
   CHECK(slow.at_once() == 2 && fast.at_once() == 1);
 }
 
-TEST(two_windows_stay_where_they_keep_nobody_waiting_or_save_a_tenth) {
+TEST(two_windows_stay_where_they_cause_no_wait_or_save_a_tenth) {
   WindowPace covered = pace_of(300ms);  // 300 in place of 310
   covered.read(1, 10ms);
   covered.read(2, 20ms);

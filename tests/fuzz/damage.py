@@ -36,11 +36,10 @@ _NUMBERS = [
 
 @dataclass
 class Damage:
-    """What was done to a store.
+    """The damage to a store.
 
     Attributes:
-        touched: Names of files, relative to the store's parent directory, that are not what they
-            were.
+        touched: Names of the changed files, relative to the store's parent directory.
         refused: Opening has to refuse it: headers and sizes say what is wrong.
         is_sealed: The schema was changed and its checksum made anew: it may be a good store now,
             and another.
@@ -65,7 +64,7 @@ def _number(rng: random.Random, old: int = 0) -> int:
 
 
 def _files(root: Path) -> list[Path]:
-    """Those of the store and those beside it, but the schema and what is empty."""
+    """Files of the store and files beside it, but the schema and empty ones."""
     every = [p for p in root.rglob("*") if p.is_file() and not p.is_symlink()]
     return sorted(p for p in every if p.name != schema.SCHEMA_FILE and p.stat().st_size > 0)
 
@@ -118,8 +117,8 @@ class Vandal:
     """Damages one store; which way follows from the numbers it is given.
 
     Args:
-        root: What the store is in, with the files that it has adopted.
-        rng: Where the choices come from.
+        root: Directory of the store and of the files that it has adopted.
+        rng: Source of the choices.
     """
 
     def __init__(self, root: Path, rng: random.Random) -> None:
@@ -169,7 +168,7 @@ class Vandal:
             overwrite(path, at, self.rng.randbytes(1))
             return self._touch(path, f"the byte at {at}")
         files = [p for p in _files(self.root) if _is_ours(p) and p.stat().st_size > HEADER]
-        # What others go by counts for more than rows do.
+        # Files that guide the reading of others are damaged more often than rows.
         weights = [
             1 if p.name.split(".")[0] not in _GUIDES else 4 if p.suffix == ".gd" else 6
             for p in files

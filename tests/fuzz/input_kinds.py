@@ -34,7 +34,7 @@ Triplet = tuple[str, str, str]
 
 @dataclass
 class Graph:
-    """What a plain reader finds.
+    """The graph that a plain reader finds.
 
     Attributes:
         edges: Sources, destinations and attributes by edge type; ids as the input has them.
@@ -50,10 +50,10 @@ class Input:
     """Something to convert.
 
     Attributes:
-        source: Of the conversion.
-        options: Of the conversion.
-        files: Its files.
-        read: The reference; raises what its libraries raise.
+        source: Source of the conversion.
+        options: Options of the conversion.
+        files: Files of the input.
+        read: Reads the reference; errors of its libraries pass through.
         repack: Files that are compressed: damages what is inside, by path.
     """
 
@@ -455,7 +455,7 @@ def table(rng: random.Random, directory: Path) -> Input:
 
 
 def torch_file(rng: random.Random, directory: Path) -> Input:
-    """What ``torch.save`` writes: tensors by name, ``Data``, ``HeteroData``; new or old format."""
+    """A file of ``torch.save``: tensors by name, ``Data``, ``HeteroData``; new or old format."""
     path = directory / "graph.pt"
     edges = torch.from_numpy(_numbers(rng, 2, rng.randrange(3, 40)))
     x, w = torch.from_numpy(_floats(rng, 20, 3)), torch.from_numpy(_floats(rng, edges.shape[1]))

@@ -1,7 +1,7 @@
 """Directories of datasets, one file of which is damaged, and specifications in a file.
 
-The other files are whole: what a conversion takes from them must be what was written. What it takes
-from the damaged one must be what NumPy or gzip read there.
+The other files are whole: a conversion must take from them exactly the values that were written.
+From the damaged one it must take the values that NumPy or gzip read there.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def _inside(path: Path) -> Callable[[random.Random], None]:
 
 
 def specification(rng: random.Random, directory: Path) -> Input:
-    """What a graph consists of, in JSON or TOML."""
+    """A specification of a graph's parts, in JSON or TOML."""
     (directory / "ratings.csv").write_text(
         "user,movie,stars\n" + "".join(f"u{n % 9},{n % 7},{n % 5}\n" for n in range(30))
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 _WORDS = [0, 1, -1, 2, 7, 255, 2**15, 2**31 - 1, -(2**31), 2**31, 2**32 - 1, 2**32, 2**40]
 _WORDS += [2**62, -(2**62), 2**63 - 1, -(2**63)]
-# What the formats' readers look for.
+# Tokens that the formats' readers look for.
 _TOKENS = [bytes([token]) for token in b"\n\r\", \t#\0-+e.'\\()]{}:[0"]
 _TOKENS += [b"\r\n", b'""', b"nan", b"inf", b"1e999", b"0x10", b"9" * 25, b"\xff\xfe", b"-1"]
 _TOKENS += [b"\xef\xbb\xbf", b"[" * 9, b"null", b"true", b"\xc3\xa9", b"\xd9\xa3", b"\x1f\x8b"]

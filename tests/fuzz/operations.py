@@ -1,4 +1,4 @@
-"""What is done with a store that may be damaged, and what has to hold of what comes out."""
+"""Operations on a store that may be damaged, and conditions on their results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from pyg_graphzero.loader import (
 )
 from pyg_graphzero.memory import costs
 
-# What an operation gives: tensors and numbers by name, to be compared with those of a good store.
+# Result of an operation: tensors and numbers by name, to be compared with those of a good store.
 Found = dict[str, Any]
 
 LABOR = gz.SamplingOptions(method="labor")
@@ -39,11 +39,11 @@ class Subject:
 
     Args:
         path: The store.
-        variant: Which of the operation's ways; everything it does follows from it.
-        is_hetero: What kind of store it was before.
+        variant: Number of the operation's way; everything it does follows from it.
+        is_hetero: Whether the store was heterogeneous before the damage.
         late: Called when the store has been opened.
         is_paged: Loaders read rows and neighbours from disk.
-        num_workers: Of loaders.
+        num_workers: Argument of loaders.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ def flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def check_batch(batch: Any, data: Any) -> None:
-    """What holds of any batch, whatever the numbers in the files are."""
+    """Asserts the properties of any batch, whatever the numbers in the files are."""
     is_hetero = isinstance(batch, HeteroData)
     for name in batch.node_types if is_hetero else [None]:
         nodes = batch[name] if is_hetero else batch
@@ -208,7 +208,7 @@ def tensors(s: Subject) -> Found:
 
 
 def _seeds(s: Subject, data: Any) -> dict[str, Any]:
-    """What loaders are given as ``input_nodes``, and which nodes these are."""
+    """The loaders' argument ``input_nodes``, and as ``seeds`` the nodes that it means."""
     choice = s.rng.choice(["all", "some", "set", "mask"])
     nodes = data
     if s.is_hetero:
@@ -312,7 +312,7 @@ def walks(s: Subject) -> Found:
 
 
 def verify(s: Subject) -> Found:
-    """What there is to know of a store."""
+    """Whether the store is good, by its own check."""
     report = s.open().verify()
     note(f"verify: {report.bad[:2]}")
     return {"is good": report.ok}
@@ -457,7 +457,7 @@ OPERATIONS: dict[Callable[[Subject], Found], int] = {
     walks: 6,
 }
 
-# Those whose results do not depend on where rows and neighbours are read from.
+# Operations whose results do not depend on where rows and neighbours are read from.
 LOADING = (neighbors, weighted, temporal, links, subgraphs)
-# Those that do nothing for every node of all types.
+# Operations that do nothing for every node of all types.
 SPARSE = (neighbors, weighted, links, tensors, verify)

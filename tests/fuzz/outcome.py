@@ -1,4 +1,4 @@
-"""What a case says of itself, and which errors are answers."""
+"""Notes of a case, and the errors that count as answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def is_documented(error: BaseException, *where: str | os.PathLike[str]) -> bool:
     """Whether an error is one that users are told of: the package's, or the system's of a file.
 
     Args:
-        error: What was raised.
+        error: Error that was raised.
         *where: Directories; an ``OSError`` has to name a file in one of them.
     """
     if isinstance(error, GraphZeroError):

@@ -44,7 +44,7 @@ class Edges:
         indptr = np.frombuffer(raw, "<i8", num_dst + 1, indptr_at)
         dtype = "<u4" if index_bytes == 4 else "<i8"
         indices = np.frombuffer(raw, dtype, num_edges, indices_at).astype(np.int64)
-        # What leads out of the arrays is no edge.
+        # Bounds outside the arrays give no edges.
         parts = [
             np.arange(begin, end) if 0 <= begin <= end <= num_edges else np.arange(0)
             for begin, end in zip(indptr.tolist(), indptr[1:].tolist(), strict=False)

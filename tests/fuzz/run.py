@@ -41,10 +41,10 @@ from typing import Any, ClassVar
 
 HERE = Path(__file__).parent
 MiB = 1 << 20
-# What a case may take on top of what its process has, and what kills the process at once.
+# Bytes that a case may add to its process's memory, and bytes that kill the process at once.
 GROWTH = 256 * MiB
 RUNAWAY = 4096 * MiB
-# A process is replaced after so many cases: what it leaks is no longer anybody's.
+# Cases of a process before it is replaced, which bounds the leaks that add up in it.
 CASES_PER_PROCESS = 5000
 
 
@@ -60,7 +60,7 @@ class Violation:
 
 @dataclass
 class Result:
-    """What became of a campaign."""
+    """Counts, errors and violations of a campaign."""
 
     cases: int = 0
     clean: int = 0
@@ -214,7 +214,7 @@ class Worker:
         os.write(self._ask, b"%d\n" % seed)
 
     def replies(self) -> list[dict[str, Any]] | None:
-        """What it has said; None when it is dead."""
+        """New replies of the process; None when it is dead."""
         data = os.read(self.answers, 1 << 16)
         if not data:
             return None

@@ -92,7 +92,7 @@ def again(operation: Any, before: Subject, found: Found, directory: Path) -> Non
 
 
 def expect(base: str, operation: Any, variant: int, directory: Path) -> Found:
-    """What an operation gives of a good store, in memory and one by one; worked out once."""
+    """An operation's result on a good store, in memory and one by one; worked out once."""
     name = f"{base}-{operation.__name__}-{variant}"
     if name not in _expected:
         file = _shared / f"{name}.pt"
@@ -125,7 +125,7 @@ def is_answer(error: Exception, done: Damage) -> bool:
 
 
 def stems_of(done: Damage) -> set[str]:
-    """What is in the files that were touched; those that an edit has written are numbered."""
+    """Stems of the files that were touched, without the numbers that edits add."""
     return {re.sub(r"-\d+$", "", Path(name).stem) for name in done.touched}
 
 

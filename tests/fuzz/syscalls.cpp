@@ -94,7 +94,7 @@ long faults_disarm() {
   return calls;
 }
 
-// What was struck: the call and its path.
+// The call that was struck, and its path.
 const char* faults_struck() { return struck; }
 
 #define OPEN(name)                                                             \

@@ -46,7 +46,7 @@ faults.faults_struck.restype = ctypes.c_char_p
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens at a call: an error, once or from then on where space is needed; or a kill."""
+    """The fault of a call: an error, once or from then on where space is needed; or a kill."""
 
     name: str
     error: int
@@ -152,7 +152,7 @@ EDITS = [name for name in OPERATIONS if name.startswith(("put", "remove"))]
 
 
 def content(path: Path) -> str:
-    """What a user sees of a store, as one word; empty if there is none."""
+    """A store's data and number of copies, as one word; empty if there is no store."""
     if not path.exists():
         return ""
     with gz.open(path) as store:
@@ -222,7 +222,7 @@ class Trial:
         return status, {"calls": calls, "error": said, "struck": faults.faults_struck().decode()}
 
     def check(self, status: int, said: dict[str, Any], fault: Fault, old: str, new: str) -> None:
-        """What must hold after an attempt."""
+        """Checks the promises that must hold after an attempt."""
 
         def must(holds: bool, what: str) -> None:
             if not holds:

@@ -309,7 +309,7 @@ def test_a_run_that_failed_goes_on_between_types(typed):
     assert not left_behind(path)
 
 
-def test_nobody_sees_what_a_run_has_left(graph):
+def test_leftovers_of_a_run_are_not_attributes(graph):
     _, path = graph
     model = GraphSAGE(8, 16, 3, 5)
     before = sorted(gz.open(path).data().keys())
@@ -449,9 +449,9 @@ def wide(tmp_path_factory):
 
 
 def keep_within_a_budget(rank, data, path):
-    """Of a process of its own: what malloc has free here it gives to whoever asks next."""
+    """Runs in a process of its own, since malloc of this one has freed memory to give away."""
     model = GraphSAGE(256, 8, 2, 4)
-    # What libraries take once, tens of MB, would be missing below.
+    # A first run, since libraries take tens of MB once, which would be missing below.
     roomy = gz.open(path, memory=budget_beside(500 * MB))
     gz.inference.layerwise(model, roomy, out="roomy", max_edges=4000)
     roomy.close()

@@ -290,7 +290,7 @@ def test_models_of_ones_own(graph, name, sums):
 
 
 def test_columns_that_a_model_takes(graph):
-    """As many sweeps as levels, and a column for each value between them."""
+    """Inference does a sweep for each level and a column for each value between levels."""
     _, path = graph
 
     def columns(name):

@@ -113,7 +113,7 @@ def test_threads_give_the_same_bits(coded):
     assert torch.equal(found[0], found[2])
 
 
-def test_what_does_not_fit_together(coded):
+def test_runs_and_columns_that_do_not_fit_are_refused(coded):
     path, _ = coded[1]["float32"]
     with gz.open(path) as store:
         for first, last, width in ((0, 301, 21), (-1, 5, 21), (5, 4, 21), (0, 300, 20)):
@@ -278,7 +278,7 @@ def swept(model, path, memory):
 
 
 def keep_within_budgets(rank, model, path, expected):
-    """Of a process of its own: what tests have freed may go back while memory is looked at."""
+    """Runs in a process of its own: memory freed by other tests may go back while it measures."""
     swept(model, path, budget_beside(500 * MB))  # what libraries take once
     for extra, least, most_blocks in ((60, 8, 40), (150, 2, 4), (400, 1, 1)):
         memory = budget_beside(extra * MB)

@@ -23,7 +23,7 @@ from pyg_graphzero.inference.sweep import SweepLoader, sweep_bounds
 from pyg_graphzero.memory.needs import Kind, Need
 from pyg_graphzero.store.columns import engine_array, row_table, write_column
 
-# What blocks do -------------------------------------------------------------------------------
+# Blocks ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def stores(tmp_path_factory):
 
 @pytest.fixture
 def room(monkeypatch):
-    """Has sweeps read blocks of so many bytes, whatever would fit."""
+    """Sets the bytes of a sweep's blocks, whatever would fit."""
 
     def set_room(block, held=()):
         def divide(memory, baseline, files, flight, largest):
@@ -123,7 +123,7 @@ def test_each_row_is_read_once_a_block(stores, room):
     for batch in loader:
         reached |= set(batch.n_id.tolist())
     stats = loader.stats()
-    slots = -(-3000 // 4096) * 4096  # edge attributes come by so many
+    slots = -(-3000 // 4096) * 4096  # edge attributes come in runs of 4096 slots
     assert stats.rows == 2 * len(reached) + min(slots, 3000)  # x and y; edge_attr
     assert stats.useful_bytes == len(reached) * (32 + 8) + 3000 * 12
     assert stats.topology_bytes == 3000 * 4 + 300 * 8
@@ -152,7 +152,7 @@ def test_no_rows(tmp_path, room):
     assert list(sweep(path, None)) == []
 
 
-# What may go wrong -------------------------------------------------------------------------------
+# Errors ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -243,7 +243,7 @@ def test_everything_fits():
     assert plan_sweep(everything + 69 * MB, 50 * MB, FILES, 20 * MB, MB) is not None
 
 
-def test_what_is_left_goes_to_two_blocks():
+def test_remaining_memory_goes_to_two_blocks():
     room = plan_sweep(300 * MB, 50 * MB, FILES, 20 * MB, MB)
     assert room.held == ("small",)
     assert 2 * room.block + room.mapped < 230 * MB - 10**4 * 128
@@ -261,12 +261,12 @@ def test_too_little_names_what_is_enough():
     with pytest.raises(gz.MemoryBudgetError, match=r"expected ([0-9,]+) MB") as error:
         plan_sweep(100 * MB, 50 * MB, FILES, 20 * MB, 10 * MB)
     least = int(str(error.value).split("expected ")[1].split(" MB")[0].replace(",", ""))
-    # What more memory is mapped for and planned with comes on top.
+    # A larger budget maps and plans more, which takes memory on top.
     room = plan_sweep(int(1.1 * least * MB), 50 * MB, FILES, 20 * MB, 10 * MB)
     assert room.block >= 10 * MB
 
 
-# What they are made of --------------------------------------------------------------------------
+# Plans and bounds of a sweep --------------------------------------------------------------------
 
 
 @settings(max_examples=80)
@@ -315,7 +315,7 @@ def test_reach(num_nodes, num_edges, num_batches, max_bytes, seed):
     ("bounds", "first", "sizes"),
     [([0, 5], 1, [1]), ([0, 11], 0, [1]), ([5, 0], 0, [1]), ([0, 5], 0, []), ([0, 5], -1, [1])],
 )
-def test_reach_of_what_is_not_there(bounds, first, sizes):
+def test_reach_refuses_wrong_bounds(bounds, first, sizes):
     builder = _core.SamplerBuilder([10])
     with pytest.raises(ValueError, match="reach: expected bounds"):
         _core.reach(builder, 0, np.array(bounds), first, sizes, [], 100, 100)

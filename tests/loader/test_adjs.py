@@ -95,7 +95,7 @@ def test_targets_draw_anew_in_each_hop_and_every_neighbour_alike():
 
 
 class SparseTensor(SimpleNamespace):
-    """What is used of torch_sparse's."""
+    """The members of torch_sparse's class that are used here."""
 
     def __init__(self, row, col, value, sparse_sizes):
         super().__init__(row=row, col=col, sizes=sparse_sizes)

@@ -350,7 +350,7 @@ def test_lightning_loaders_made_in_a_hook(homo, kind):
 
 @lightning_warns
 def test_lightning_adds_a_distributed_sampler(homo):
-    """What its DDP strategy does to a loader: the class called with the arguments it had."""
+    """Lightning's DDP strategy calls a loader's class again with the arguments it had."""
     data, store = homo
     lightning()
     try:

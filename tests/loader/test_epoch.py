@@ -365,7 +365,7 @@ def test_stats(homo):
 
 
 class Foreign:
-    """Stands for a sampler of somebody else's."""
+    """Stands for another library's sampler."""
 
 
 def test_the_profiler_sees_the_stages(homo):

@@ -1,4 +1,4 @@
-"""What strikes a consumer from outside loses no batch, doubles none and mixes none up."""
+"""Signals and exceptions that strike a consumer lose no batch, double none and mix none up."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from torch_geometric.data import Data
 from graphs import heterogeneous, homogeneous
 from pyg_graphzero.loader import HGTLoader, LinkNeighborLoader, NeighborLoader, device
 
-# A signal may strike in a finalizer, from which nobody can catch it.
+# A signal may strike in a finalizer, whose exceptions no caller can catch.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 SMALL = homogeneous()
@@ -73,7 +73,7 @@ def test_wherever_a_call_is_struck(kind, workers):
 
 
 @pytest.mark.parametrize("kind", ["nodes", "links", "hetero", "hgt"])
-def test_what_torch_keeps_for_a_thread_is_left_alone(kind):
+def test_torch_state_of_a_thread_is_left_alone(kind):
     """A strike in torch's own code would leave a mode of its set for all that comes after."""
     make = maker(kind)
     batches = iter(make())

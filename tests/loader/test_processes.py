@@ -134,7 +134,7 @@ def test_exit_with_an_unfinished_iterator(homo, workers, persistent):
 @pytest.mark.parametrize("persistent", [False, True])
 @pytest.mark.parametrize("per_worker", [True, False])
 def test_a_loader_dropped_half_way_leaves_no_worker(homo, kind, persistent, per_worker):
-    """No process, thread, open file or map of the store stays, and nobody waits for it."""
+    """No process, thread, open file or map of the store stays, without a wait for the collector."""
     _, store = homo
 
     def use() -> None:
@@ -159,7 +159,7 @@ def test_a_loader_dropped_half_way_leaves_no_worker(homo, kind, persistent, per_
     use()
     assert settles(children, [])
     before = left()
-    gc.disable()  # what ends the workers is that nobody refers to them
+    gc.disable()  # workers end when the last reference to them goes
     try:
         for _ in range(3):
             use()

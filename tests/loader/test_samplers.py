@@ -1,4 +1,4 @@
-"""What chooses seeds by class, and graphs by size, over stores and in memory."""
+"""Samplers that choose seeds by class, and graphs by size, over stores and in memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from pyg_graphzero.loader import (
 
 
 def check_draws(drawn, labels):
-    """As often as PyG's weights say: classes alike, and the seeds of one alike."""
+    """Asserts PyG's weights: classes are drawn alike, and the seeds of one class alike."""
     expected = torch.empty(labels.numel(), dtype=torch.float64)
     present = labels.unique()
     for label in present:
@@ -162,7 +162,7 @@ def test_batches_of_graphs_are_pygs(mode, shuffle, num_steps):
     assert isinstance(DynamicBatchSampler(graphs, 1), stock)
 
 
-def test_what_is_too_big_is_left_out_and_nothing_comes_twice():
+def test_graphs_too_big_are_left_out_and_no_graph_comes_twice():
     graphs = graphs_of([5, 40, 1, 9, 30, 2, 2, 50])
     batches = list(DynamicBatchSampler(graphs, 10, skip_too_big=True))
     assert batches == [[0, 2], [3], [5, 6]]
@@ -175,7 +175,7 @@ def test_what_is_too_big_is_left_out_and_nothing_comes_twice():
 
 @pytest.fixture
 def parts(homo):
-    """Of very different sizes."""
+    """Partitions whose parts have very different sizes."""
     cluster = torch.rand(300, generator=torch.Generator().manual_seed(1)).pow(3).mul(12).long()
     return homo[0], {
         "memory": ClusterData(homo[0], 12, partition=cluster),

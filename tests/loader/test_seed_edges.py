@@ -177,7 +177,7 @@ WRONG = (("paper", "x", "author"), ("paper", "in", "venue"), WRITES)
 
 
 @pytest.mark.parametrize("exclude", ["self", 1, None, {}, *({WRITES: each} for each in WRONG)])
-def test_what_it_takes(exclude):
+def test_other_values_are_refused(exclude):
     with pytest.raises(ValueError, match="exclude_seed_edges: found"):
         LinkNeighborLoader(
             heterogeneous(), [2], edge_label_index=WRITES, exclude_seed_edges=exclude

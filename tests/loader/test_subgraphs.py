@@ -30,7 +30,7 @@ def check(batch, data):
 
 
 def as_edges(batch):
-    """What a batch says, whatever the order of its edges."""
+    """A batch's edges with their attributes, sorted, so that their order does not matter."""
     rows = torch.cat([batch.edge_index.t().double(), batch.edge_attr.double()], dim=1)
     return sorted(map(tuple, rows.tolist()))
 
@@ -106,7 +106,7 @@ def test_within_a_budget(homo):
 @pytest.mark.parametrize("sparse_format", ["csr", "csc"])
 @pytest.mark.parametrize("source", ["memory", "store"])
 def test_clusters_are_pygs(homo, source, sparse_format, monkeypatch):
-    """Of one partition: nodes in PyG's order, and the same edges."""
+    """Clusters of one partition have PyG's parts, nodes and edges."""
     data, store = homo
     part = torch.randint(0, 8, (300,), generator=torch.Generator().manual_seed(2))
     stock = torch_geometric.loader.ClusterData
@@ -225,7 +225,7 @@ def test_bad_partitions(homo, hetero):
 
 @pytest.mark.parametrize("source", ["memory", "store"])
 def test_one_graph_made_of_several(tmp_path, source):
-    """PyG's script for PPI: every node comes once an epoch, with the graph it is of."""
+    """Every node comes once an epoch, with its graph, as in PyG's script for PPI."""
     whole = Batch.from_data_list(
         [
             Data(x=torch.randn(50, 3), edge_index=torch.randint(0, 50, (2, 400)), y=torch.rand(50))

@@ -116,7 +116,7 @@ def test_batches_are_pygs(tmp_path, kind, mode, amount, source):
 
     mine, theirs = flat(mine), flat(theirs)
     theirs = {key: value for key, value in theirs.items() if value is not None}
-    # Of a store the number of nodes is said, too.
+    # A store's batches have the number of nodes, too.
     assert {key for key in mine if key[1] != "num_nodes"} == {
         key for key in theirs if key[1] != "num_nodes"
     }

@@ -103,7 +103,7 @@ def test_batches_have_no_e_id(store: gz.Store) -> None:
     assert repr(store).endswith("num_edges=3000, edge_ids=False)")
 
 
-def test_what_needs_ids_is_refused_by_name(store: gz.Store) -> None:
+def test_uses_of_edge_ids_are_refused_by_name(store: gz.Store) -> None:
     data = store.data()
     data.weight = torch.ones(3000)
     loader = gz.loader.NeighborLoader

@@ -217,7 +217,7 @@ def test_batches_that_read_some_rows_at_a_time_are_the_same(homogeneous, num_wor
 
 
 def keep_the_least_budget(rank, path, num_workers, is_copied):
-    """Of a process of its own: memory that tests have freed is none of its."""
+    """Runs in a process of its own, which has none of the memory that other tests have freed."""
     making.LEAST_SECONDS = making.WORTH = 0.0
 
     def epochs(memory):
@@ -253,7 +253,7 @@ def test_the_least_budget_is_kept(homogeneous, num_workers, is_copied, tmp_path,
     spawn(keep_the_least_budget, (path, num_workers, is_copied), 1)
 
 
-def test_what_is_decided_by_default_is_said_aloud(homogeneous, monkeypatch, caplog):
+def test_a_budget_found_by_default_is_logged(homogeneous, monkeypatch, caplog):
     monkeypatch.setattr("pyg_graphzero.store.contents.free_memory", lambda: 60 * MB)
     with caplog.at_level(logging.WARNING, "pyg_graphzero"):
         _found, loader, _ = batches(homogeneous, None, seeds=SEEDS)

@@ -49,7 +49,7 @@ def same_room(monkeypatch):
         monkeypatch.setattr(module, "private_rss", lambda: taken)
 
 
-def test_the_same_batches_by_a_copy_and_without(store, same_room):
+def test_batches_are_equal_with_a_copy_and_without(store, same_room):
     expected = goes_on(training(store, row_cache=False), is_copied=False)
     assert not (store / "orders").exists()
     loader = training(store, row_cache=False)

@@ -222,7 +222,7 @@ def run(code: str, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="seccomp")
 def test_io_uring_forbidden(tmp_path: Path) -> None:
-    """As Docker's and other sandboxes do it: the pool reads, and an explicit wish is refused."""
+    """Where a sandbox such as Docker's forbids io_uring, the pool reads; ``uring`` is refused."""
     run(
         """
         def forbid(number, error):

@@ -64,7 +64,7 @@ def test_batches_are_those_of_the_graph(graph, path):
     assert sizes["train_mask.gd"] == NUM_NODES  # too small to be worth it
 
 
-def test_what_is_written_to_a_column_is_seen(path):
+def test_writes_to_a_column_are_seen(path):
     loader = loader_over(path)
     first = next(iter(loader))
     assert not bool((first.y == 77).any())
@@ -110,7 +110,7 @@ def test_a_column_cut_short_is_an_error_that_names_it(path, tmp_path):
         _core.Dictionary.of(rows)
 
 
-def test_what_takes_more_than_the_column_is_not_kept(tmp_path):
+def test_tables_larger_than_the_column_are_not_kept(tmp_path):
     bytes_ = torch.arange(2 << 20).remainder(256).to(torch.uint8)
     data = Data(x=torch.zeros(2 << 20, 1), b=bytes_, edge_index=torch.zeros(2, 1).long())
     gz.convert(data, tmp_path / "store", progress=False)

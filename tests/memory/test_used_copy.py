@@ -220,7 +220,7 @@ def test_a_copy_that_a_link_leads_to_is_not_used(copied, tmp_path, warnings, lin
     assert (tree(outside), outside.stat().st_size) == before
 
 
-def test_what_is_left_of_a_copy_is_not_removed_through_a_link(copied, victim):
+def test_leftovers_of_a_copy_are_not_removed_through_a_link(copied, victim):
     (copied / "orders" / ".x.partial-1234").symlink_to(victim)
     before = tree(victim)
     iter(training(copied))

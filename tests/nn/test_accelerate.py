@@ -336,7 +336,7 @@ def of_papers(model, batch):
 
 
 class Typed(nn.Module):
-    """As ``hetero_conv_dblp.py`` and ``hgt_dblp.py`` have it."""
+    """The model of PyG's ``hetero_conv_dblp.py`` and ``hgt_dblp.py``."""
 
     def __init__(self, make, num_layers=3):
         super().__init__()
@@ -384,7 +384,7 @@ def test_to_hetero(kind):
 
 
 def test_attention_of_dictionaries_that_are_not_the_batchs():
-    """The same edges under other names, and a step with a hook."""
+    """One model takes another type's edges under a batch's name, and one has hooks."""
 
     class Renames(Typed):
         def forward(self, x_dict, edge_index_dict):

@@ -190,7 +190,7 @@ def test_autocast_of_typed_attention():
 
 
 class Residual(nn.Module):
-    """What is activated is used again, in place, and functions have their arguments by name."""
+    """Uses values again after their activation, in place, and passes arguments by name."""
 
     def __init__(self):
         super().__init__()
@@ -275,7 +275,7 @@ def test_edges_keep_their_hops_wherever_they_go():
         (torch.jit.script(nn.Linear(2, 2)), {}, gz.UnsupportedError, "the module it was made from"),
     ],
 )
-def test_what_cannot_be_accelerated(given, options, error, said):
+def test_other_models_and_options_are_refused(given, options, error, said):
     with pytest.raises(error, match=said):
         gz.nn.accelerate(given, **options)
 

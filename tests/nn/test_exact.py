@@ -269,7 +269,7 @@ def test_norms_count_each_batch_once():
     torch.testing.assert_close(fast.norms[0].running_mean, model.norms[0].running_mean)
 
 
-def test_what_a_convolution_caches_is_of_the_batch():
+def test_caches_of_a_convolution_are_of_the_batch():
     model, fast = both(Stack(lambda i, o: pyg.GCNConv(i, o, cached=True)))
     batch = next(iter(loader()))
     agree(model, fast, batch)
@@ -336,7 +336,7 @@ class Scored:
 
 
 class Keeps(nn.Module):
-    """Rows that somebody may look at later."""
+    """Keeps rows where a caller may read them later."""
 
     def __init__(self, where):
         super().__init__()
@@ -394,7 +394,7 @@ def test_losses_that_a_convolution_keeps():
 
 
 def test_rows_written_into_the_arguments():
-    """As ``bipartite_sage.py`` of PyG's examples does."""
+    """The model writes into its argument, as PyG's ``bipartite_sage.py`` does."""
 
     class Writes(nn.Module):
         def __init__(self):
@@ -532,7 +532,7 @@ def test_arguments_of_functions_that_change():
 
 
 def test_rows_that_change_places():
-    """The same functions in the same order, of other rows."""
+    """From its third call on, the model calls its functions in the same order on other rows."""
 
     class Swaps(nn.Module):
         def __init__(self):

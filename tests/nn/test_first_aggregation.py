@@ -302,7 +302,7 @@ def test_lazy_layers_want_a_whole_batch_first():
     assert model(batch.x, batch.edge_index).size(0) == SEEDS
 
 
-def test_what_can_be_done_with_features():
+def test_features_can_be_moved_copied_and_saved():
     batch = next(iter(loader(first_aggregation="mean")))
     x = batch.x
     for moved in (x.to("cpu", copy=True), x.clone(), x.contiguous(), x.detach(), copy.deepcopy(x),
@@ -327,7 +327,7 @@ def test_what_can_be_done_with_features():
             use()
 
 
-def test_what_cannot_be_added_up(tmp_path):
+def test_data_and_samplers_that_cannot_be_aggregated_are_refused(tmp_path):
     trained = Data(x=nn.Parameter(torch.randn(NUM_NODES, 4)), edge_index=DATA.edge_index)
     double = Data(x=DATA.x.double(), edge_index=DATA.edge_index)
     for data, words in (

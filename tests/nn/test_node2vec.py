@@ -86,7 +86,7 @@ def test_it_learns_from_a_store_as_pygs_does(tmp_path):
         assert near[:10, :10].mean() > near[:10, 10:].mean() + 0.3
 
 
-def test_what_is_wrong_is_said(tmp_path):
+def test_wrong_arguments_are_refused(tmp_path):
     data = graphs.homogeneous()
     with pytest.raises(ValueError, match="walk_length=2, context_size=3: expected a context of 2"):
         gz.nn.Node2Vec(data, 8, 2, 3)

@@ -54,7 +54,7 @@ class Edges:
 
 
 def assert_same(ours, expected, inputs, **tolerance):
-    """The same values, and the same gradients of all inputs."""
+    """Asserts equal values, and equal gradients of all inputs."""
     torch.testing.assert_close(ours, expected, **tolerance)
     inputs = [each for each in inputs if each is not None]
     if not inputs:
@@ -118,7 +118,7 @@ def test_halves_are_summed_in_float32(dtype):
 
 
 @pytest.mark.parametrize("dtype", HALVES)
-def test_what_is_too_large_for_a_half_becomes_infinity(dtype):
+def test_sums_too_large_for_a_half_become_infinity(dtype):
     """Scalers of gradients go by it."""
     x = torch.full((1, 9), torch.finfo(dtype).max, dtype=dtype)
     x[0, 1:3] = torch.tensor([-torch.finfo(dtype).max, float("nan")])
@@ -262,7 +262,7 @@ def test_scores(num_dst, num_src, most, channels, heads):
     is_min=st.booleans(),
 )
 def test_the_largest_and_the_smallest(num_dst, num_src, most, shape, ties, is_min):
-    """As PyG's: also where several sources have the number, and where it is 0."""
+    """Values and gradients are PyG's, also where sources tie and where a value is 0."""
     edges = Edges(num_dst, num_src, most)
     x = edges.rows(*shape, grad=False)
     x = (x.round() if ties else x).requires_grad_()
@@ -310,7 +310,7 @@ def test_gradients():
 
 
 def test_gradients_of_gradients():
-    """Of sums and products; softmax says that there are none."""
+    """Sums and products have second gradients; softmax raises an error."""
     edges = Edges(6, 9, 3)
     q, k, weight = attention_inputs(edges, channels=3)
     for mean in (False, True):
@@ -345,7 +345,7 @@ def test_any_number_of_threads_gives_the_same_bits(dtype):
 
 
 def strided(tensor, way):
-    """The same numbers, otherwise in memory."""
+    """A tensor with these numbers and another layout in memory."""
     if way == "columns":  # of a wider array
         return torch.cat([tensor, tensor], -1)[..., : tensor.size(-1)]
     if way == "rows":  # every second one
@@ -513,7 +513,7 @@ def test_nothing_at_all():
     assert ops.neighbor_sum(torch.zeros(0, 4), none, one.repeat(3)).tolist() == [[0.0] * 4] * 2
 
 
-# What does not fit --------------------------------------------------------------------------------
+# Arguments that do not fit ------------------------------------------------------------------------
 
 X, SRC, BOUNDS = torch.zeros(3, 2), torch.tensor([0, 2, 1]), torch.tensor([0, 2, 3])
 

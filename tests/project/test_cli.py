@@ -181,7 +181,7 @@ def test_an_interrupt_while_modules_are_imported(tmp_path: Path) -> None:
 def test_a_fault_is_called_one(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: Exception
 ) -> None:
-    """Whoever reads it must not look for the mistake in the input; a bare key helps nobody."""
+    """A reader must not look for the mistake in the input; a bare key would not help."""
 
     def fails(*_: object, **__: object) -> None:
         raise error
@@ -197,7 +197,7 @@ def test_a_fault_is_called_one(
 
 
 @pytest.mark.long  # imports torch
-def test_as_a_module(edges: Path, tmp_path: Path) -> None:
+def test_runs_as_a_module(edges: Path, tmp_path: Path) -> None:
     # torch 2.14 warns of what PyG does while it is imported, which comes before the command line.
     command = [sys.executable, "-W", "ignore::FutureWarning", "-m", "pyg_graphzero"]
     done = subprocess.run(

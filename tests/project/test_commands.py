@@ -18,7 +18,7 @@ from pyg_graphzero_cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = [*(ROOT / "examples").glob("*.py"), *(ROOT / "benchmarks").glob("*.py")]
-# What stands for something of the reader's own.
+# Placeholders for the reader's own names.
 PLACES = {"…": "here", "DIR": "here"}
 
 

@@ -1,4 +1,4 @@
-"""What the documentation shows, run as it stands there."""
+"""Runs the documentation's commands and code as they stand there."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def nothing(directory: Path) -> None:
 
 
 def my_graph(directory: Path) -> None:
-    """What the page about the first steps makes, which all others have."""
+    """Makes the store of the page about the first steps, which all other pages use."""
     names: dict[str, object] = {}
     for block in read_blocks(GUIDE[0], text_of(GUIDE[0])):
         run(block, names)

@@ -1,4 +1,4 @@
-"""What a person reads is what the API says, and every flag arrives where it is meant to."""
+"""Printed figures are those of the API, and every flag reaches its argument."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def example(option: click.Option) -> tuple[list[str], Any]:
 
 
 def recorded(monkeypatch: pytest.MonkeyPatch, command: str, *arguments: str) -> dict[str, Any]:
-    """What the command calls its function with."""
+    """The arguments with which the command calls its function."""
     module, needed, function = CALLS[command]
     calls: list[dict[str, Any]] = []
 
@@ -237,7 +237,7 @@ def test_the_summary_of_an_inference():
     ]  # fmt: skip
 
 
-# What figures are made of #########################################################################
+# Values of figures ################################################################################
 
 
 @pytest.mark.parametrize("how", ["min", "max", "sum", "mean"])

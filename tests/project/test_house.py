@@ -40,7 +40,7 @@ def test_imports_run_one_way(package):
     assert house.circles(house.arrows(package)) == []
 
 
-def test_nobody_looks_behind_anothers_underscore(package):
+def test_no_module_uses_private_names_of_another(package):
     assert house.peeping(package, package) == []
     tests = house.modules(ROOT / "tests", "tests")
     assert len(house.peeping(tests, package)) < 10
@@ -53,7 +53,7 @@ def test_sentences_name_their_thing():
     assert size.too_loose(found, allowed) == []
 
 
-# What only some systems have: calls, and files of Linux.
+# Calls and files that only some systems have, such as those of Linux.
 SYSTEM = re.compile(
     r"\bos\.(pread|preadv|pwrite|pwritev|posix_\w+|fork\w*|kill\w*|wait\w*|sysconf|sched_\w+|major"
     r"|minor|statvfs|get[eg]?[ug]id|fdatasync|sendfile|mkfifo|O_CLOEXEC|O_DIRECT\w*|O_NOFOLLOW)\b"

@@ -34,7 +34,7 @@ def test_it_runs_and_learns(cells, tmp_path, monkeypatch, capsys):
     assert names["store"].num_nodes == 3000
 
 
-def test_what_it_shows_is_of_nobodys_machine(cells):
+def test_output_names_no_path_of_a_machine(cells):
     """It is committed as it ran, with a picture, and without where that was."""
     shown = [output for cell in cells for output in cell.get("outputs", ())]
     assert any("image/png" in output.get("data", ()) for output in shown)

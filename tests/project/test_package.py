@@ -1,4 +1,4 @@
-"""What is installed: one OpenMP runtime, one module for every Python, types, a version."""
+"""The installed package: one OpenMP runtime, one module for every Python, types, a version."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="module")
 def imported(built_once: Callable[..., Path]) -> dict[str, Any]:
-    """What a new process finds that has told torch its threads, then imported the package."""
+    """Findings of a new process that has set torch's threads, then imported the package."""
     code = """if True:
         import json, sys, torch
         torch.set_num_threads(3)
@@ -82,8 +82,8 @@ def test_importing_patches_nothing_of_pyg(imported):
     assert imported["patched"] == []
 
 
-def test_what_users_are_shown():
-    """What stands behind ``gz.`` when tab is pressed: public names, no modules that are loaded."""
+def test_completion_shows_public_names():
+    """Completion of ``gz.`` offers public names, no modules that are loaded."""
     assert set(dir(gz)) == {*gz.__all__, "__version__"}
     assert len(dir(gz)) < 45
     for name in ("convert", "doctor", "info", "open", "optimize", "verify"):
@@ -110,7 +110,7 @@ def test_batches_have_the_type_of_the_graph(tmp_path):
 
 
 def test_the_oldest_versions_are_those_that_are_declared():
-    """What ``make test-oldest`` tries: a lower bound that nobody has tried is not declared."""
+    """``make test-oldest`` tries every declared lower bound."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     declared = project["dependencies"] + project["optional-dependencies"]["test"]
     lowest = (re.match(r"([\w-]+)>=([\d.]+)", each) for each in declared)

@@ -84,7 +84,7 @@ def files(folder: Path) -> list[str]:
 
 
 def losses(log: Path) -> dict[tuple[int, int], float]:
-    """What the lines of a log say, the last one where several are of one batch."""
+    """Losses in a log by epoch and batch; the last line counts where a batch has several."""
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     return {(line["epoch"], line["batch"]): line["loss"] for line in lines}
 
@@ -168,7 +168,7 @@ def test_classifies_every_node(script, store, whole, tmp_path, capsys):
     options = ["--checkpoint", str(whole / "c.pt"), "--inference", "layerwise"]
     command = [str(copy), *OPTIONS, *options]
     script.main([*command, "--memory", "3GB"])
-    training = script.main(command)  # what there is of an earlier run is in nobody's way
+    training = script.main(command)  # the results of an earlier run do not hinder it
     out = capsys.readouterr().out
     data = gz.open(copy).data()
     with torch.no_grad():

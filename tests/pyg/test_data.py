@@ -27,7 +27,7 @@ WRITES = ("author", "writes", "paper")
 
 
 class Named(Data):
-    """What scripts derive: with a method, and a constructor that wants something."""
+    """A subclass such as scripts define: a method, and a constructor with an argument."""
 
     def __init__(self, title: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -178,7 +178,7 @@ HETEROGENEOUS: dict[str, Callable[[Any], Any]] = {
 
 
 def plain(value: Any) -> Any:
-    """What can be compared; stores know ``num_nodes`` where PyG counts rows."""
+    """A value that can be compared, without ``num_nodes``, which PyG counts by rows."""
     if isinstance(value, (Data, HeteroData)):
         return [(s._key, plain({k: v for k, v in s.items() if k[0] != "_"})) for s in value.stores]
     if isinstance(value, dict):
@@ -213,7 +213,7 @@ def assert_same(got: Any, want: Any) -> None:
     [("homogeneous", w) for w in (*EITHER, *HOMOGENEOUS)]
     + [("heterogeneous", w) for w in (*EITHER, *HETEROGENEOUS)],
 )
-def test_what_pyg_does_to_a_graph(paths, kind, what):
+def test_functions_of_pyg_agree_on_a_store_and_in_memory(paths, kind, what):
     own = HETEROGENEOUS if kind == "heterogeneous" else HOMOGENEOUS
     function = (EITHER | own)[what]
     results = []
@@ -229,11 +229,11 @@ def test_what_pyg_does_to_a_graph(paths, kind, what):
     "what",
     ["copy", "deepcopy", "pickle", "clone", "cpu", "to", "share_memory_", "ToDevice", "keys"],
 )
-def test_what_builds_nothing(paths, kind, what, nothing_is_built):
+def test_copies_and_moves_build_nothing(paths, kind, what, nothing_is_built):
     EITHER[what](gz.open(paths[kind]).data())
 
 
-def test_what_is_not_there_is_said_with_what_is(paths):
+def test_errors_of_missing_attributes_name_the_existing_ones(paths):
     data = gz.open(paths["homogeneous"]).data()
     with pytest.raises(
         AttributeError, match=r"^data\.test_mask: found no .* one of x, y, "
@@ -254,7 +254,7 @@ def test_what_is_not_there_is_said_with_what_is(paths):
         _ = data.train_idx
 
 
-def test_what_a_type_does_not_have_is_said_with_what_it_has(paths):
+def test_errors_of_missing_attributes_name_the_types(paths):
     data = gz.open(paths["heterogeneous"]).data()
     with pytest.raises(
         AttributeError, match=r"^data\['paper'\]\.z: found no such attribute, expected"
@@ -272,7 +272,7 @@ def test_what_a_type_does_not_have_is_said_with_what_it_has(paths):
 
 @pytest.mark.parametrize("separate", [copy.deepcopy, torch_copy, lambda d: d.clone()])
 def test_a_copy_is_its_own(paths, separate):
-    """What was changed before is in both; what is changed after is in one, and its loader's."""
+    """Changes before the copy are in both; later ones are in one, and in its loader's batches."""
     want = titled()
     data = gz.open(paths["homogeneous"]).data()
     data.x[3] = 7.0
@@ -450,7 +450,7 @@ def test_writes_under_inference_mode_count(paths):
         assert torch_copy(data).x[4].tolist() == [3.0] * 8
     assert torch_copy(data).y[4] == 3
     assert next(iter(loader)).x[0].tolist() == [3.0] * 8
-    # What was built under it can be trained with afterwards.
+    # Tensors built in inference mode can be trained with afterwards.
     assert not data.x.is_inference()
     data.x.requires_grad_().sum().backward()
 
@@ -481,7 +481,7 @@ def test_gradients_of_attributes(paths, workers, on_disk):
     optimizer = torch.optim.SGD([data.x, data.edge_attr], lr=0.5)
     for _ in range(2):
         for batch in loader:
-            # As it is now, after the last step, however far ahead batches are made.
+            # Values are those after the last step, however far ahead batches are made.
             assert torch.equal(batch.x, data.x[batch.n_id])
             assert torch.equal(batch.edge_attr, data.edge_attr[batch.e_id])
             optimizer.zero_grad()

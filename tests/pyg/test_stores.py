@@ -62,7 +62,7 @@ def test_homogeneous_edge_attributes(homo):
 
 
 def test_bounds_at_some_rows(homo):
-    """Of nodes without neighbours too, whose bounds do not rise."""
+    """Nodes without neighbours, whose bounds do not rise, are among the rows."""
     contents, rows = contents_of(homo[1].data()), torch.tensor([0, 7, 270, 280, 280, 300])
     assert torch.equal(contents.bounds_at(None, rows), contents.bounds(None)[rows])
     assert contents.bounds(None)[[280, 300]].diff() == 0
@@ -347,7 +347,7 @@ def test_data_repr_builds_nothing(homo):
     assert not d._store._mapping.raw("edge_index").is_built
 
 
-def test_what_notebooks_show(hetero, tmp_path):
+def test_notebooks_show_tables(hetero, tmp_path):
     store = hetero[1]
     shown = store._repr_html_()
     rows = re.findall("<tr>.*?</tr>", shown)

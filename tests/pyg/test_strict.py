@@ -83,7 +83,7 @@ def test_otherwise_it_is_said_once(path, what):
         take(store.data())
 
 
-def test_what_takes_no_memory_is_not_told(path):
+def test_strict_allows_uses_that_take_no_memory(path):
     store = opened(path, strict=True)
     data = store.data()
     for each in (data, data.clone(), data.to("cpu"), copy.deepcopy(data)):

@@ -1,7 +1,7 @@
 """Loaders under a budget that is too small for their store: their batches, and the reads they plan.
 
 Each configuration runs in a process of its own (``main`` forks it), in which ``reads.c`` records
-each pread(). What could make reads differ from run to run is fixed there:
+each pread(). Conditions that could make reads differ from run to run are fixed there:
 
 - the budget leaves the same bytes: ``reads.c`` gives the process a constant size;
 - the speed of the disk is one that the package remembers (``XDG_CACHE_HOME``);

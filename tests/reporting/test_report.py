@@ -27,7 +27,7 @@ NUM = 2000
 
 
 def ring(*steps: int, num: int = NUM) -> torch.Tensor:
-    """Edges from each node to those so many steps on."""
+    """Edges from each node to the nodes that follow it by these steps."""
     nodes = torch.arange(num)
     return torch.cat([torch.stack([nodes, (nodes + step) % num]) for step in steps], dim=1)
 
@@ -168,7 +168,7 @@ def test_a_type_that_gets_no_messages(tmp_path):
     assert "no batches were sampled: " in str(found)
 
 
-def test_of_several_splits_the_first_counts(tmp_path):
+def test_the_first_of_several_splits_counts(tmp_path):
     data = clean()
     data.train_mask = torch.stack([data.train_mask, data.test_mask], dim=1)
     found = gz.report(write_store(data, tmp_path / "s"), num_neighbors=[2], seconds=0.1)

@@ -55,7 +55,7 @@ def check(batch, data):
 
 
 def test_few_of_many_edges_are_drawn_from_both_ends():
-    """Of more edges than have low bits of their own."""
+    """The graph has more edges than low bits can tell apart."""
     data = Data(edge_index=graphs.random_edges(2000, 2000, 200_000), num_nodes=2000)
     sampler = BidirectionalNeighborSampler(data, [-1])
     out = sampler.sample_from_nodes(NodeSamplerInput(None, torch.arange(200)))
@@ -88,7 +88,7 @@ def test_all_neighbours_both_ways(both, source, workers, hops):
 
 
 class OneWay:
-    """What PyG's sampler asks for each direction, by the engine."""
+    """The engine's sampler of one direction, with the interface that PyG's sampler calls."""
 
     is_hetero = disjoint = False
 
@@ -151,7 +151,7 @@ def test_draws_are_alike_or_by_weight(both, source, weight_attr):
 
 @pytest.mark.parametrize("replace", [False, True])
 @pytest.mark.parametrize("disjoint", [False, True])
-def test_as_many_as_asked_for_each_way(both, disjoint, replace):
+def test_each_direction_draws_the_number_asked_for(both, disjoint, replace):
     data, store = both
     sampler = BidirectionalNeighborSampler(store, [3, 2], disjoint=disjoint, replace=replace)
     loader = NeighborLoader(store, [3, 2], neighbor_sampler=sampler, batch_size=20)

@@ -42,7 +42,7 @@ def small(seed: int) -> HeteroData:
 
 
 def budgets(data, sampled):
-    """What the sampled nodes (by type, occurrences counted) leave to each other node."""
+    """Budget that the sampled nodes (by type, occurrences counted) give each other node."""
     found = {name: {} for name in data.node_types}
     for name in data.edge_types:
         src, _, dst = name
@@ -183,7 +183,7 @@ def test_a_hub_lets_some_neighbors_into_the_budget():
     assert out.row["leaf", "to", "hub"].numel() == degree
 
 
-# The same everywhere #############################################################################
+# Equal samples and batches #######################################################################
 
 
 def equal(a, b):

@@ -1,4 +1,4 @@
-"""What is drawn in one place says nothing about what is drawn in another.
+"""Draws in one place are independent of draws in another.
 
 Neighbourhoods here all have the same size, so that a draw is a position in one; pairs of draws are
 then uniform over pairs of positions, whatever the two have in common or between them.
@@ -140,9 +140,9 @@ def test_orders_of_two_epochs():
 
 @pytest.mark.parametrize("depends", [False, True])
 def test_hops_of_labor(depends):
-    """Of equal neighbours, a node chooses at the second hop by other numbers than one at the first.
+    """A node at the second hop draws among the neighbours of one at the first by other numbers.
 
-    In groups of nodes: 0 has the neighbours 3 to 6; 1 has 2, and 2 has the same as 0.
+    Nodes come in groups: 0 has the neighbours 3 to 6; 1 has 2, and 2 has the neighbours of 0.
     """
     size, count = DEGREE + 3, 1000
     base = torch.arange(count) * size
@@ -168,8 +168,8 @@ def test_hops_of_labor(depends):
 
 
 @pytest.mark.parametrize("hops", [1, 2])
-def test_what_hubs_of_hgt_let_in(hops):
-    """Of 100 neighbours 50 have budget: other ones for another edge type, and at another hop."""
+def test_hubs_of_hgt_give_budget_independently(hops):
+    """A hub gives budget to 50 of 100 neighbours, to others for another edge type or hop."""
     data, many = HeteroData(), torch.arange(100)
     data["a"].num_nodes, data["b"].num_nodes = 202, 100
     to_seed = torch.stack([many + 1, torch.zeros_like(many)])

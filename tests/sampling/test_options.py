@@ -79,7 +79,7 @@ def test_batches_are_neighborhoods(homo, options):
 
 
 @pytest.mark.parametrize("fanout", [[4, 3], [-1, 2], [0, 5], [10**9, 1]])
-def test_as_many_edges_as_ever_of_all_types(hetero, fanout):
+def test_labor_draws_as_many_edges_of_every_type(hetero, fanout):
     data, _ = hetero
     seeds = ("paper", torch.arange(50))
     for batch, alike in zip(
@@ -157,7 +157,7 @@ def test_trees_share_neighbors_and_keep_to_their_times():
 
 
 def overlap(batches: list[set[int]], apart: int) -> float:
-    """How much of what a batch chose one chose that is so many batches later, on average."""
+    """Mean share of a batch's nodes that the batch ``apart`` batches later chose, too."""
     pairs = zip(batches, batches[apart:], strict=False)
     return float(np.mean([len(a & b) / len(a) for a, b in pairs]))
 

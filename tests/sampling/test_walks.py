@@ -121,7 +121,7 @@ def test_extreme_p_and_q_come_to_an_end(tmp_path, p, q, least, most, is_paged):
     data = Data(edge_index=pair, num_nodes=3)
     source = kept(data, tmp_path / "s", both_directions=True) if is_paged else data
     walker = (PagedWalker if is_paged else Walker)(source, p, q)
-    # As many as are read for together: each time that they reject all, it takes a read.
+    # Walks that are read for together: each time that they reject all candidates costs a read.
     walks = walker.walk(torch.tensor([0, 1, 2] * 26), 4, generator=torch.Generator().manual_seed(0))
     check_steps(walks, pair)
     back = (walks[:, 2:] == walks[:, :-2]).double().mean()
@@ -311,7 +311,7 @@ def test_ends():
         ),
     ],
 )
-def test_what_is_wrong_is_said(options, error, says):
+def test_wrong_arguments_are_refused(options, error, says):
     options = {"source": directed(), "start": None, "walk_length": 3, **options}
     with pytest.raises(error, match=says):
         gz.sampler.random_walk(**options)

@@ -171,6 +171,6 @@ def test_metapaths(tmp_path, on_disk):
         ),
     ],
 )
-def test_what_is_wrong_is_said(options, says):
+def test_wrong_arguments_are_refused(options, says):
     with pytest.raises(ValueError, match=says):
         gz.sampler.random_walk(timed(), [3], 2, **options)

@@ -94,7 +94,7 @@ def test_seeds_with_windows_of_their_own(kind):
     check(timed(dtype=torch.float64), None, True, per_seed=kind([0.25, 7.5, 3, math.inf, 100]))
 
 
-def test_of_a_store_out_of_core(tmp_path):
+def test_windows_of_a_store_out_of_core(tmp_path):
     data = timed()
     data.x = torch.randn(NODES, 4)
     gz.convert(data, tmp_path / "store")

@@ -11,7 +11,7 @@ from store_files import make_store
 
 @pytest.fixture(scope="session")
 def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One that nobody touches."""
+    """A store that no test changes."""
     return make_store(tmp_path_factory.mktemp("pristine") / "store")
 
 

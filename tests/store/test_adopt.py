@@ -273,7 +273,7 @@ class TestRefused:
             gz.convert(EDGES, tmp_path / "s", node_attrs=attrs, adopt=["q"])
         with pytest.raises(ValueError, match="'x' is named by features and by adopt"):
             gz.convert(EDGES, tmp_path / "s", node_attrs=attrs, adopt=["x"], features="int8")
-        # What is encoded is not among "all".
+        # Adopting all leaves out attributes that are encoded.
         summary = gz.convert(EDGES, tmp_path / "s", node_attrs=attrs, adopt=True, features="int8")
         assert (list(summary.nodes[None].adopted), list(summary.nodes[None].losses)) == (
             ["z"],

@@ -129,7 +129,7 @@ def test_encodings(path: Path, encoding: str) -> None:
             found = store.data()[attr]
             assert found.dtype == torch.float32
             expected = h.to(half).float()
-            # As when converting: what is beyond the range becomes the largest in it.
+            # Values beyond the range become the largest in it, as conversion has them.
             expected[7, 3] = min(special[3], torch.tensor(torch.finfo(half).max))
             if encoding == "bfloat16":
                 expected[7, 3] = special[3].to(half).float()
@@ -160,7 +160,7 @@ def test_rows_in_any_order(path: Path) -> None:
     assert gz.open(path).verify().ok
 
 
-def test_of_the_node_named_twice_the_last_row_counts(path: Path) -> None:
+def test_the_last_row_of_a_node_named_twice_counts(path: Path) -> None:
     with gz.open(path, "r+") as store:
         column = store.create_column("h", (), dtype=torch.int64)
         column.put_tensor(torch.arange(N), index=torch.arange(N))
@@ -192,7 +192,7 @@ def test_through_the_feature_store(path: Path) -> None:
         assert torch.equal(store.data().h, h)
 
 
-def test_of_a_node_type(tmp_path: Path) -> None:
+def test_columns_of_node_types(tmp_path: Path) -> None:
     path = write_store(heterogeneous(), tmp_path / "s")
     with gz.open(path, "r+") as store:
         columns = {t: store.create_column("h", 2, node_type=t) for t in ("paper", "author")}
@@ -283,7 +283,7 @@ def test_rows_of_several_threads(path: Path) -> None:
 # Left behind #####################################################################################
 
 
-def test_what_is_not_published_goes_with_its_handle(path: Path) -> None:
+def test_an_unpublished_column_goes_with_its_handle(path: Path) -> None:
     with gz.open(path, "r+") as store:
         column = store.create_column("h", 3)
         assert len(leftovers(path)) == 1
@@ -344,7 +344,7 @@ def test_clean_removes_drafts(path: Path) -> None:
 # Refused #########################################################################################
 
 
-def test_what_is_refused_at_the_beginning(path: Path) -> None:
+def test_wrong_columns_are_refused_at_creation(path: Path) -> None:
     with pytest.raises(gz.ReadOnlyStoreError, match="mode='r\\+'"):
         gz.open(path).create_column("h", 2)
     with gz.open(path, "r+") as store:
@@ -465,8 +465,8 @@ def refuse(*paths: object) -> None:
 # Left by the dead ################################################################################
 
 
-def test_what_nothing_names_is_swept(path: Path) -> None:
-    """What a writer that died has left; never what somebody else has put there."""
+def test_files_of_a_dead_writer_are_swept(path: Path) -> None:
+    """A dead writer's files are removed; files of other origin stay."""
     leave(path, "h", 2)
     named = {p for p in path.rglob("*") if p.is_file()}
     left = ["node/z.gd", "edge/topology-2.gl", "node-a/x.gd", "graph/g.gd", "store.json.new"]

@@ -298,7 +298,7 @@ def test_truncated_while_open(pristine: Path, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "alive\n"), done.stderr
 
 
-# What walks over neighbourhoods one after the other, all but the engine's own samplers.
+# Code that walks over neighbourhoods one after the other, all but the engine's own samplers.
 WALKS = """
     import torch, pyg_graphzero as gz
     from pyg_graphzero.inference.normalize import Rule, inverse_roots

@@ -1,6 +1,6 @@
-"""What is derived from an attribute or an edge follows when that changes, and nobody else's does.
+"""Data derived from an attribute or an edge follows its changes, and no other data does.
 
-Every edit is made of a store, and of the same graph in memory; then all that shows it is compared:
+Every edit is made to a store, and to the same graph in memory; then all that shows it is compared:
 values, neighbours restricted by time, draws by weight, layers that normalise by degrees, ids.
 A process that had the store open goes on with what it opened.
 """
@@ -68,7 +68,7 @@ def updated(group: Any, attr: str) -> Edit:
 
 
 def removed_and_published(store: gz.Store, data: Data) -> None:
-    """As a column that is written row by row."""
+    """Removes the times and publishes new ones as a column that is written row by row."""
     store.feature_store.remove_tensor(group_name=None, attr_name="time", index=None)
     data.time = data.time.flip(0)
     column = store.create_column("time", (), dtype=torch.int64)
@@ -128,7 +128,7 @@ EDITS: dict[str, Edit] = {
 
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The same graph as it came, and by times."""
+    """Stores of one graph: in its own order, by node times, and by edge times."""
     folder = tmp_path_factory.mktemp("edits")
     for name, options in {
         "plain": {},

@@ -50,7 +50,7 @@ def encode(path: Path, x: Tensor, encoding: str) -> tuple[EncodedRows, EncodingL
 
 
 def reference(rows: EncodedRows) -> Tensor:
-    """What the codes stand for, by torch."""
+    """Decoded rows, computed by torch."""
     if rows.stored.dtype != torch.int8:
         return rows.stored.float()
     assert rows.scale is not None
@@ -265,7 +265,7 @@ class TestStore:
             assert batch.x.dtype == torch.float32
         assert not data._store._mapping.raw("x").is_built
 
-    def test_what_scripts_change_is_loaded(self, encoded: tuple[str, Path, Tensor]) -> None:
+    def test_changes_by_scripts_are_loaded(self, encoded: tuple[str, Path, Tensor]) -> None:
         _, path, x = encoded
 
         def batch_of(data: Data) -> Data:

@@ -1,4 +1,4 @@
-"""What opening refuses: every damage of a header or of store.json has its own words."""
+"""Opening refuses a damaged store: every damage of a header or store.json has its own words."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def test_edge_ids_are_widened() -> None:
             _core.gather_int64(table, rows)
 
 
-def test_what_is_in_memory_already() -> None:
+def test_tensors_in_memory_are_not_copied() -> None:
     table = torch.tensor([1, 2], dtype=torch.int32)
     assert in_memory(table) is table
     assert in_memory(table, torch.int64).dtype == torch.int64

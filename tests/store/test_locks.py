@@ -71,7 +71,7 @@ def test_changing_a_store_that_is_being_replaced(path: Path) -> None:
 
 
 @needs_linux("/proc tells who holds a lock")
-def test_who_has_it(path: Path) -> None:
+def test_errors_name_the_process_that_holds_the_lock(path: Path) -> None:
     script = (
         "import fcntl, sys; f = open(sys.argv[1]); fcntl.flock(f, 2); print(flush=True); input()"
     )
@@ -87,7 +87,7 @@ def test_who_has_it(path: Path) -> None:
 
 @needs_linux("/proc tells who holds a lock")
 def test_a_store_that_appears_while_it_is_written(path: Path, tmp_path: Path) -> None:
-    """It is replaced with ``force``, but not while somebody changes it."""
+    """``force`` replaces it, but not while another handle changes it."""
     shutil.rmtree(path)
     with StoreWriter(path, is_hetero=False, force=True) as writer:
         writer.add_node_type(None, 5)
@@ -106,7 +106,7 @@ def test_a_store_that_appears_while_it_is_written(path: Path, tmp_path: Path) ->
     assert sorted(os.listdir(tmp_path)) == ["new", "store"]
 
 
-def test_what_appears_is_no_store(tmp_path: Path) -> None:
+def test_a_directory_that_appears_and_is_no_store_is_kept(tmp_path: Path) -> None:
     with StoreWriter(tmp_path / "photos", is_hetero=False, force=True) as writer:
         writer.add_node_type(None, 5)
         (tmp_path / "photos").mkdir()
@@ -117,7 +117,7 @@ def test_what_appears_is_no_store(tmp_path: Path) -> None:
 
 
 def replace_behind(path: Path) -> Path:
-    """Another store at ``path``, by somebody who knows of no locks."""
+    """Puts another store at ``path`` without taking a lock."""
     path.rename(path.with_name("moved"))
     return make_store(path, value=7.0)
 
@@ -152,7 +152,7 @@ def test_a_store_that_was_replaced_behind_its_editor(path: Path, change: str) ->
 def test_a_store_that_is_replaced_between_open_and_lock(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The lock is then on a file that is nobody's any more, and is asked for again."""
+    """The lock is then on a file of no store, and is asked for again."""
     acquire, calls = _core.LockFile.acquire, []
 
     class Racing:
@@ -183,7 +183,7 @@ def test_a_handle_that_failed_keeps_no_lock(path: Path) -> None:
     del kept, also_kept
 
 
-def test_a_handle_that_nobody_has_keeps_no_lock(path: Path) -> None:
+def test_a_dropped_handle_keeps_no_lock(path: Path) -> None:
     """Not even until the garbage collector comes by, which is not asked to meanwhile."""
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""Stores from somebody else: whatever names they hold, nothing outside them is read or touched.
+"""Stores of other origin: whatever names they hold, nothing outside them is read or touched.
 
 And nothing waits: a FIFO where a file should be is refused like any other damage.
 """
@@ -138,7 +138,7 @@ def test_a_draft_that_is_a_link(store: Path, tmp_path: Path) -> None:
     "file", ["store.json", "lock", "node/x.gd", "edge/topology.gl", "draft"],
 )  # fmt: skip
 @pytest.mark.parametrize("kind", ["fifo", "device", "directory"])
-def test_what_is_no_file(store: Path, file: str, kind: str) -> None:
+def test_files_that_are_not_regular_are_refused(store: Path, file: str, kind: str) -> None:
     """Opening a FIFO would wait for ever for a writer."""
     draft = leave_draft(store)
     file = str(draft.relative_to(store)) if file == "draft" else file
@@ -187,7 +187,7 @@ def test_adopted_paths(store: Path, path: str) -> None:
 
 @pytest.mark.parametrize("name", ["lock", "store.json", "node/x.txt", "node/./x.gd"])
 def test_files_that_are_no_columns(store: Path, name: str) -> None:
-    """What no type uses is deleted by the next change; not so what is no column."""
+    """The next change deletes columns that no type uses, never files that are no columns."""
 
     def change(body: dict[str, Any]) -> None:
         body["files"][name] = {"bytes": 0, "header_hash": ""}

@@ -1,4 +1,4 @@
-"""What must be on disk before what; and stores after the power failed at any instant.
+"""The order in which files must reach the disk; and stores after a power failure at any instant.
 
 A process that is killed leaves what it wrote in the page cache, so that no test that kills sees
 whether anything was synced. Here one process works, all it does to its files is recorded, and what
@@ -106,7 +106,7 @@ def events(tmp_path_factory) -> list[Event]:
 
 @dataclass
 class Step:
-    """What a process did between two marks: the disk before, and the events."""
+    """Events of a process between two marks."""
 
     name: str
     events: list[Event]
@@ -148,7 +148,7 @@ def unsynced(disk: Disk, node: File | Folder | None) -> list[str]:
     return [name for name, found in disk.files(node) if found.pending and is_lasting(name)]
 
 
-def test_what_gets_a_name_is_synced_before(events):
+def test_files_are_synced_before_they_get_a_name(events):
     """Names are given by renames: of a document, of a whole store. No other order is safe."""
     seen = 0
     for step, disk, event in walk(events):
@@ -158,7 +158,7 @@ def test_what_gets_a_name_is_synced_before(events):
     assert seen >= 12
 
 
-def test_what_a_document_names_is_synced_before_it_replaces_another(events):
+def test_files_of_a_document_are_synced_before_it_replaces_another(events):
     """``store.json`` names files, in folders: their bytes and their names are safe before."""
     for step, disk, event in walk(events):
         if event.kind != "rename" or not event.other.endswith("/store.json"):
@@ -209,7 +209,7 @@ def test_rows_are_synced_before_the_header_that_says_they_are_there(events):
 
 
 def fingerprint(path: Path) -> str | None:
-    """What a store holds; None where there is none."""
+    """Digest of a store's data; None where there is no store."""
     if not path.exists():
         return None
     with gz.open(path) as store:
@@ -261,7 +261,7 @@ STEPS = ["convert", "replace", "put_tensor", "put_tensor_again", "remove_tensor"
 
 @pytest.fixture(scope="module")
 def states(events, tmp_path_factory) -> dict[str, tuple[str | None, str | None]]:
-    """What the store holds before each step and after it."""
+    """Fingerprints of the store before and after each step, by the step's name."""
     folder = tmp_path_factory.mktemp("states")
     disk, found, names = Disk(root_of(events)), list[str | None](), list[str]()
     for step in steps_of(events):

@@ -157,7 +157,7 @@ def test_abandoned_scratch_is_removed(tmp_path: Path) -> None:
 
 
 def test_only_scratch_of_the_same_store_is_removed(tmp_path: Path) -> None:
-    """A name with wildcards is no pattern; what a publication set aside is nobody's scratch."""
+    """A name with wildcards is no pattern; a store that a publication set aside is no scratch."""
     kept = [".a.partial-0a", "[a].replaced"]
     for name in kept:
         (tmp_path / name).mkdir()

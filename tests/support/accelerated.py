@@ -72,7 +72,7 @@ def loader(data=DATA, num_neighbors=(4, 3, 3), **options):
 
 
 def stock(batch):
-    """The same batch, whose edges know nothing."""
+    """A copy of the batch with plain edges, without what the loader knows of them."""
     out = copy.copy(batch)
     for store in out.stores:
         if isinstance(store.get("edge_index"), SampledEdgeIndex):

@@ -10,8 +10,8 @@ from pyg_graphzero.util.system import private_rss, return_freed_memory
 def budget_beside(extra: int) -> int:
     """A budget that leaves ``extra`` bytes beside what this process has already.
 
-    What is garbage, or freed and kept by malloc, would go while the store is used, and leave it
-    more. So does a store that the caller lets go of after this.
+    Garbage, and memory that malloc keeps after it is freed, would go while the store is used, and
+    leave it more. So does a store that the caller lets go of after this.
     """
     gc.collect()
     return_freed_memory()

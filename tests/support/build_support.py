@@ -41,7 +41,7 @@ def build(
     num_edges: int | None = None,
     **room: Any,
 ) -> Result:
-    """What the engine makes of the chunks."""
+    """The graph that the engine builds from the chunks."""
     made = iter(range(1000))
 
     def place(name: str, suffix: str) -> Path:
@@ -71,7 +71,7 @@ def expected(
     num_dst: int,
     options: CscOptions,
 ) -> Result:
-    """The same by the definition of the options, edge by edge."""
+    """The graph by the definition of the options, edge by edge."""
     rows = [(int(s), int(d), {k: v[i] for k, v in columns.items()}) for i, (s, d) in _zip(src, dst)]
     is_loop = [not options.bipartite and s == d for s, d, _ in rows]
     stats: dict[str, Any] = {"num_input": len(rows), "input_self_loops": sum(is_loop)}
@@ -141,7 +141,7 @@ def _join(values: list[dict[str, torch.Tensor]], how: str) -> dict[str, torch.Te
 
 
 def compare(found: Result, wanted: Result) -> None:
-    """The same graph, bit for bit, and the counts that ``wanted`` has."""
+    """Asserts equal graphs, bit for bit, and the counts that ``wanted`` has."""
     assert found.indptr == wanted.indptr
     assert found.indices == wanted.indices
     assert found.edge_id == wanted.edge_id

@@ -54,7 +54,7 @@ both = pytest.mark.parametrize("chunks", ["usual", "tiny"], indirect=True)
 
 @pytest.fixture(autouse=True)
 def chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As they are; or tiny, where a test asks for both."""
+    """Leaves the sizes of chunks as they are, or makes them tiny where a test asks for both."""
     if getattr(request, "param", "usual") == "tiny":
         for module, constants in TINY.items():
             for name, value in constants.items():

@@ -1,4 +1,4 @@
-"""What the conversion tests share: writing inputs, and reading a store back in the user's ids."""
+"""Helpers of conversion tests: writing inputs, and reading a store back in the user's ids."""
 
 from __future__ import annotations
 

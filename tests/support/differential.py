@@ -1,8 +1,8 @@
 """Random loaders over one graph: in memory, on disk, and PyG's own.
 
-A case is a number, which says how a loader is made and used. What it yields is the same, bit by
-bit, in memory and on disk, and by the definition what PyG's yields. ``test_differential.py`` runs
-the first cases, ``python tests/fuzz/run.py loaders 0:10000`` as many as are asked for.
+A case is a number, which says how a loader is made and used. Its batches are equal, bit by bit, in
+memory and on disk, and agree with PyG's by the definition. ``test_differential.py`` runs the first
+cases, ``python tests/fuzz/run.py loaders 0:10000`` as many as are asked for.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Graphs:
         return gz.open(self.directory / f"{'hetero' if is_hetero else 'homo'}-{kind}")
 
 
-# What a case is ##################################################################################
+# Cases ###########################################################################################
 
 
 def tag(batch: Any) -> Any:
@@ -275,7 +275,7 @@ def _how_to_load(rng: random.Random, case: Case, count: int, generator: torch.Ge
     case.num_workers = rng.choice([0, 0, 2])
 
 
-# What comes out ##################################################################################
+# Outcomes ########################################################################################
 
 
 @dataclass
@@ -287,7 +287,7 @@ class Outcome:
 
 
 def run_loader(make: Callable[[], Any], seed: int) -> Outcome:
-    """What a loader yields first."""
+    """The first batches of a loader, or its error."""
     try:
         with warnings.catch_warnings():
             # PyG's, of relations that have no reverse to be bidirectional by.
@@ -300,7 +300,7 @@ def run_loader(make: Callable[[], Any], seed: int) -> Outcome:
 
 
 def run_pickled(loader: bytes, seed: int) -> bytes:
-    """The same in another process, where everything comes from the pickle."""
+    """``run_loader`` for another process, where everything comes from the pickle."""
     torch.set_num_threads(1)
     return pickle.dumps(run_loader(lambda: pickle.loads(loader), seed))
 
@@ -339,7 +339,7 @@ def on_disk(case: Case, graphs: Graphs, spawned: Any) -> Outcome:
 
 
 def parts(batch: Any) -> dict[Any, dict[str, Any]]:
-    """What a batch holds, by node and edge type. A store always says how many nodes there are."""
+    """A batch's attributes by node and edge type, but ``num_nodes``, which a store always has."""
     return {
         store._key: {key: value for key, value in store.items() if key != "num_nodes"}
         for store in batch.stores
@@ -374,7 +374,7 @@ def difference(a: Any, b: Any) -> str:
     return ""
 
 
-# What the definition says ########################################################################
+# The definition ##################################################################################
 
 
 def _ends(name: Any) -> tuple[Any, Any]:
@@ -514,7 +514,7 @@ def is_determined(case: Case) -> bool:
 
 
 def compare_batches(case: Case, data: Any, ours: Any, theirs: Any) -> None:
-    """The same fields, dtypes, dimensions and seeds; where determined, nodes and edges as sets."""
+    """Asserts equal fields, dtypes, dimensions and seeds; where determined, nodes and edges."""
     a, b = parts(ours), parts(theirs)
     assert a.keys() == b.keys(), (list(a), list(b))
     for name, values in a.items():

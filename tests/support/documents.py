@@ -30,7 +30,7 @@ from pyg_graphzero_cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# What a user reads in this order, all of it in one directory and one session.
+# Pages that a user reads in this order, all of them in one directory and one session.
 GUIDE = (
     *("docs/index.md", "docs/convert.md", "docs/report.md", "docs/loading.md", "docs/walks.md"),
     *("docs/train-faster.md", "docs/out-of-core.md", "docs/inference.md", "docs/multi-process.md"),
@@ -56,7 +56,7 @@ OPTIONAL = (
 # … and those that import this one, where the environment names a server.
 _SERVER = ("adbc_driver_postgresql", "PGHOST")
 
-# What is run, and "text", which is what running it printed. A page can have no others.
+# Languages that are run, and "text", the output of a run. A page can have no others.
 LANGUAGES = ("python", "bash", "text")
 
 # The programs of the environment that the tests run in, whether or not it is the one activated.
@@ -75,10 +75,10 @@ class Block:
     """A fenced block.
 
     Attributes:
-        page: Relative to the repository.
-        line: Of its first line of text, from 1.
-        language: What stands behind the fence.
-        text: Its lines.
+        page: Path of the page, relative to the repository.
+        line: Number of its first line of text, from 1.
+        language: Word behind the fence.
+        text: Lines of the block.
     """
 
     page: str
@@ -96,8 +96,8 @@ def read_blocks(page: str, text: str) -> list[Block]:
     """All blocks of a page.
 
     Raises:
-        AssertionError: A block that nobody would run: without a language or of one that is not in
-            `LANGUAGES`, made by indenting, or not closed.
+        AssertionError: A block cannot be run: it has no language or one that is not in
+            `LANGUAGES`, is made by indenting, or is not closed.
     """
     blocks: list[Block] = []
     opened: tuple[int, str, str] | None = None
@@ -126,7 +126,7 @@ def read_blocks(page: str, text: str) -> list[Block]:
 
 
 def commands(block: Block) -> list[str]:
-    """What a ``bash`` block has a shell do, continued lines joined, comments left out."""
+    """The commands of a ``bash`` block, continued lines joined, comments left out."""
     joined = block.text.replace("\\\n", " ")
     found = (re.sub(r"(^|\s)#.*", "", line).rstrip() for line in joined.splitlines())
     return [re.sub(r"(?<=\S) +", " ", line) for line in found if line]

@@ -69,7 +69,7 @@ def check_neighborhood(
     num_edges_per_hop: list[int],
     replace: bool = False,
 ) -> None:
-    """What sampling means, checked edge by edge for one edge type.
+    """Checks a sample of one edge type against the definition, edge by edge.
 
     Args:
         row: Sampled sources, positions in ``src_ids``.

@@ -17,17 +17,17 @@ class Struck(BaseException):
 
 
 class Alarm(Exception):
-    """What many a signal handler raises: an ``Exception``."""
+    """An ``Exception``, as many signal handlers raise."""
 
 
 class At:
     """Strikes once, at a moment of those at which Python looks for signals.
 
-    Those are where a Python function begins, and where one of C has returned and what it returned
-    is not kept yet.
+    Python looks for signals where one of its functions begins, and where a function of C has
+    returned and its result is not kept yet.
 
     Args:
-        moment: The number of it.
+        moment: Number of the moment.
         function: Moments are counted from the beginning of a function of this name.
         folder: Moments in files below it count.
     """

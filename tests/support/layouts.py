@@ -21,14 +21,14 @@ PARTS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
 
 @dataclass
 class Graph:
-    """What a layout is to hold; one node type is called ``paper``, and has labels and a split.
+    """The graph of a layout; one node type is called ``paper``, and has labels and a split.
 
     Attributes:
-        num_nodes: By node type.
+        num_nodes: Number of nodes by node type.
         edges: ``int64 [2, E]`` by relation.
         x: Features by node type.
         y: Labels of papers, -1 where there is none.
-        year: Of papers.
+        year: Years of papers.
         split: Ids of papers: ``train``, ``valid``, ``test``.
     """
 
@@ -178,7 +178,7 @@ def ogb_hetero_npz(root: Path, graph: Graph) -> Path:
 
 
 def _ogb_rest(root: Path, graph: Graph, kind: Path) -> None:
-    """What all of them have: the split, the mapping, the release, an empty ``processed``."""
+    """Writes the files of every OGB layout: split, mapping, release, an empty ``processed``."""
     for part, ids in graph.split.items():
         write_csv(root / "split" / "time" / kind / f"{part}.csv.gz", ids)
     write_csv(root / "mapping" / "nodeidx2paperid.csv.gz", [[0, 9657784]], "node idx,paper id")

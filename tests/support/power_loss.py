@@ -1,8 +1,8 @@
-"""What a disk may hold after the power fails: from a record of what a process did to its files.
+"""Possible contents of a disk after a power failure, from a record of a process's file calls.
 
-``tests/fuzz/recorder.c`` makes the record. A cut is a place in it. What was synced by then is
-there; of the rest each write, each new or changed name may be there or not, whatever came before,
-and a write may be there in part.
+``tests/fuzz/recorder.c`` makes the record. A cut is a place in it. Synced writes and names before
+it are there; each other write and each new or changed name may be there or not, whatever came
+before, and a write may be there in part.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PAGE = 4096
 
 @dataclass(frozen=True)
 class Event:
-    """What was done: ``kind`` as the recorder names it."""
+    """A call that changed files; ``kind`` is the recorder's name of it."""
 
     kind: str
     ino: int
@@ -98,7 +98,7 @@ class Disk:
         self._by_ino: dict[int, File] = {}
 
     def find(self, path: str) -> File | Folder | None:
-        """What has this name now."""
+        """The file or folder that has this name now."""
         node: File | Folder | None = self.top
         for part in Path(path).relative_to(self.root).parts:
             if not isinstance(node, Folder):
@@ -155,11 +155,11 @@ class Disk:
                     yield (name if below == "." else f"{name}/{below}"), found
 
     def remains(self, seed: int | None) -> dict[str, bytes | None]:
-        """What may be left of it: folders as None, and what is in the files.
+        """Possible remains of the disk by path: folders as None, files as their content.
 
         Args:
-            seed: None: all. 0: nothing that is not synced. 1: names that were not, with nothing
-                else. Others: some of it.
+            seed: Choice of unsynced changes that stay. None: all. 0: none. 1: names alone. Other
+                seeds: some of them.
         """
         draw = random.Random(seed)
         left: dict[str, bytes | None] = {}

@@ -1,9 +1,9 @@
 """New processes for Python code of tests, with the package already imported.
 
-What may kill its process, or is about a whole one, runs in another, and importing torch and PyG
-takes five seconds of each. These are forked from one that has imported the package and has done
-nothing else: it has no thread and no file open. What must be set before the first import
-(``LD_PRELOAD``, malloc's settings), or is about importing, starts Python itself.
+Code that may kill its process, or is about a whole one, runs in another, and importing torch and
+PyG takes five seconds of each. These are forked from one that has imported the package and has done
+nothing else: it has no thread and no file open. Tests that need settings before the first import
+(``LD_PRELOAD``, malloc's settings), or are about importing, start Python itself.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _server: tuple[socket.socket, subprocess.Popen[bytes]] | None = None
 
 
 class Python:
-    """A process that runs ``code``, as ``subprocess.Popen`` has it: with pipes, or ``None``.
+    """A process that runs ``code``, with the interface of ``subprocess.Popen``.
 
     Args:
-        code: Indented as it likes; ``sys.argv[1:]`` are ``arguments``.
-        arguments: Made strings.
-        threads: What torch is told; its team of several does not survive a fork.
-        new_session: As a shell would start it.
+        code: Code with any indent; its ``sys.argv[1:]`` are ``arguments``.
+        arguments: Values that become strings.
+        threads: Threads of torch, whose team of several does not survive a fork; 0 leaves them.
+        new_session: Whether the process gets a session of its own, as a shell would start it.
     """
 
     def __init__(

@@ -9,7 +9,7 @@ import torch
 
 
 def assert_same(found: Sequence[Any], expected: Sequence[Any]) -> None:
-    """Equally many batches have the same members in the same order, bit by bit."""
+    """Asserts equal numbers of batches, with equal members in equal order, bit by bit."""
     assert len(found) == len(expected)
     for a, b in zip(found, expected, strict=True):
         for mine, theirs in zip(a.stores, b.stores, strict=True):

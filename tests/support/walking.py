@@ -33,7 +33,7 @@ class PagedWalker(Walker):
 def probabilities(
     data, at, before=None, p=1.0, q=1.0, weights=None, reverse=False, valid=slice(None)
 ):
-    """Probability of each node to be next, over ``valid`` edges: the definition."""
+    """Probability of each node to be next, by the definition, over the ``valid`` edges."""
     row, col = (data.edge_index.flip(0) if reverse else data.edge_index)[:, valid]
     weights = torch.ones(data.num_edges) if weights is None else weights
     out = torch.zeros(data.num_nodes, dtype=torch.float64)

@@ -50,7 +50,7 @@ def skewed(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def steady(monkeypatch):
-    """What the process holds does not change while a budget is divided, whatever is freed."""
+    """Fixes the process's measured memory while a budget is divided, whatever is freed."""
     as_it_is = LoaderStats.add_read
 
     def counting(self, read):
@@ -77,7 +77,7 @@ def second_epoch(path, memory, **options):
 
 
 def number_of_windows(batches, most):
-    """Of an epoch: 1, 4, 16 … batches, and no more than ``most``."""
+    """Number of windows of an epoch: they have 1, 4, 16 … batches, and at most ``most``."""
     count, longest = 0, 1
     while batches > 0:
         batches -= min(most, longest)
@@ -156,7 +156,7 @@ def test_advice_is_what_it_would_be(skewed, tmp_path):
     for encoding in ("float16", "int8"):
         assert by_change[encoding].read_bytes < found.epoch.read_bytes
         assert by_change[encoding].hits >= found.epoch.hits or by_change[encoding].rows == 0
-    # What was advised is not advised again.
+    # Advice that was followed is not given again.
     spare = found.memory_plan.memory - found.memory_plan.baseline
     gz.convert(power_law(100_000, 1_000_000, 256), tmp_path / "half", features="float16")
     half = gz.doctor(
@@ -189,7 +189,7 @@ def test_the_copy_that_training_makes_is_in_the_prediction(skewed, tmp_path, mon
     assert after.epoch.read_bytes == pytest.approx(found.epoch.read_bytes, rel=0.3)
 
 
-def test_what_does_not_fit_may_be_anything(tmp_path):
+def test_neighbours_and_attributes_of_edges_may_not_fit(tmp_path):
     """Neighbours, ids and attributes of edges."""
     generator = torch.Generator().manual_seed(0)
     num_nodes, num_edges = 600_000, 1_000_000

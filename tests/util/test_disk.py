@@ -39,7 +39,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is measured is believed, though the test's file is small and maybe in memory."""
+    """Measurements are believed, though the test's file is small and maybe in memory."""
     monkeypatch.setattr(disk.DiskSpeed, "doubt", "")
 
 
@@ -102,7 +102,7 @@ def test_figures_are_remembered(file: Path, cache: Path, monkeypatch: pytest.Mon
     ("reads", "measured", "gap"),
     [
         ([150_000.0], 1, 13_333),
-        ([4_300.0, 150_000.0], 2, 13_333),  # somebody else used the disk
+        ([4_300.0, 150_000.0], 2, 13_333),  # another process used the disk
         ([4_300.0, 4_000.0, 5_000.0, 200.0], 4, 400_000),  # it is a slow one
     ],
 )
@@ -171,7 +171,7 @@ def test_a_directory_is_measured_by_its_largest_file(file: Path) -> None:
     assert probe(file.parent, seconds=0.02).file_bytes == 2 << 20
 
 
-def test_what_cannot_be_measured(tmp_path: Path) -> None:
+def test_files_that_cannot_be_measured_are_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(FileNotFoundError, match="found no file to measure the disk with"):
         probe(tmp_path / "empty")
@@ -183,7 +183,7 @@ def test_what_cannot_be_measured(tmp_path: Path) -> None:
 
 
 def test_a_user_without_a_home(file: Path, trusting: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a container, under a number that nobody has: the disk is measured each time."""
+    """A container may run under a user id without a name: the disk is measured each time."""
 
     def no_home() -> Path:
         raise RuntimeError("Could not determine home directory.")

@@ -1,4 +1,4 @@
-"""What is asked of the operating system."""
+"""Requests to the operating system, such as the return of freed memory."""
 
 import ctypes
 
