@@ -73,6 +73,7 @@ NO_CHUNKS: dict[str, set[str]] = {
     "conversion.tensors": {"_MAX_HEADER"},
     "rag.index": {"_SCANNED"},
     "reporting.nodes": {"_MOST_CLASSES"},
+    "reporting.splits": {"COMPARED"},
     "shards.owners": {"_BYTE"},
     "shards.stream": {"_CHUNKS"},
     "reporting.run": {"_DRAWN"},

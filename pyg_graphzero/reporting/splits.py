@@ -28,8 +28,8 @@ class EdgeSplitReport(SplitReport):
 
     Attributes:
         leaks: By role, edges and pairs that training has too, in whatever direction, and of the
-            same time where edges have times; not those that are in both splits themselves. Those
-            of ``edge_label_index`` are ``seeds``.
+            same time where edges have times; not those that are in both splits themselves.
+            ``seeds`` are pairs of ``edge_label_index``.
     """
 
     leaks: dict[str, int] = field(default_factory=dict)
