@@ -55,10 +55,10 @@ class SplitReport:
 
     Attributes:
         sizes: Nodes or edges of each role.
-        overlaps: Nodes or edges that are in two roles, such as ``"train and val"``.
+        overlaps: Nodes or edges in two roles, such as ``"train and val"``.
         dangling: By name, ids of a set that are no nodes.
         time: The attribute that says when nodes or edges are from.
-        late: Training nodes or edges whose time is after the earliest evaluation time.
+        late: Nodes or edges to train on that are later than the first one to evaluate.
     """
 
     sizes: dict[str, int] = field(default_factory=dict)
