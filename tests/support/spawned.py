@@ -13,7 +13,7 @@ import torch
 # glibc alone raises this threshold as it goes, and then keeps up to 64 MB of what is freed.
 EXACT_MALLOC = ("MALLOC_MMAP_THRESHOLD_", str(1 << 20))
 
-PATIENCE = 240.0  # seconds; each of these ends within ten on an idle machine
+PATIENCE = 120.0  # seconds; each of these ends within ten on an idle machine
 
 
 def spawn(function: Callable[..., None], args: tuple[Any, ...], size: int) -> None:
