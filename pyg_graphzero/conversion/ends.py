@@ -34,7 +34,7 @@ from pyg_graphzero.conversion.arrays import (
 from pyg_graphzero.conversion.sources import Inputs
 from pyg_graphzero.conversion.sparse import coo, shape_of
 from pyg_graphzero.conversion.spec import EdgeSpec
-from pyg_graphzero.conversion.tables import FrameTable
+from pyg_graphzero.conversion.tables import FrameTable, is_frame
 from pyg_graphzero.conversion.tensors import open_raw
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.csc import EdgeChunk
@@ -289,8 +289,12 @@ PATH = Path("<chunks>")
 
 
 def is_chunks(value: Any) -> bool:
-    """Whether this is an iterator, or a function that may return one."""
-    return isinstance(value, Iterator) or (callable(value) and not isinstance(value, type))
+    """Whether this is an iterator, or a function that may return one, and no table.
+
+    A cursor of a database is an iterator of its rows, and a table.
+    """
+    is_function = callable(value) and not isinstance(value, type)
+    return (isinstance(value, Iterator) or is_function) and not is_frame(value)
 
 
 def read_chunks(source: Any, space: Workspace) -> FrameTable:

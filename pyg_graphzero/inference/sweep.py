@@ -83,7 +83,7 @@ class SweepLoader(NeighborLoader[Any]):
             edge_ids=False,
         )
 
-    def _keeper(self) -> None:
+    def keeper(self) -> None:
         """None: what is in memory is up to the blocks."""
 
     def _files(self) -> None:
@@ -116,7 +116,7 @@ class SweepLoader(NeighborLoader[Any]):
         plan = BatchPlan(self.data, self.graph_sampler, False, source)
         return Blocks(source, plan)
 
-    def _may_ask(self) -> bool:
+    def may_ask(self) -> bool:
         return self._blocks is None or self._blocks.may_ask()
 
     def _request(self, plan: BatchPlan | None, index: Any, key: int) -> Request:
@@ -124,8 +124,8 @@ class SweepLoader(NeighborLoader[Any]):
             self._blocks.enter(int(as_positions(index)[0]))
         return super()._request(plan, index, key)
 
-    def _plan_by(self, files: Residence | None) -> BatchPlan:
-        return super()._plan_by(None) if self._blocks is None else self._blocks.plan
+    def plan_by(self, files: Residence | None) -> BatchPlan:
+        return super().plan_by(None) if self._blocks is None else self._blocks.plan
 
     def _prepare(self, index: Any, key: int) -> Prepared:
         number = int(index[0])

@@ -123,35 +123,35 @@ class EngineLoader(KeyedLoader[Graph_co]):
         own = getattr(self.collate_fn, "__func__", None) is EngineLoader.collate_fn
         return own and isinstance(self.graph_sampler, GraphSampler)
 
-    def _keeper(self) -> Keeper | None:
+    def keeper(self) -> Keeper | None:
         return keeper_of(self.graph_sampler.graph.contents)
 
     def _files(self) -> Residence | None:
         """The store's files by the memory plan for an epoch that begins now; None: in memory."""
-        keeper = self._keeper()
+        keeper = self.keeper()
         return None if keeper is None else keeper.residence_for(self)
 
     def _current_plan(self) -> BatchPlan:
         """How a batch is put together with the columns in memory now, of whichever epoch."""
-        keeper = self._keeper()
-        return self._plan_by(
+        keeper = self.keeper()
+        return self.plan_by(
             None if keeper is None else keeper.current or keeper.residence_for(self)
         )
 
-    def _plan_by(self, files: Residence | None) -> BatchPlan:
+    def plan_by(self, files: Residence | None) -> BatchPlan:
         made = _plans_in_memory if files is None else files.made
         plan, sampler = made.get(self), self.graph_sampler
         if plan is None or not plan.is_for(self.data, sampler.graph, self.first_aggregation):
             check_first_aggregation(self.first_aggregation, self)
-            reading = None if files is None else files.reading(sampler, self._size_in(files))
+            reading = None if files is None else files.reading(sampler, self.size_in(files))
             plan = made[self] = BatchPlan(
                 self.data, sampler, self.edge_ids, files, reading, self.first_aggregation
             )
         return plan
 
-    def _size_in(self, files: Residence) -> float:
+    def size_in(self, files: Residence) -> float:
         """How large a batch is, in batches that there is room for."""
-        keeper = self._keeper()
+        keeper = self.keeper()
         return 1.0 if keeper is None or files.plan.is_whole else keeper.relative_size(self)
 
     def epoch_length(self) -> int:
@@ -162,7 +162,7 @@ class EngineLoader(KeyedLoader[Graph_co]):
         except (TypeError, ValueError):  # a batch sampler that does not say; ValueError is PyG's
             return 2 * costs.MAX_WINDOW
 
-    def _may_ask(self) -> bool:
+    def may_ask(self) -> bool:
         """Whether the epoch may ask for one more batch ahead now; always where none is pending."""
         return True
 

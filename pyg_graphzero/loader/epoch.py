@@ -180,11 +180,11 @@ class Epoch:
         self._files = None  # frees the columns of the last plan before the next one is chosen
         files = self._files = loader._files()
         plan = self._plan()
-        self._watch = None if files is None else loader._keeper().watch_for(loader)
+        self._watch = None if files is None else loader.keeper().watch_for(loader)
         self.stats.reordered = files is not None and files.copy is not None
         if files is None or files.leases is None:
             return None
-        size = loader._size_in(files)
+        size = loader.size_in(files)
         if files.plan.window > 0:
             window = max(1, int(files.plan.window_of(loader.epoch_length()) / size))
             plan.columns.read_into(files.leases.windows, window)
@@ -207,7 +207,7 @@ class Epoch:
             lease.give_back()
 
     def _plan(self) -> BatchPlan:
-        plan: BatchPlan = self._loader._plan_by(self._files)
+        plan: BatchPlan = self._loader.plan_by(self._files)
         return plan
 
     @property
@@ -235,7 +235,7 @@ class Epoch:
             return True
         stop, has_first = first + max(self._ahead, int(wanted is not None)), True
         while (number := engine.end) < stop:
-            if number != wanted and not loader._may_ask():
+            if number != wanted and not loader.may_ask():
                 break
             try:
                 request = self._requests[number] = self._request(number)
