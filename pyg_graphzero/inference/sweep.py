@@ -117,6 +117,7 @@ class SweepLoader(NeighborLoader[Any]):
         return Blocks(source, plan)
 
     def may_ask(self) -> bool:
+        """Whether the block of one more batch is there, or is read next."""
         return self._blocks is None or self._blocks.may_ask()
 
     def _request(self, plan: BatchPlan | None, index: Any, key: int) -> Request:
@@ -125,6 +126,7 @@ class SweepLoader(NeighborLoader[Any]):
         return super()._request(plan, index, key)
 
     def plan_by(self, files: Residence | None) -> BatchPlan:
+        """How a batch is put together: with the rows of its block, where blocks are read."""
         return super().plan_by(None) if self._blocks is None else self._blocks.plan
 
     def _prepare(self, index: Any, key: int) -> Prepared:

@@ -124,6 +124,7 @@ class EngineLoader(KeyedLoader[Graph_co]):
         return own and isinstance(self.graph_sampler, GraphSampler)
 
     def keeper(self) -> Keeper | None:
+        """The keeper of the store that is sampled; None where there is none."""
         return keeper_of(self.graph_sampler.graph.contents)
 
     def _files(self) -> Residence | None:
@@ -139,6 +140,7 @@ class EngineLoader(KeyedLoader[Graph_co]):
         )
 
     def plan_by(self, files: Residence | None) -> BatchPlan:
+        """How a batch is put together of the files by a memory plan; None: all is in memory."""
         made = _plans_in_memory if files is None else files.made
         plan, sampler = made.get(self), self.graph_sampler
         if plan is None or not plan.is_for(self.data, sampler.graph, self.first_aggregation):
