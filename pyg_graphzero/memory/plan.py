@@ -214,7 +214,9 @@ def _with_windows(
     if lists:
         each = max(1, batch.reading)
         most = min(costs.MAX_TOGETHER, (budget.left - one) // each)
-        topology_window = how_many(budget.left, costs.TOGETHER_SHARE, each, 1, most)
+        is_ranked = all(file.uses is not None for file in lists)
+        part = costs.TOGETHER_RANKED if is_ranked else costs.TOGETHER_SHARE
+        topology_window = how_many(budget.left, part, each, 1, most)
         topology_windows = budget.spend(min(topology_window * each, budget.left))
     else:
         spared = costs.SPARED_SHARE * max(0, budget.left)
