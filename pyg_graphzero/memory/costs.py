@@ -72,7 +72,7 @@ LEAST_DICTIONARY = 1 << 20
 # Neighbours that stay in memory, of each edge type.
 TOPOLOGY_SHARE = 0.3
 # Batches whose topology is read are sampled together: their share of memory, and their most. Where
-# uses of neighbours are known, the lists that are drawn from most stay, and batches share few reads.
+# uses of neighbours are known, lists that are drawn from most stay, and batches share few reads.
 TOGETHER_SHARE, TOGETHER_RANKED = 0.15, 0.05
 MAX_TOGETHER = 64
 
