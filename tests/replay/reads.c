@@ -1,5 +1,5 @@
-// Preloaded into a process, writes down what it reads from the files below a directory with pread():
-// a line "offset<TAB>length<TAB>path" for each. reads.py reads the record.
+// Preloaded into a process, writes down what it reads from the files below a directory with
+// pread(): a line "offset<TAB>length<TAB>path" for each. reads.py reads the record.
 //
 //   READS_ROOT  the directory
 //   READS_LOG   where the record goes
@@ -69,7 +69,8 @@ static int is_status(const char* name) {
 static int status(void) {
   char text[128];
   const int fd = memfd_create("status", MFD_CLOEXEC);
-  const int n = snprintf(text, sizeof text, "RssAnon:\t%s kB\nRssFile:\t0 kB\n", getenv("READS_RSS"));
+  const int n = snprintf(text, sizeof text, "Name:\tx\nRssAnon:\t%s kB\nRssFile:\t0 kB\n",
+                         getenv("READS_RSS"));
   if (fd < 0 || write(fd, text, (size_t)n) != n || lseek(fd, 0, SEEK_SET) != 0) refused();
   return fd;
 }
