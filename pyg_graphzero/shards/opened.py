@@ -77,7 +77,6 @@ def open_shards(
     Raises:
         ValueError: On all ranks: a part is missing on one, or parts are of different stores or
             versions, or as many as there are not ranks.
-        MemoryBudgetError: ``memory`` is too small.
     """
     if not dist.is_initialized():
         raise ValueError(

@@ -50,7 +50,7 @@ SCRIPTS: dict[str, tuple[str, list[str]]] = {
         "--dir here --nodes 300 --edges 2000 --dim 4 --batch-size 64 --rounds 1",
         ["medians/ours/convert", "medians/ours/biased walk", "medians/ours/peak of use"],
     ),
-    "loaders": (
+    "beside_pyg": (
         f"{GRAPH} --dim 8 --batches 2 --rounds 1 --workers 0",
         ["results/case", "results/batches_per_second/ours"],
     ),

@@ -8,11 +8,11 @@ import threading
 
 import pytest
 import torch
+from paging import paged
 from torch_geometric.data import Data
 from torch_geometric.sampler import NegativeSampling
 
 import pyg_graphzero as gz
-from fuzz.paging import paged
 from graphs import check_neighborhood, heterogeneous, homogeneous, write_store
 from pyg_graphzero.loader import LinkNeighborLoader
 from pyg_graphzero.memory import costs

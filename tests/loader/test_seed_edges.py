@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from paging import paged
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import NegativeSampling
 
 import pyg_graphzero as gz
-from fuzz.paging import paged
 from graphs import heterogeneous, homogeneous, write_store
 from pyg_graphzero.loader import LinkNeighborLoader
 from pyg_graphzero.sampling.neighbor import NeighborSampler

@@ -11,11 +11,11 @@ import torch
 import torch_geometric.nn as pyg
 from accelerated import NUM_NODES, SEEDS, WIDTH, graph, papers, small_integers
 from accelerated import loader as sampled
+from paging import paged
 from torch import nn
 from torch_geometric.data import Data
 
 import pyg_graphzero as gz
-from fuzz.paging import paged
 from pyg_graphzero.memory.needs import batch_size, bytes_of_batches
 from pyg_graphzero.memory.usage import count_accesses
 from pyg_graphzero.sampling.hops import SampledEdgeIndex

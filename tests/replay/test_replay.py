@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from paging import paged
 
-from fuzz.paging import paged
 from replay import batches, run
 
 

@@ -18,11 +18,11 @@ import chunks
 import pytest
 import pythons
 import torch
+from paging import paged
 from store_files import overwrite, set_field
 from torch_geometric.sampler import NodeSamplerInput
 
 import pyg_graphzero as gz
-from fuzz.paging import paged
 from pyg_graphzero import FormatError
 from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.store.verify import verify

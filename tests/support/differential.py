@@ -21,12 +21,12 @@ import numpy as np
 import torch
 import torch_geometric.loader
 import torch_geometric.typing
+from paging import paged
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import NegativeSampling, NumNeighbors
 
 import pyg_graphzero as gz
-from fuzz.paging import paged
 from graphs import heterogeneous, homogeneous
 
 HAS_PYG_LIB = torch_geometric.typing.WITH_PYG_LIB

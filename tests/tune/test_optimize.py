@@ -16,12 +16,12 @@ import pytest
 import torch
 from budgets import budget_beside
 from click.testing import CliRunner
+from paging import paged
 from pythons import run
 from torch_geometric.data import Data
 from tuned import ROOM, residence_of
 
 import pyg_graphzero as gz
-from fuzz.paging import paged
 from graphs import heterogeneous, homogeneous, write_store
 from pyg_graphzero.bench.synthetic import power_law
 from pyg_graphzero.memory import costs, making

@@ -1,6 +1,6 @@
 """Loaders with the arguments people give them, beside stock PyG's: batches a second, in memory.
 
-    PYTHONPATH=/a/build/of/pyg-lib python benchmarks/loaders.py --workers 0 2
+    PYTHONPATH=/a/build/of/pyg-lib python benchmarks/beside_pyg.py --workers 0 2
 
 Each round goes over ``--batches`` batches with both loaders, in turn. Stock's workers stay from
 round to round. Stock PyG is left out without pyg-lib, and where that has no such sampler.
@@ -100,7 +100,7 @@ def compare(
 
 def main(argv: list[str] | None = None) -> None:
     """Runs the comparison."""
-    made = parser("loaders", __doc__)
+    made = parser("beside_pyg", __doc__)
     sampling_arguments(made, 1_000_000, 15_000_000, [10, 5], 1024)
     made.add_argument("--dim", type=int, default=128, help="of the features")
     made.add_argument("--workers", type=int, nargs="+", default=[0, 2])
