@@ -86,7 +86,8 @@ class SweepLoader(NeighborLoader[Any]):
     def keeper(self) -> None:
         """None: what is in memory is up to the blocks."""
 
-    def _files(self) -> None:
+    def files(self) -> None:
+        """None: the blocks of an epoch that begins now read the files."""
         self._blocks = self._new_blocks() if self._nodes is None else None
 
     def _new_blocks(self) -> Blocks | None:

@@ -127,7 +127,7 @@ class EngineLoader(KeyedLoader[Graph_co]):
         """The keeper of the store that is sampled; None where there is none."""
         return keeper_of(self.graph_sampler.graph.contents)
 
-    def _files(self) -> Residence | None:
+    def files(self) -> Residence | None:
         """The store's files by the memory plan for an epoch that begins now; None: in memory."""
         keeper = self.keeper()
         return None if keeper is None else keeper.residence_for(self)

@@ -178,7 +178,7 @@ class Epoch:
         """The epoch's share of the memory budget; None where all is in memory."""
         loader = self._loader
         self._files = None  # frees the columns of the last plan before the next one is chosen
-        files = self._files = loader._files()
+        files = self._files = loader.files()
         plan = self._plan()
         self._watch = None if files is None else loader.keeper().watch_for(loader)
         self.stats.reordered = files is not None and files.copy is not None

@@ -53,6 +53,18 @@ def read_at_once(needs, baseline):
     return least - baseline - tables - others
 
 
+def test_known_neighbours_are_read_for_fewer_batches_at_once():
+    """Lists that are drawn from most stay in memory, so that fewer batches are sampled together."""
+    uses = tuple((float(100 >> step), 2_000_000) for step in range(6))
+    rows = Need("x", 20_000_000, 128, Kind.ROWS, uses=uses)
+    lists = Need("lists", 1_000_000_000, 4, Kind.NEIGHBOURS)
+    known = replace(lists, uses=uses)
+    batch = BatchSize(MB, 20 * MB, 100_000, 10 * MB)
+    unknown, ranked = (divide(1500 * MB, 0, Needs((rows, each), batch)) for each in (lists, known))
+    assert 1 < ranked.topology_window <= unknown.topology_window // 2
+    assert 2 * ranked.topology_windows <= unknown.topology_windows
+
+
 def test_a_plan_is_printed_as_a_table():
     need = Need("x", 1000, 4096, Kind.ROWS)
     plan = divide(50 * MB, 10 * MB, Needs((need,), BatchSize(MB, 2 * MB, 100, MB)))
