@@ -59,7 +59,7 @@ TARGETS = {
         "aarch64",
         "manylinux_2_28_aarch64",
         ("qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"),
-        "qemu-user libgomp1-arm64-cross",
+        "qemu-user libgomp1-arm64-cross libgcc-s1-arm64-cross",
     ),
     "macos": Target("aarch64-macos.12.0", "Darwin", "arm64", "macosx_12_0_arm64"),
     "windows": Target(
