@@ -42,7 +42,7 @@ from pyg_graphzero.util.workspace import parse_size
 _COLUMNS = ["disk, MB", "anon, MB", "MB/batch", "at first", "kept, MB/batch", "exchanges/batch"]
 _COLUMNS += ["waits", "CPU s/batch", "fetch, GB/s", "gloo, GB/s"]
 _WINDOW, _ROUNDS = 4, 6  # batches, and windows that are fetched without training
-_MOST_FETCHED = 500_000  # rows of such a window: it lies beside the store's budget
+_MOST_FETCHED = 100_000  # rows of such a window, which the budget has room for
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
