@@ -111,7 +111,7 @@ class Pass:
             yield first, made
 
     def _parts(self) -> Iterator[tuple[int, int, dict[Value, Tensor], Convolve]]:
-        """Of each part its first row, number of rows, rows that were gathered, convolutions."""
+        """First row of each part, its number of rows, gathered rows, and its convolutions."""
         raise NotImplementedError
 
 
