@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from time import perf_counter
@@ -161,7 +161,7 @@ class LayerPass(Pass):
         assert contents is not None
         sweep = task.sweep
         super().__init__(task, contents, sweep.own, own)
-        only(data, task)
+        data = only(data, task)
         nodes = None if own is None else own.nodes
         if max_edges is None:
             row_bytes = Counter({sweep.node_type: 0})
@@ -269,30 +269,23 @@ class Convolving:
         return Block(SampledEdgeIndex.of(edge_index, hops, name), hops, 0), values
 
 
-def only(data: Any, task: Task) -> None:
-    """Cuts ``store.data()`` down to the attributes that batches of a sweep need.
+def only(data: Any, task: Task) -> Any:
+    """``store.data()`` with what batches of a sweep need.
 
     Args:
         data: Is changed.
         task: The sweep.
     """
     sweep = task.sweep
-    nodes, edges = node_storages(data), edge_storages(data)
-    kept: dict[Any, set[str]] = {name: {"num_nodes", "edge_index"} for name in (*nodes, *edges)}
+    if sweep.node_type is not None:
+        data = data.edge_type_subgraph(sweep.edge_types)
+        for key in list(data._global_store.keys()):
+            del data._global_store[key]
+    kept: dict[Any, set[str]] = defaultdict(lambda: {"num_nodes", "edge_index"})
     for value in (*sweep.gathered, *sweep.of_edges):
         kept[value.space.name].add(task.columns[value])
-    for name, store in (nodes | edges).items():
+    for name, store in (node_storages(data) | edge_storages(data)).items():
         for key, _ in raw_items(store):
             if key not in kept[name]:
                 del store[key]
-    if sweep.node_type is None:
-        return
-    for name in edges:
-        if name not in sweep.edge_types:
-            del data[name]
-    ends = {sweep.node_type, *(name[0] for name in sweep.edge_types if name is not None)}
-    for name in nodes:
-        if name not in ends:
-            del data[name]
-    for key in list(data._global_store.keys()):
-        del data._global_store[key]
+    return data
