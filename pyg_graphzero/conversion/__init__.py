@@ -85,7 +85,7 @@ def convert(
     * several such files: a directory, a pattern or a list,
     * the directory of a dataset: OGB, MAG240M, IGB, GraphBolt or PyG's,
     * a PyG ``Data`` or ``HeteroData``, a dataset of one, or a ``.pt`` file with one,
-    * a graph of NetworkX or DGL, a sparse matrix of SciPy or torch,
+    * a graph of DGL, a sparse matrix of SciPy or torch,
     * a table of whatever hands out Arrow data: a frame of pandas or polars, a table, reader or
       dataset of Arrow, a relation of DuckDB, a cursor of ADBC,
     * a function that returns an iterator of chunks of edges, or such an iterator,
@@ -224,13 +224,16 @@ def _plan(
             return plan_files(found, options, selection, named)
     if not is_paths(source) and not has_edges(source):
         is_several = isinstance(source, list | tuple) and bool(source)
+        hint = "Batch.from_data_list(...) makes one graph of several." if is_several else ""
+        if type(source).__module__.startswith("networkx"):
+            hint = "torch_geometric.utils.from_networkx(graph) makes a Data of it."
         raise InputError(
             "source",
             "type",
             type(source).__name__ + (f" of {type(source[0]).__name__}" if is_several else ""),
-            "a path, Data, HeteroData, a dataset, array, table, sparse matrix, graph of NetworkX "
-            "or DGL, dict or iterator of chunks",
-            "Batch.from_data_list(...) makes one graph of several." if is_several else "",
+            "a path, Data, HeteroData, a dataset, array, table, sparse matrix, graph of DGL, dict "
+            "or iterator of chunks",
+            hint,
         )
     if isinstance(source, str | os.PathLike) and Path(source).suffix == GRAPH:
         flat["edge_attrs"] = flat["edge_attrs"] or weights_of(inputs.file(source))

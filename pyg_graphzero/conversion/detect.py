@@ -13,8 +13,8 @@ from torch_geometric.data import Data, HeteroData
 from pyg_graphzero.conversion import folders, graphbolt, ogb
 from pyg_graphzero.conversion.arrays import NAMES, SUFFIXES, Reference
 from pyg_graphzero.conversion.datasets import is_dataset, object_spec, processed_spec
+from pyg_graphzero.conversion.dgl import dgl_spec, is_dgl
 from pyg_graphzero.conversion.files import has_edges
-from pyg_graphzero.conversion.graphs import graph_spec
 from pyg_graphzero.conversion.options import Selection
 from pyg_graphzero.conversion.paths import COMPRESSIONS, kind_suffix
 from pyg_graphzero.conversion.plan import EdgeOptions
@@ -64,7 +64,7 @@ def graph_of(
         return pyg_spec(source, options, selection)
     if isinstance(source, Mapping) and not has_edges(source):
         return parse_spec(source)
-    return graph_spec(source)
+    return dgl_spec(source) if is_dgl(source) else None
 
 
 def _graph_in(

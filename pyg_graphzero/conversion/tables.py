@@ -360,8 +360,6 @@ class ColumnRows(Rows):
 
 
 _STRING_VIEW = getattr(pa, "string_view", pa.large_string)()  # Arrow 16 has it
-# Metadata of a table for messages: its name, a word for its rows, and the columns that call them.
-ROWS_ARE = b"rows are"
 
 
 def is_frame(value: Any) -> bool:
@@ -387,7 +385,6 @@ class FrameTable(ArrowTable):
         space: Memory and temporary files.
         name: The table, for messages.
         row_word: How messages call a row.
-        called_by: Columns that call it, instead of its number.
 
     Attributes:
         index: Names of the columns that were the index of a frame of pandas.
@@ -400,11 +397,10 @@ class FrameTable(ArrowTable):
         space: Workspace,
         name: str,
         row_word: str = "row",
-        called_by: Sequence[str] = (),
     ) -> None:
         self.path = Path(name)
         self.files = (self.path,)
-        self._row_word, self._called_by = row_word, called_by
+        self._row_word = row_word
         self._orders: dict[str, dict[str, None]] = {}
         self.schema = pa.schema(map(_plain, schema), schema.metadata)
         spool = BatchSpool(space, "frame")
@@ -430,10 +426,7 @@ class FrameTable(ArrowTable):
 
     def place(self, row: int) -> str:
         """See :meth:`ArrowTable.place`."""
-        positions = map(self.names.index, self._called_by)
-        called = [next(self._batches.slices(at, row, 1 << 62)) for at in positions]
-        shown = [repr(column[row - start].as_py()) for start, column in called]
-        return f"{self._row_word} {' '.join(shown or [str(row)])}"
+        return f"{self._row_word} {row}"
 
     def check(self, position: int) -> None:
         """There is one part: nothing can differ."""
@@ -454,13 +447,11 @@ def frame_table(value: Any, space: Workspace) -> FrameTable:
     Raises:
         InputError: A column holds what Arrow has no type for.
     """
-    metadata = getattr(getattr(value, "schema", None), "metadata", None) or {}
-    called = metadata.get(ROWS_ARE, f"<{type(value).__name__}>\nrow".encode()).decode()
-    name, row_word, *called_by = called.split("\n")
+    name = f"<{type(value).__name__}>"
     hint = "Give each column one type: frame['id'].astype('int64'), or a CAST in a query."
     with reading(name, "table", "columns of numbers, text or times", hint=hint):
         reader = pa.RecordBatchReader.from_stream(_stream(value))
-        return FrameTable(reader.schema, reader, space, name, row_word, called_by)
+        return FrameTable(reader.schema, reader, space, name)
 
 
 def _plain(field: Any) -> Any:
