@@ -19,7 +19,7 @@ from pyg_graphzero.conversion.blocks import Places
 from pyg_graphzero.conversion.dialect import Dialect
 from pyg_graphzero.conversion.ids import IdColumn, IdSpace
 from pyg_graphzero.conversion.names import is_neo4j_id
-from pyg_graphzero.conversion.options import MULTIPLIED, Dtypes, Fill, filled_dtype
+from pyg_graphzero.conversion.options import MULTIPLIED, Choices, Fill, filled_dtype
 from pyg_graphzero.conversion.spool import BatchSpool, RowSpool, word_rows
 from pyg_graphzero.conversion.tables import ArrowTable
 from pyg_graphzero.errors import InputError
@@ -54,13 +54,13 @@ class ColumnReader:
     """Reads columns for one conversion.
 
     Args:
-        dtypes: Dtypes asked for, and what stands for missing values.
+        choices: Dtypes asked for, and what stands for missing values.
         progress: Where to show slow steps.
         space: Memory and temporary files.
     """
 
-    def __init__(self, dtypes: Dtypes, progress: Progress, space: Workspace) -> None:
-        self.dtypes = dtypes
+    def __init__(self, choices: Choices, progress: Progress, space: Workspace) -> None:
+        self.choices = choices
         self.progress = progress
         self.space = space
 
@@ -81,7 +81,7 @@ class ColumnReader:
             return self._text_columns(columns, attrs, ids)
         loaded = {}
         for name, positions in attrs.items():
-            fill = self.dtypes.fill(name)
+            fill = self.choices.fill(name)
             if len(positions) == 1 and self._is_coded(name) and columns.is_text(positions[0]):
                 words = self._words(columns, positions[0], name, fill)
                 loaded[name] = self.coded(name, words, columns.order(positions[0]))
@@ -98,7 +98,7 @@ class ColumnReader:
 
     def cast(self, name: str, loaded: Loaded) -> Loaded:
         """The rows of an attribute in the dtype that is asked for."""
-        return replace(loaded, rows=self.dtypes.cast(name, loaded.rows, loaded.fail))
+        return replace(loaded, rows=self.choices.cast(name, loaded.rows, loaded.fail))
 
     def coded(self, name: str, column: IdColumn, order: Any = None) -> Loaded:
         """Text as numbers, which are the places of names in ``order``, or else in ascending order.
@@ -109,7 +109,7 @@ class ColumnReader:
             order: An Arrow array of all names.
         """
         space = IdSpace(self.space, name, "map", columns=[column])
-        fill = self.dtypes.fill(name)
+        fill = self.choices.fill(name)
         if order is not None:
             order = order if fill is None else pa.concat_arrays([pa.array([""]), order])
             space.table = IdColumn(column.path, column.where, word_rows(order))
@@ -127,7 +127,7 @@ class ColumnReader:
 
     def _is_coded(self, name: str) -> bool:
         """Whether text may be an attribute, by the dtype that is asked for."""
-        dtype = self.dtypes.get(name) or torch.int64
+        dtype = self.choices.dtype(name) or torch.int64
         return not (dtype.is_floating_point or dtype == torch.bool)
 
     def _words(
@@ -202,7 +202,7 @@ class ColumnReader:
         self, dialect: Dialect, position: int, name: str, is_alone: bool
     ) -> text.Column:
         """How a column is parsed that becomes an attribute, or part of one."""
-        dtype, fill = self.dtypes.get(name), self.dtypes.fill(name)
+        dtype, fill = self.choices.dtype(name), self.choices.fill(name)
         dtype = torch.float32 if dtype is None and name in MULTIPLIED else dtype
         kind = text.guess(dialect, position, fill is not None)
         asked = dtype or torch.int64

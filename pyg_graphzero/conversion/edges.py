@@ -45,7 +45,6 @@ from pyg_graphzero.conversion.names import (
     is_relation,
     two_kinds,
 )
-from pyg_graphzero.conversion.options import Selection
 from pyg_graphzero.conversion.paths import kind_suffix
 from pyg_graphzero.conversion.plan import EdgeType, edge_label
 from pyg_graphzero.conversion.sources import Inputs, in_files
@@ -80,26 +79,23 @@ class EdgeList:
     two_kinds: EdgeType = None
 
 
-def read_edges(
-    spec: EdgeSpec, id_types: tuple[str, str], selection: Selection, inputs: Inputs
-) -> EdgeList:
+def read_edges(spec: EdgeSpec, id_types: tuple[str, str], inputs: Inputs) -> EdgeList:
     """Read what ``spec`` describes.
 
     Args:
         spec: The edge type.
         id_types: ``"auto"``, ``"int"`` or ``"str"`` for source and destination.
-        selection: Which attributes to take.
-        inputs: Opens files.
+        inputs: Opens files, and says which attributes to take.
 
     Raises:
         InputError: The input is not what it should be; names the place.
     """
     owner = edge_label(spec.type)
-    wanted = {name: src for name, src in spec.attrs.items() if selection.wants(owner, name)}
+    wanted = {name: src for name, src in spec.attrs.items() if inputs.choices.wants(owner, name)}
 
     def takes(name: str) -> bool:
         """Whether an attribute that comes with the edges is taken, unasked."""
-        return name not in wanted and selection.wants(owner, name)
+        return name not in wanted and inputs.choices.wants(owner, name)
 
     table, notes = _table_of(spec, inputs)
     if table is not None:

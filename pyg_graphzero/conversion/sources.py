@@ -43,7 +43,7 @@ from pyg_graphzero.conversion.columns import (
 from pyg_graphzero.conversion.dialect import sniff
 from pyg_graphzero.conversion.ids import IdColumn
 from pyg_graphzero.conversion.join import OfNodes, load_of_nodes
-from pyg_graphzero.conversion.options import Dtypes, as_tensor, cast
+from pyg_graphzero.conversion.options import Choices, as_tensor, cast
 from pyg_graphzero.conversion.paths import (
     COMPRESSIONS,
     TEXT_SUFFIXES,
@@ -61,6 +61,7 @@ from pyg_graphzero.conversion.tables import (
     is_series,
 )
 from pyg_graphzero.errors import InputError
+from pyg_graphzero.store.csc import CscOptions
 from pyg_graphzero.store.rows import MappedRows, Rows, origin
 from pyg_graphzero.util.progress import Progress
 from pyg_graphzero.util.workspace import Workspace
@@ -111,7 +112,8 @@ class Inputs(ColumnReader):
     Args:
         base: Directory that relative paths start from.
         out: The store to be written, which no input may be part of.
-        dtypes: Dtypes asked for, and what stands for missing values.
+        choices: What is said of attributes.
+        options: How edges become a CSC, where an edge type says nothing of its own.
         progress: Where to show slow steps.
         space: Memory and temporary files.
     """
@@ -120,12 +122,14 @@ class Inputs(ColumnReader):
         self,
         base: Path,
         out: Path,
-        dtypes: Dtypes,
+        choices: Choices,
+        options: CscOptions,
         progress: Progress,
         space: Workspace,
     ) -> None:
-        super().__init__(dtypes, progress, space)
+        super().__init__(choices, progress, space)
         self.base = base
+        self.options = options
         self._out = out.resolve()
         self._named_in = ""
         self._members: dict[Path, list[str]] = {}  # of archives with edges

@@ -269,7 +269,7 @@ class StoreWriter:
         value: Any,
         progress: Callable[[int], object] | None = None,
         encoding: str | None = None,
-    ) -> EncodingLoss | None:
+    ) -> None:
         """Writes a node column.
 
         Args:
@@ -279,19 +279,14 @@ class StoreWriter:
             progress: Called with the number of bytes of each piece read or written; see
                 :func:`pyg_graphzero.store.encoding.work_bytes` for how many they are.
             encoding: ``"float16"``, ``"bfloat16"`` or ``"int8"``, to be decoded to ``float32``.
-
-        Returns:
-            The cost of encoding; None without it.
         """
         record = self._node_type(node_type)
         what = f"node attribute {attr!r} of {node_type!r}"
         rows = checked_rows(value, record.num_nodes, what)
-        encoder: ColumnEncoder | None = None
         if encoding is not None:
             table = rows if isinstance(rows, Rows) else ArrayRows(rows)
-            rows = encoder = ColumnEncoder(table, encoding, what, progress)
+            rows = ColumnEncoder(table, encoding, what, progress)
         record.attrs[attr] = self._files.column(record.folder, attr, rows, progress)
-        return None if encoder is None else encoder.loss()
 
     def adopt_node_attr(self, node_type: str | None, attr: str, rows: FileRows) -> None:
         """Refers to the rows of a node column where they are."""

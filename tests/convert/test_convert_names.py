@@ -198,7 +198,7 @@ def test_text_becomes_categories(tmp_path: Path, how: str, monkeypatch: pytest.M
     ring = np.array([np.arange(40), np.roll(np.arange(40), 1)])
     dtypes = {"y": "int32"}
     summary = gz.convert(ring, tmp_path / "s", node_attrs={"y": source}, dtypes=dtypes)
-    assert summary.nodes[None].categories == {"y": 5}
+    assert summary.info["node_types"][0]["attrs"]["y"]["categories"] == 5
     store = gz.open(tmp_path / "s")
     names = store.categories("y")
     assert names[:] == sorted(set(words))
