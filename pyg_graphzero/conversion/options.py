@@ -161,7 +161,7 @@ class Choices:
         for option, names, there in (
             ("take", self._take or (), self._seen),
             ("skip", self._skip, self._seen),
-            ("dtypes", self._dtypes, self._attrs),
+            ("dtypes", self._dtypes, self._attrs | self._seen),
             ("fill", self._fills, self._attrs),
             ("features", self._encodings, known),
             ("adopt", self._adopted, known),
