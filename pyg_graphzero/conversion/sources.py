@@ -52,7 +52,6 @@ from pyg_graphzero.conversion.paths import (
     is_paths,
     kind_suffix,
 )
-from pyg_graphzero.conversion.sparse import PARTS as SPARSE_PARTS
 from pyg_graphzero.conversion.tables import (
     ArrowTable,
     FrameTable,
@@ -308,8 +307,7 @@ class Inputs(ColumnReader):
         if reference.kind == "nt":
             raise InputError(reference.path, "file", "edges (nt)", "an attribute")
         for path in reference.files if reference.member is not None else ():
-            parts = [f"{reference.member}_{part}" for part in SPARSE_PARTS]
-            self.take_members(path, [str(reference.member), *parts])
+            self.take_members(path, [str(reference.member)])
         files = reference.files
         path = files[0] if len(files) == 1 else files[0].parent
         return load_member(reference, self.space.file), path, files
