@@ -194,9 +194,8 @@ def convert(
             progress=bars,
             workspace=space,
         )
-    if summary.two_kinds is not None:
-        told = next(note for note in plan.notes if "two kinds of nodes" in note)
-        warnings.warn(told, InputWarning, stacklevel=2)
+    for doubt in plan.doubts:
+        warnings.warn(doubt, InputWarning, stacklevel=2)
     summary.seconds = time.perf_counter() - started
     return summary
 

@@ -46,7 +46,7 @@ from pyg_graphzero.conversion.names import (
     two_kinds,
 )
 from pyg_graphzero.conversion.paths import kind_suffix
-from pyg_graphzero.conversion.plan import EdgeType, edge_label
+from pyg_graphzero.conversion.plan import edge_label
 from pyg_graphzero.conversion.sources import Inputs, in_files
 from pyg_graphzero.conversion.sparse import is_sparse
 from pyg_graphzero.conversion.spec import EdgeSpec, layout_of
@@ -66,7 +66,7 @@ class EdgeList:
     Attributes:
         num_src, num_dst: Number of nodes, where the input says so (CSR, SciPy).
         names: Names of the columns of sources and destinations; empty where these have none.
-        two_kinds: The edge type that they seem to be of, although none was given.
+        doubts: Notes that are worth a warning.
     """
 
     src: IdColumn
@@ -76,7 +76,7 @@ class EdgeList:
     num_dst: int | None = None
     notes: list[str] = field(default_factory=list)
     names: tuple[str, str] = ("", "")
-    two_kinds: EdgeType = None
+    doubts: list[str] = field(default_factory=list)
 
 
 def read_edges(spec: EdgeSpec, id_types: tuple[str, str], inputs: Inputs) -> EdgeList:
@@ -180,11 +180,11 @@ def _read_columns(
         relation = dialect.path.name.partition(".")[0]
         if relation == "stdin" or relation.startswith("<"):
             relation = "to"
-        result.two_kinds = two_kinds(result.names, ends, relation)
-        if result.two_kinds is not None:
+        kinds = two_kinds(result.names, ends, relation)
+        if kinds is not None:
             labels = dialect.label(src), dialect.label(dst)
-            told = describe_two_kinds(labels, ends, result.two_kinds)
-            result.notes.append(f"{dialect.path.name}: {told}")
+            told = describe_two_kinds(labels, ends, kinds)
+            result.doubts.append(f"{dialect.path.name}: {told}")
     result.notes += untaken(dialect, {src, dst}.union(*own.values()))
     return result
 

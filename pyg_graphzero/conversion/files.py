@@ -65,8 +65,8 @@ def plan_files(spec: GraphSpec, inputs: Inputs) -> GraphPlan:
         ends = plan.endpoints(edge.type)
         id_types = (nodes[ends[0]].id_type, nodes[ends[1]].id_type)
         lists[edge.type] = read_edges(edge, id_types, inputs)
-        plan.notes += lists[edge.type].notes
-        plan.two_kinds = plan.two_kinds or lists[edge.type].two_kinds
+        plan.notes += lists[edge.type].doubts + lists[edge.type].notes
+        plan.doubts += lists[edge.type].doubts
     spaces: dict[NodeType, IdSpace] = {}
     for node_type, node_spec in nodes.items():
         builder = _NodeBuilder(node_type, node_spec, inputs)

@@ -57,7 +57,7 @@ class EdgePlan:
         chunks: Starts a new stream over the same edges in the same order; endpoints are rows.
         num_edges: Edges in that stream.
         options: How they become a CSC.
-        categories: See :class:`NodePlan`.
+        categories: Those of every attribute, whether it has some or not; see :class:`NodePlan`.
         others: See :class:`NodePlan`.
     """
 
@@ -89,7 +89,7 @@ class GraphPlan:
         what: Kind of the input.
         time_attr: Sort neighbourhoods by this attribute of the edges, or of their sources.
         both_directions: Write edges sorted by source, too.
-        two_kinds: The edge type that edges without types seem to be of.
+        doubts: Notes that are worth a warning.
     """
 
     is_hetero: bool
@@ -100,7 +100,7 @@ class GraphPlan:
     what: str = ""
     time_attr: str | None = None
     both_directions: bool = False
-    two_kinds: EdgeType = None
+    doubts: list[str] = field(default_factory=list)
 
     def endpoints(self, edge_type: EdgeType) -> tuple[NodeType, NodeType]:
         """Source and destination node type of ``edge_type``."""

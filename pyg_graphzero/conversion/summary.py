@@ -77,8 +77,6 @@ class ConvertSummary(Shown):
         nodes: By node type; ``None`` when homogeneous.
         edges: By edge type; ``None`` when homogeneous.
         notes: Sentences on facts that the result does not show.
-        two_kinds: The edge type that edges without types seem to be of: the ends are two kinds of
-            nodes, by the names or the ranges of their columns.
         seconds: Wall time.
         peak_memory: The most that the process has had in memory, in bytes.
     """
@@ -89,7 +87,6 @@ class ConvertSummary(Shown):
     nodes: dict[NodeType, NodeSummary] = field(default_factory=dict)
     edges: dict[EdgeType, EdgeSummary] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    two_kinds: EdgeType = None
     seconds: float = 0.0
     peak_memory: int = 0
 

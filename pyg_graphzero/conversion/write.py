@@ -10,7 +10,7 @@ from pyg_graphzero.conversion.options import Choices
 from pyg_graphzero.conversion.plan import EdgePlan, EdgeType, GraphPlan, NodePlan, NodeType
 from pyg_graphzero.conversion.summary import ConvertSummary, EdgeSummary, NodeSummary
 from pyg_graphzero.store.contents import StoreContents
-from pyg_graphzero.store.csc import BuildRoom, CscOptions, EdgeChunk
+from pyg_graphzero.store.csc import BuildRoom, CscOptions
 from pyg_graphzero.store.edge_order import comparable_times
 from pyg_graphzero.store.encoding import work_bytes
 from pyg_graphzero.store.info import info
@@ -82,14 +82,9 @@ def write_plan(
     for node_type, linked in marks.items():
         nodes[node_type].isolated = plan.nodes[node_type].num_nodes - linked.count()
     found = info(StoreContents(out))
-    summary = ConvertSummary(out, found, plan.what, nodes, edges, plan.notes, plan.two_kinds)
+    summary = ConvertSummary(out, found, plan.what, nodes, edges, plan.notes)
     summary.peak_memory = peak_rss()
     return summary
-
-
-def first_chunk(plan: GraphPlan, edge_type: EdgeType) -> EdgeChunk:
-    """The first edges of a type: they tell which columns there are."""
-    return next(iter(plan.edges[edge_type].chunks()))
 
 
 def check_time_attr(plan: GraphPlan) -> None:
@@ -102,11 +97,11 @@ def check_time_attr(plan: GraphPlan) -> None:
     if time_attr is None or not plan.edges:
         return
     for edge_type in plan.edges:
-        source = plan.nodes[plan.endpoints(edge_type)[0]]
-        if (source.categories | plan.edges[edge_type].categories).get(time_attr) is not None:
+        source, edge = plan.nodes[plan.endpoints(edge_type)[0]], plan.edges[edge_type]
+        if (source.categories | edge.categories).get(time_attr) is not None:
             found = "names, of which none is before another"
             raise ValueError(f"time_attr={time_attr!r}: found {found}, expected numbers or times")
-        if time_attr in source.attrs or time_attr in first_chunk(plan, edge_type).columns:
+        if time_attr in source.attrs or time_attr in edge.categories:
             return
     raise ValueError(
         f"time_attr={time_attr!r}: found in no edge type and no source of one, expected an "
@@ -121,9 +116,8 @@ def check_edge_ids(plan: GraphPlan) -> None:
         ValueError: Names them.
     """
     for edge_type, edge in plan.edges.items():
-        columns = {} if edge.options.edge_ids else first_chunk(plan, edge_type).columns
-        if columns:
-            names = ", ".join(columns)
+        if edge.categories and not edge.options.edge_ids:
+            names = ", ".join(edge.categories)
             owner = "edges" if edge_type is None else f"edges {edge_type}"
             raise ValueError(
                 f"edge_ids=False: found {owner} with the attributes {names}, whose rows are by "

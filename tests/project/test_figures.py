@@ -88,7 +88,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch, command: str, *arguments: str) -> 
     def record(*args: Any, **kwargs: Any) -> Any:
         bound = inspect.signature(function).bind(*args, **kwargs)
         calls.append(bound.arguments)
-        return SimpleNamespace(to_dict=lambda: {"as": "json"}, two_kinds=None)
+        return SimpleNamespace(to_dict=lambda: {"as": "json"})
 
     room = importlib.import_module(f"pyg_graphzero.{module}")
     monkeypatch.setattr(room, command, record)
