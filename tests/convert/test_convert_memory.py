@@ -106,11 +106,8 @@ def test_sparse_matrices(tmp_path: Path, number: int) -> None:
     found = sorted(edges_of(tmp_path / "s", None, "edge_weight"))
     assert found == [(0, 1, 2), (1, 2, 3), (2, 0, 4), (2, 2, 5)]
     assert summary.what.startswith("sparse matrix in memory")
-    x = torch.tensor([[0, 2, 0], [0, 0, 3], [4, 0, 5]]).float()
-    gz.convert(matrix, tmp_path / "t", node_attrs={"x": matrix}, skip=["edge_weight"])
-    data = gz.open(tmp_path / "t").data()
-    assert torch.equal(data.x[:], x)
-    assert "edge_weight" not in data
+    gz.convert(matrix, tmp_path / "t", skip=["edge_weight"])
+    assert "edge_weight" not in gz.open(tmp_path / "t").data()
     gz.convert(matrix, tmp_path / "u", edge_attrs={"edge_weight": np.arange(4)})
     assert gz.open(tmp_path / "u").data().edge_weight.dtype == torch.int64
 
