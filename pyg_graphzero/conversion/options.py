@@ -91,7 +91,7 @@ _SINGLE_PRECISION = MULTIPLIED | {"y", "weight"}
 
 
 class Choices:
-    """What ``convert`` is told of attributes.
+    """Options of ``convert`` for single attributes.
 
     An entry is an attribute (``"x"``) or, but for ``dtypes`` and ``fill``, one type's attribute
     (``"paper.x"``, ``"user,rates,movie.time"``). No value changes unasked, but that ``float64`` of

@@ -57,7 +57,7 @@ class EdgePlan:
         chunks: Starts a new stream over the same edges in the same order; endpoints are rows.
         num_edges: Edges in that stream.
         options: How they become a CSC.
-        categories: Those of every attribute, whether it has some or not; see :class:`NodePlan`.
+        categories: An entry for every attribute; see :class:`NodePlan`.
         others: See :class:`NodePlan`.
     """
 

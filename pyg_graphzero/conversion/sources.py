@@ -111,7 +111,7 @@ class Inputs(ColumnReader):
     Args:
         base: Directory that relative paths start from.
         out: The store to be written, which no input may be part of.
-        choices: What is said of attributes.
+        choices: Options for single attributes.
         options: How edges become a CSC, where an edge type says nothing of its own.
         progress: Where to show slow steps.
         space: Memory and temporary files.

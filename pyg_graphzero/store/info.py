@@ -134,7 +134,7 @@ def type_lines(
     """Lines on each type and on the graph as a whole.
 
     Args:
-        value: What :func:`info` returns.
+        value: The result of :func:`info`.
         nodes: A conversion's ``NodeSummary`` of each node type.
         edges: Its ``EdgeSummary`` of each edge type.
     """
