@@ -121,8 +121,8 @@ def lookup(ids: Tensor | StringIds | None, wanted: Any, num_nodes: int) -> Tenso
     if ids is None:
         bad, rows = bad | (kept < 0) | (kept >= num_nodes), kept
     else:
-        index = _core.IntegerIndex(known.view(np.int64))
-        rows = index.find(kept.view(np.int64)).numpy()
+        index = _core.IntegerIndex(ids.view(torch.int64))
+        rows = index.find(torch.from_numpy(kept.view(np.int64))).numpy()
         bad = bad | (rows < 0)
     if bad.any():
         raise MissingAttributeError(f"id {int(keys[bad][0])}: no node has it")
