@@ -53,7 +53,7 @@ class Shelf:
         owners: Which rank has each.
         numbers: This rank's own, which rise.
         columns: Their rows by attribute, as they are stored, over mapped files.
-        files: The same columns, to be read past the page cache.
+        files: Each column's file, to be read past the page cache.
         decoders: Rows of encoded attributes, with what they are decoded by.
     """
 
