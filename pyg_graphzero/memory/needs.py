@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import astuple, dataclass, field
 from enum import Enum, auto
 from math import prod
 from typing import Any
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from pyg_graphzero import _core
 from pyg_graphzero.memory import costs
+from pyg_graphzero.memory.ranking import Uses
 from pyg_graphzero.memory.source import BatchSource
 from pyg_graphzero.memory.usage import AccessCounts, shuffled_batches
 from pyg_graphzero.pyg.data import edge_storages, node_storages
@@ -55,7 +55,7 @@ class Need:
     kind: Kind
     processes: int = 1
     packed_bytes: int | None = None
-    uses: tuple[tuple[float, int], ...] | None = None
+    uses: Uses | None = None
 
     @property
     def num_bytes(self) -> int:
@@ -148,10 +148,6 @@ class Needs:
         """The files of a kind."""
         return [file for file in self.files if file.kind is kind]
 
-    def with_files(self, files: Iterator[Need] | list[Need]) -> Needs:
-        """These needs, of other files."""
-        return replace(self, files=tuple(files))
-
 
 def needs_of(loader: BatchSource, reading: Reading | None = None) -> Needs:
     """The needs of a loader, by one batch that is sampled as it would sample; no row is read.
@@ -220,24 +216,18 @@ def files_of(loader: BatchSource) -> list[Need]:
         files.append(Need(record.topology, *sizes, Kind.NEIGHBOURS, sharers, packed))
         if record.edge_id is not None and loader.edge_ids:
             files.append(column(record.edge_id, Kind.EDGES))
-    edge_files = {f for t in contents.schema.edge_types for f in t.attrs.values()}
-    for file in _attributes(contents, loader.data):
-        files.append(column(file, Kind.EDGES if file in edge_files else Kind.ROWS))
+    edge_files = {file for t in contents.schema.edge_types for file in t.attrs.values()}
+    for store in loader.data.stores:
+        for _, value in raw_items(store):
+            file = file_of(contents, value)
+            if file is not None:
+                files.append(column(file, Kind.EDGES if file in edge_files else Kind.ROWS))
     return files
 
 
 def bounds_of(edge_type: int) -> str:
     """Name of the bounds of an edge type's neighbourhoods, which are a part of its topology."""
     return f"indptr {edge_type}"
-
-
-def _attributes(contents: StoreContents, data: Any) -> Iterator[str]:
-    """Files of node and edge attributes that are in ``data`` still."""
-    for store in data.stores:
-        for _, value in raw_items(store):
-            file = file_of(contents, value)
-            if file is not None:
-                yield file
 
 
 def file_of(contents: StoreContents, value: Any) -> str | None:
@@ -248,6 +238,11 @@ def file_of(contents: StoreContents, value: Any) -> str | None:
     if not isinstance(stored, Tensor) or stored.dim() == 0:
         return None
     return contents.file_of(stored)
+
+
+def owners_of(contents: StoreContents) -> dict[str, str | None]:
+    """The node type that each file has attributes of."""
+    return {file: t.name for t in contents.schema.node_types for file in t.attrs.values()}
 
 
 def bytes_of_rows(data: Any, *, but: str | None = None) -> dict[str | None, int]:

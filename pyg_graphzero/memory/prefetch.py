@@ -8,7 +8,7 @@ while the first batches are made.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -31,28 +31,27 @@ def prefetch_files(contents: StoreContents, files: Collection[str]) -> threading
 def prefetch_bounds(contents: StoreContents) -> threading.Thread:
     """Has the bounds of neighbourhoods read, with which topologies begin; no neighbours."""
     topologies = [contents.topology(t.name) for t in contents.schema.edge_types]
-    return prefetch_all([Path(t.path) for t in topologies], [t.indices_offset for t in topologies])
+    ends = {Path(t.path): t.indices_offset for t in topologies}
+    return prefetch_all(list(ends), ends)
 
 
-def prefetch_all(paths: Sequence[Path], most: Sequence[int] | None = None) -> threading.Thread:
+def prefetch_all(paths: Sequence[Path], ends: Mapping[Path, int] | None = None) -> threading.Thread:
     """Starts a thread that reads files into the page cache, one after the other.
 
     A file that cannot be opened is left out: opening it for use raises the error.
 
     Args:
         paths: The files.
-        most: How many bytes of each, from its beginning; all of them by default.
+        ends: Where reading ends, in bytes; the others are read whole.
     """
-    each = [None] * len(paths) if most is None else most
     thread = threading.Thread(
-        target=_prefetch, args=(list(zip(paths, each, strict=True)),), daemon=True,
-        name="graphzero-prefetch",
-    )  # fmt: skip
+        target=_prefetch, args=(paths, ends or {}), daemon=True, name="graphzero-prefetch"
+    )
     thread.start()
     return thread
 
 
-def _prefetch(parts: list[tuple[Path, int | None]]) -> None:
-    for path, most in parts:
+def _prefetch(paths: Sequence[Path], ends: Mapping[Path, int]) -> None:
+    for path in paths:
         with suppress(OSError):
-            prefetch(path, _PIECE, most)
+            prefetch(path, _PIECE, ends.get(path))

@@ -14,8 +14,10 @@ from torch import Tensor
 from pyg_graphzero import _core
 from pyg_graphzero.store.columns import engine_array
 
+#: How often each of the first rows in an order is used, and how many these are, again and again.
+Uses = tuple[tuple[float, int], ...]
 #: Rows that more than this many batches of two epochs use are ordered by how many these are; the
-#: others by what they are used with. See benchmarks/ranking.py.
+#: others by what they are used with. See "The copy" in benchmarks/NOTES.md.
 HOT = 4
 #: Neighbours are copied by groups of ``2 ** GROUP_BITS`` that follow each other.
 GROUP_BITS = 4
@@ -83,7 +85,7 @@ def hot_above(epochs: float) -> int:
     return max(1, round(HOT * epochs / 2))
 
 
-def uses_of(counts: Tensor, order: Tensor, hot: int) -> tuple[tuple[float, int], ...]:
+def uses_of(counts: Tensor, order: Tensor, hot: int) -> Uses:
     """How often ranked rows are used, from the first on: ``(uses, rows)`` again and again.
 
     Args:
@@ -112,7 +114,7 @@ def _together(by_count: Tensor, least: int, above: int) -> tuple[float, int]:
 
 def rank_lists(
     bounds: Callable[[int, int], Tensor], expanded: Tensor, num_edges: int
-) -> tuple[Tensor, tuple[tuple[float, int], ...]]:
+) -> tuple[Tensor, Uses]:
     """The groups of neighbours that batches draw from, those first that they draw from most.
 
     Args:

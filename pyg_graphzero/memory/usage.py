@@ -149,16 +149,13 @@ class Watch(Usage):
     Args:
         graph: The graph that the batches are from.
         epoch: How many batches to count.
-        key: Name of the copy that this is for.
 
     Attributes:
-        key: Name of the copy.
         is_done: All batches were counted.
     """
 
-    def __init__(self, graph: SampledGraph, epoch: int, key: str) -> None:
+    def __init__(self, graph: SampledGraph, epoch: int) -> None:
         super().__init__(AccessCounts.of(graph, lists=True), _lists(graph))
-        self.key = key
         self.is_done = False
         self._epoch = epoch
         self._lock = threading.Lock()

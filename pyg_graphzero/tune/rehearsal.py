@@ -13,11 +13,19 @@ from torch import Tensor
 
 from pyg_graphzero import _core
 from pyg_graphzero.memory import costs
-from pyg_graphzero.memory.needs import BatchSize, Kind, Need, batch_size, bytes_of_batches
+from pyg_graphzero.memory.needs import (
+    BatchSize,
+    Kind,
+    Need,
+    batch_size,
+    bytes_of_batches,
+    owners_of,
+)
 from pyg_graphzero.memory.plan import MemoryPlan
 from pyg_graphzero.memory.residence import group_bits_of, groups_kept
 from pyg_graphzero.memory.source import BatchSource
 from pyg_graphzero.memory.usage import AccessCounts, count_accesses, shuffled_batches
+from pyg_graphzero.memory.used_copy import UsedCopy
 from pyg_graphzero.sampling.graph import SampledGraph
 from pyg_graphzero.store.columns import engine_array
 from pyg_graphzero.store.contents import StoreContents
@@ -27,8 +35,11 @@ from pyg_graphzero.util.disk import DiskSpeed
 Ranks = Mapping[str | None, Callable[[Tensor], Tensor]]
 
 
-def ranks_of(orders: Mapping[str | None, _core.RowOrder], graph: SampledGraph) -> Ranks:
+def ranks_of(copy: UsedCopy, graph: SampledGraph) -> Ranks:
     """By node type, where rows would lie if those that are not copied followed the others."""
+    assert graph.contents is not None
+    owners = owners_of(graph.contents)
+    orders = {owners[file]: copied.order for file, copied in copy.files.items() if file in owners}
 
     def ranks(name: str | None, rows: Tensor) -> Tensor:
         return orders[name].ranks(engine_array(rows)) if name in orders else rows
@@ -152,7 +163,7 @@ def _paged(contents: StoreContents, file: Need, kept: int, disk: DiskSpeed) -> _
 
 def _likely(sampled: Sampled, file: Need, plan: MemoryPlan) -> Tensor:
     """Groups of a file's rows that frames will have: those that most batches use, ascending."""
-    owners = {f: t.name for t in sampled.contents.schema.node_types for f in t.attrs.values()}
+    owners = owners_of(sampled.contents)
     if file.uses is not None or file.name not in owners:
         return torch.empty(0, dtype=torch.int64)
     counts, size = sampled.counted.counts[owners[file.name]], groups_kept(file, plan)

@@ -130,7 +130,7 @@ def test_a_trial_is_of_a_sampling_and_not_of_the_order_or_size_of_a_loader():
 
 def test_a_watch_counts_one_epoch():
     loader = loader_of(homogeneous(), [3, 2], torch.arange(100), 10)
-    watch, batches = Watch(loader.graph_sampler.graph, 3, "key"), list(shuffled_batches(loader, 5))
+    watch, batches = Watch(loader.graph_sampler.graph, 3), list(shuffled_batches(loader, 5))
     for number, batch in enumerate(batches):
         assert watch.is_done == (number >= 3)
         watch.add(batch)
