@@ -204,17 +204,16 @@ def copies_of(
     hot, parts = hot_above(usage.epochs), []
     owners, files = owners_of(contents), [file.name for file in candidates(needs)]
     for name, rows in usage.ranked.items():
-        counts, columns = usage.counted.counts[name], [f for f in files if owners[f] == name]
-        if rows.num_rows > 0:
-            rows.rank(counts, hot)
+        counts, columns = usage.counts[name], [f for f in files if owners[f] == name]
+        rows.rank(counts, hot)
         if columns and rows.used > 0:
             sources = {file: Rows.of_column(contents.column(file)) for file in columns}
             parts.append(CopyOf(name, rows.order, uses_of(counts, rows.order, hot), sources))
-    for edge_type in filter(graph.on_disk, graph.edge_types if usage.counted.expanded else ()):
+    for edge_type in filter(graph.on_disk, graph.edge_types if usage.expanded else ()):
         topology = contents.topology(edge_type)
         if not 0 < topology.num_edges >> GROUP_BITS < _MOST_ROWS:
             continue
-        expanded = usage.counted.expanded[graph.ends(edge_type)[1]]
+        expanded = usage.expanded[graph.ends(edge_type)[1]]
         order, uses = rank_lists(partial(contents.bounds, edge_type), expanded, topology.num_edges)
         file = contents.edge_type(edge_type).topology
         if order.numel() > 0:

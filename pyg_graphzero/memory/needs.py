@@ -13,11 +13,11 @@ from pyg_graphzero import _core
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.ranking import Uses
 from pyg_graphzero.memory.source import BatchSource
-from pyg_graphzero.memory.usage import AccessCounts, shuffled_batches
+from pyg_graphzero.memory.usage import shuffled_batches
 from pyg_graphzero.pyg.data import edge_storages, node_storages
 from pyg_graphzero.pyg.lazy import OnDemand, raw_items
 from pyg_graphzero.sampling.base import Reading
-from pyg_graphzero.store.columns import EncodedRows
+from pyg_graphzero.store.columns import EncodedRows, engine_array
 from pyg_graphzero.store.contents import StoreContents
 
 
@@ -156,40 +156,32 @@ def needs_of(loader: BatchSource, reading: Reading | None = None) -> Needs:
         loader: The loader. torch's generator is left as it is.
         reading: Where it finds neighbours, see ``GraphSampler.recipe``.
     """
-    graph = loader.graph_sampler.graph
-    found, trial = AccessCounts.of(graph, None), []
+    size, trial = BatchSize(), []
     for batch in shuffled_batches(loader, 1, reading):
-        found.add(batch)
-        trial = list(batch.nodes)
-    size = batch_size(found, *bytes_of_batches(loader))
+        size, trial = batch_size(loader, batch), list(batch.nodes)
     files, seeds = tuple(files_of(loader)), len(loader.dataset)
     is_summed = loader.first_aggregation is not None
     return Needs(files, size, loader.epoch_length(), seeds, trial, is_summed)
 
 
-def batch_size(
-    found: AccessCounts,
-    row_bytes: dict[str | None, int],
-    inner_bytes: dict[str | None, int],
-    keeps_slots: bool = True,
-) -> BatchSize:
-    """Size of the largest batch that was counted, with some slack.
-
-    Args:
-        found: The counts.
-        row_bytes: Bytes of a node's attributes.
-        inner_bytes: Further bytes of a node before the last hop.
-        keeps_slots: The batch has the slots of its edges, also while it waits.
-    """
-    whole = found.sampling_bytes + sum(
-        row_bytes[name] * count for name, count in found.max_nodes.items()
+def batch_size(loader: BatchSource, batch: _core.Batch) -> BatchSize:
+    """Size of a loader's batch, with some slack."""
+    row_bytes, inner_bytes, keeps_slots = bytes_of_batches(loader)
+    names = loader.graph_sampler.graph.node_types
+    nodes = [rows.numel() for rows in batch.nodes]
+    inner = [sum(hops[:-1]) for hops in batch.num_sampled_nodes]
+    sampling = costs.NODE * sum(nodes) + costs.EDGE * batch.num_edges
+    whole = sampling + sum(
+        row_bytes[name] * of_all + inner_bytes[name] * of_inner
+        for name, of_all, of_inner in zip(names, nodes, inner, strict=True)
     )
-    whole += sum(inner_bytes[name] * count for name, count in found.max_inner.items())
-    waits = found.max_waiting + keeps_slots * found.max_slots
-    reading = costs.READ_EDGE * found.max_edges + costs.READ_NODE * sum(found.max_inner.values())
-    sizes = waits, whole, reading, found.sampling_bytes
+    ids = [*batch.nodes, *batch.trees, *(end for both in batch.edge_index for end in both)]
+    ids += batch.slots if keeps_slots else []
+    waits = sum(_core.narrow_bytes(engine_array(each)) for each in ids)
+    reading = costs.READ_EDGE * batch.num_edges + costs.READ_NODE * sum(inner)
+    sizes = waits, whole, reading, sampling
     waits, whole, reading, sampling = (int(costs.SLACK * size) for size in sizes)
-    return BatchSize(waits, whole, sum(found.max_nodes.values()), reading, sampling)
+    return BatchSize(waits, whole, sum(nodes), reading, sampling)
 
 
 def files_of(loader: BatchSource) -> list[Need]:

@@ -160,7 +160,7 @@ def optimize(
         summary = OptimizeSummary(
             folder.path / key,
             chosen.name,
-            usage.counted.num_batches,
+            usage.num_batches,
             {name or "": rows.order.numel() for name, rows in usage.ranked.items()},
             sum(part.num_bytes for part in parts),
         )

@@ -18,13 +18,12 @@ from pyg_graphzero.memory.needs import (
     Kind,
     Need,
     batch_size,
-    bytes_of_batches,
     owners_of,
 )
 from pyg_graphzero.memory.plan import MemoryPlan
 from pyg_graphzero.memory.residence import group_bits_of, groups_kept
 from pyg_graphzero.memory.source import BatchSource
-from pyg_graphzero.memory.usage import AccessCounts, count_accesses, shuffled_batches
+from pyg_graphzero.memory.usage import Usage, count_accesses, shuffled_batches
 from pyg_graphzero.memory.used_copy import UsedCopy
 from pyg_graphzero.sampling.graph import SampledGraph
 from pyg_graphzero.store.columns import engine_array
@@ -57,7 +56,7 @@ class Sampled:
         epoch: How many batches an epoch has.
         counted: How other batches use rows: those that are rehearsed would choose rows for
             themselves.
-        size: Size of a batch.
+        size: Size of the largest batch.
         batches: For each the rows of every node type, then the slots of every edge type where rows
             are gathered by them, ``int64``.
         nodes: Nodes of these batches together.
@@ -68,7 +67,7 @@ class Sampled:
     contents: StoreContents
     graph: SampledGraph
     epoch: int
-    counted: AccessCounts
+    counted: Usage
     size: BatchSize
     batches: list[list[Tensor]] = field(default_factory=list)
     nodes: int = 0
@@ -81,15 +80,15 @@ class Sampled:
     ) -> Sampled:
         """Samples ``most`` batches, or for ``seconds``, or of ``max_bytes``; one at least."""
         graph = loader.graph_sampler.graph
-        counted = AccessCounts.of(graph)
+        counted = Usage.of(graph)
         if len(loader.dataset) > 0:
             counted = count_accesses(loader, seconds=seconds / 2)
-        size = batch_size(counted, *bytes_of_batches(loader))
-        found = cls(graph.contents, graph, loader.epoch_length(), counted, size)
+        found = cls(graph.contents, graph, loader.epoch_length(), counted, BatchSize())
         begun, num_bytes = perf_counter(), 0
         for batch in shuffled_batches(loader, most, num_threads=torch.get_num_threads()):
             slots = batch.slots[: len(graph.edge_types)] if keeps_edges else []
             found.batches.append([*batch.nodes, *slots])
+            found.size = found.size.larger(batch_size(loader, batch))
             found.nodes += batch.num_nodes
             found.edges += batch.num_edges
             found.seconds += batch.sample_seconds
