@@ -37,7 +37,7 @@ from pyg_graphzero.memory.plan import (
     least_memory,
     neighbours_are_held,
 )
-from pyg_graphzero.memory.prefetch import prefetch_bounds, prefetch_files
+from pyg_graphzero.memory.prefetch import prefetch_files
 from pyg_graphzero.memory.residence import Residence
 from pyg_graphzero.memory.source import BatchSource
 from pyg_graphzero.memory.tables import Tables
@@ -292,14 +292,14 @@ class Keeper:
         neighbours = [file.name for file in needs.of(Kind.NEIGHBOURS)]
         if not neighbours or not sampler.may_read:
             return None
-        prefetch_bounds(self.contents).join()
+        bounds = [file.name for file in needs.of(Kind.BOUNDS)]
+        packed = self.tables.pack(sampler.graph, needs, bounds)
         plan = MemoryPlan(
             self.memory, self._baseline, {}, dict.fromkeys(neighbours, 0),
             topology_window=costs.MAX_TOGETHER, topology_windows=_TRIAL_BYTES,
         )  # fmt: skip
         gap = probe(self.contents.path).merge_gap
-        reading: Reading | None = Residence(self.contents, plan, needs, gap).reading(sampler)
-        return reading
+        return Residence(self.contents, plan, needs, gap, packed=packed).reading(sampler)
 
     def _say(self, plan: MemoryPlan) -> None:
         """Logs the plan."""

@@ -8,7 +8,7 @@ while the first batches are made.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -28,30 +28,19 @@ def prefetch_files(contents: StoreContents, files: Collection[str]) -> threading
     return prefetch_all([Path(path) for path in paths])
 
 
-def prefetch_bounds(contents: StoreContents) -> threading.Thread:
-    """Has the bounds of neighbourhoods read, with which topologies begin; no neighbours."""
-    topologies = [contents.topology(t.name) for t in contents.schema.edge_types]
-    ends = {Path(t.path): t.indices_offset for t in topologies}
-    return prefetch_all(list(ends), ends)
-
-
-def prefetch_all(paths: Sequence[Path], ends: Mapping[Path, int] | None = None) -> threading.Thread:
+def prefetch_all(paths: Sequence[Path]) -> threading.Thread:
     """Starts a thread that reads files into the page cache, one after the other.
 
     A file that cannot be opened is left out: opening it for use raises the error.
-
-    Args:
-        paths: The files.
-        ends: Where reading ends, in bytes; the others are read whole.
     """
     thread = threading.Thread(
-        target=_prefetch, args=(paths, ends or {}), daemon=True, name="graphzero-prefetch"
+        target=_prefetch, args=(paths,), daemon=True, name="graphzero-prefetch"
     )
     thread.start()
     return thread
 
 
-def _prefetch(paths: Sequence[Path], ends: Mapping[Path, int]) -> None:
+def _prefetch(paths: Sequence[Path]) -> None:
     for path in paths:
         with suppress(OSError):
-            prefetch(path, _PIECE, ends.get(path))
+            prefetch(path, _PIECE)

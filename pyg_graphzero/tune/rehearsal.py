@@ -241,7 +241,7 @@ def _windows(
     at, longest = 0, 1 if growth < most else most
     while at < len(batches):
         next_ones = batches[at : at + min(most, longest)]
-        window = _window(next_ones, parts, plan.windows - plan.cached)
+        window = _window(next_ones, parts, plan.windows)
         at, longest = at + window.count, max(longest, growth * window.count)
         windows.append(window)
     # The last window is shorter than in an epoch if batches end within it.
