@@ -11,11 +11,11 @@ import logging
 import os
 import weakref
 from dataclasses import replace
-from math import ceil
 
 from pyg_graphzero import _core
-from pyg_graphzero.errors import FormatError, MemoryBudgetError
+from pyg_graphzero.errors import FormatError
 from pyg_graphzero.memory import costs
+from pyg_graphzero.memory.budget import Budget
 from pyg_graphzero.memory.making import (
     NoCopy,
     check_room,
@@ -64,20 +64,17 @@ class Keeper:
     """Divides one budget among a store's files and loaders.
 
     Args:
-        contents: The store's files.
-        memory: The budget in bytes, for all memory of this process but what code other than the
-            store's takes after the store was opened.
-        is_given: A user has named the budget; else it is free memory, and a warning says so.
+        contents: The store's files. Their budget is for all memory of this process but what code
+            other than the store's takes after the store was opened.
 
     Attributes:
         current: The store's files by the latest memory plan; None before the first.
         tables: Tables in memory that stand for files.
     """
 
-    def __init__(self, contents: StoreContents, memory: int, is_given: bool) -> None:
+    def __init__(self, contents: StoreContents) -> None:
         self._contents = weakref.ref(contents)
-        self.memory = memory
-        self.is_given = is_given
+        self.memory = contents.memory
         self.current: Residence | None = None
         self.tables = Tables()
         self._tried: set[str] = set()  # names of copies that were given up
@@ -127,8 +124,9 @@ class Keeper:
     def watch_for(self, loader: BatchSource) -> Watch | None:
         """Where a loader's batches are to be counted as they are delivered; None: they are not."""
         now = self.current
-        is_its = now is not None and now.awaits == copy_key(self.contents, self._needs_of(loader))
-        return now.watch if now is not None and is_its else None
+        if now is None or now.key != copy_key(self.contents, self._needs_of(loader)):
+            return None
+        return now.watch
 
     def relative_size(self, loader: BatchSource) -> float:
         """How large its batches are, in batches that there is room for; 1 at least.
@@ -156,11 +154,10 @@ class Keeper:
         contents, key = self.contents, copy_key(self.contents, needs)
         if now.copy is not None or key is None or key in self._tried:
             return False
-        if now.awaits == key:
-            is_due = now.watch.is_done if now.watch else not is_being_made(contents.path, key)
-            if is_due:
-                return True
-        return find_copy(contents, key) is not None
+        is_over = now.key == key and (
+            now.watch.is_done if now.watch else not is_being_made(contents.path, key)
+        )
+        return is_over or find_copy(contents, key) is not None
 
     def _needs_of(self, loader: BatchSource) -> Needs:
         own, how = self._needs.setdefault(loader, {}), loader.first_aggregation
@@ -198,14 +195,13 @@ class Keeper:
             self._give_up(key, error)
         copy = found if isinstance(found, UsedCopy) else None
         watch = found if isinstance(found, Watch) else None
-        awaits = None if copy is not None or key in self._tried else key
         if copy is not None:
             needs = copy.applied_to(needs)
         beside = 0 if watch is None else Watch.num_bytes(sampler.graph)
         plan = divide(self.memory, self._baseline + beside, needs)
         tables = self.tables.pack(sampler.graph, needs, plan.held), self.tables.held(plan.held)
         return_freed_memory()
-        made = Residence(contents, plan, needs, disk.merge_gap, copy, *tables, watch, awaits)
+        made = Residence(contents, plan, needs, disk.merge_gap, copy, *tables, watch, key)
         made.preload()
         self._say(plan)
         self.current = made
@@ -241,7 +237,7 @@ class Keeper:
         folder = folder_for(contents.path, key)
         if folder is None:
             raise NoCopy("found nowhere to write, in the store or in a cache")
-        if key in folder.sweep():
+        if is_being_made(contents.path, key):
             log.info("%s: another process makes it", folder.path / key)
             return None  # a later epoch finds it
         topologies = [*needs.of(Kind.BOUNDS), *needs.of(Kind.NEIGHBOURS)]
@@ -302,14 +298,13 @@ class Keeper:
         return Residence(self.contents, plan, needs, gap, packed=packed).reading(sampler)
 
     def _say(self, plan: MemoryPlan) -> None:
-        """Logs the plan."""
+        """Logs the plan, as a warning where the budget is free memory that no user has named."""
         parts = [f"{name} {num_bytes / 1e6:,.0f} MB" for name, num_bytes in plan.parts.items()]
-        source = (
-            "memory" if self.is_given else "memory that is free here (gz.open(memory=) sets it)"
-        )
+        level, source = logging.INFO, "memory"
+        if not self.contents.is_memory_given:
+            level, source = logging.WARNING, "memory that is free here (gz.open(memory=) sets it)"
         log.log(
-            logging.INFO if self.is_given else logging.WARNING,
-            "%s: does not fit in %s, %.1f GB: %s",
+            level, "%s: does not fit in %s, %.1f GB: %s",
             self.contents.path, source, self.memory / 1e9, "; ".join(parts),
         )  # fmt: skip
 
@@ -323,14 +318,13 @@ def _check_held(memory: int, baseline: int, needs: Needs) -> None:
     least = memory
     while not neighbours_are_held(divide(least, baseline, needs), needs):
         least += max(1, least // _STEPS)
-    if least > memory:
-        sharers = max(file.processes for file in needs.files)
-        each = "" if sharers == 1 else f" for each of {sharers} processes"
-        raise MemoryBudgetError(
-            f"memory: found {memory // 10**6:,} MB{each}, expected {ceil(least / 1e6):,} MB "
-            "or more for method='labor', which looks at every neighbour of every frontier node and "
-            "so has the whole topology in memory; or sample uniformly"
-        )
+    Budget(memory, baseline).check(
+        least - baseline,
+        " for method='labor', which looks at every neighbour of every frontier node and so has the "
+        "whole topology in memory",
+        "; or sample uniformly",
+        needs.processes,
+    )
 
 
 def keeper_of(contents: StoreContents | None) -> Keeper | None:
@@ -338,6 +332,6 @@ def keeper_of(contents: StoreContents | None) -> Keeper | None:
     if contents is None or (contents.shards is not None and contents.shards.has_topology):
         return None
     if contents.keeper is None or contents.keeper.is_foreign:
-        contents.keeper = Keeper(contents, contents.memory, contents.is_memory_given)
+        contents.keeper = Keeper(contents)
     keeper: Keeper = contents.keeper
     return keeper

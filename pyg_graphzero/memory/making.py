@@ -30,8 +30,8 @@ from pyg_graphzero.memory.needs import Kind, Need, Needs, owners_of
 from pyg_graphzero.memory.plan import MemoryPlan
 from pyg_graphzero.memory.ranking import (
     GROUP_BITS,
+    RankedRows,
     hot_above,
-    rank_bytes,
     rank_lists,
     uses_of,
 )
@@ -170,18 +170,21 @@ def rank_seconds(epoch: float) -> float:
 def making_bytes(graph: SampledGraph, lists: bool) -> int:
     """Memory that a copy's making takes, whichever share of the nodes and neighbours is used.
 
+    Rows are ranked by counts in two bytes, a list of numbers and a bit each. Groups of neighbours
+    are all sorted, which takes as much as their list.
+
     Args:
         graph: The graph.
         lists: Neighbours are copied, too.
     """
     ranking, copying = 0, int(WITH_SLAB * _LEAST_SLAB)
-    for num_nodes in graph.node_types.values():
-        ranking += (4 if lists else 2) * num_nodes + rank_bytes(num_nodes, hot=0)
-        copying += 4 * num_nodes + _core.RowOrder.num_bytes(num_nodes, num_nodes)
+    for count in graph.node_types.values():
+        ranking += (8 if lists else 6) * count + count // 8
+        copying += 4 * count + _core.RowOrder.num_bytes(count, count)
     for name in filter(graph.on_disk, graph.edge_types if lists else ()):
         assert graph.contents is not None
         groups = graph.contents.topology(name).num_edges >> GROUP_BITS
-        ranking += 2 * groups + rank_bytes(groups)
+        ranking += 10 * groups + groups // 8
         copying += 4 * groups + _core.RowOrder.num_bytes(groups, groups)
     return max(ranking, copying)
 
@@ -203,8 +206,9 @@ def copies_of(
     """Rows and groups of neighbours to copy, in the order of their use."""
     hot, parts = hot_above(usage.epochs), []
     owners, files = owners_of(contents), [file.name for file in candidates(needs)]
-    for name, rows in usage.ranked.items():
-        counts, columns = usage.counts[name], [f for f in files if owners[f] == name]
+    for name, counts in usage.counts.items():
+        rows = usage.ranked.get(name) or RankedRows(len(counts))
+        columns = [file for file in files if owners[file] == name]
         rows.rank(counts, hot)
         if columns and rows.used > 0:
             sources = {file: Rows.of_column(contents.column(file)) for file in columns}

@@ -144,6 +144,11 @@ class Needs:
     trial: list[Tensor] = field(default_factory=list)
     is_summed: bool = False
 
+    @property
+    def processes(self) -> int:
+        """How many processes have the files mapped, and a budget each."""
+        return max((file.processes for file in self.files), default=1)
+
     def of(self, kind: Kind) -> list[Need]:
         """The files of a kind."""
         return [file for file in self.files if file.kind is kind]

@@ -167,7 +167,7 @@ def divide(memory: int, baseline: int, needs: Needs) -> MemoryPlan:
         "",
         f", and one batch {batch.whole / 1e6:,.0f} MB, {costs.LEAST_READY} at a time; smaller "
         "batches or fan-outs need less",
-        max((file.processes for file in files), default=1),
+        needs.processes,
     )
     plan = _divide_in_part(memory, baseline, needs, holds_ranked=True)
     if all_used_stay(plan, needs) or all(f.uses is None for f in needs.of(Kind.NEIGHBOURS)):

@@ -75,16 +75,6 @@ class RankedRows:
             _core.hottest_first(engine_array(counts), engine_array(self.order), hot)
 
 
-def rank_bytes(num_rows: int, hot: int | None = None) -> int:
-    """Memory that ranking rows takes, beside their counts, if all of them are used.
-
-    Args:
-        num_rows: How many there are.
-        hot: How many are put first; None: all.
-    """
-    return (num_rows + (num_rows if hot is None else hot)) * torch.int32.itemsize + num_rows // 8
-
-
 def hot_above(epochs: float) -> int:
     """Number of batches in the counted epochs: rows that more batches have come first."""
     return max(1, round(HOT * epochs / 2))

@@ -45,8 +45,8 @@ class Usage:
             there can be.
         expanded: By node type: ``int16 [num_nodes]``, the batches that drew neighbours of it; empty
             where that is not counted.
-        ranked: The rows of each node type as they were met, or in order; empty where that is not
-            asked for.
+        ranked: The rows of each node type as seeds that lie together met them, then in order; empty
+            where that is not known.
         num_batches: Number of batches that were counted.
         epochs: How many epochs these are.
     """
@@ -89,8 +89,6 @@ class Usage:
             if name in self.expanded:
                 inner = engine_array(nodes[: sum(hops[:-1])])
                 _core.count_rows(inner, engine_array(self.expanded[name]))
-            if name in self.ranked:
-                self.ranked[name].add(nodes)
         self.num_batches += 1
 
 
@@ -99,7 +97,7 @@ def _zeros(graph: SampledGraph) -> dict[str | None, Tensor]:
 
 
 class Watch(Usage):
-    """Counts an epoch's own batches as they are delivered, and lists rows as they are met.
+    """Counts an epoch's own batches as they are delivered.
 
     Where neighbours are read from disk, to sample more batches would take as long as training.
 
@@ -112,15 +110,15 @@ class Watch(Usage):
     """
 
     def __init__(self, graph: SampledGraph, epoch: int) -> None:
-        super().__init__(_zeros(graph), _zeros(graph), _unranked(graph))
+        super().__init__(_zeros(graph), _zeros(graph))
         self.is_done = False
         self._epoch = epoch
         self._lock = threading.Lock()
 
     @staticmethod
     def num_bytes(graph: SampledGraph) -> int:
-        """Memory that one takes for a graph: two counts, a bit, and at most a number a node."""
-        return sum((4 + 4) * num + num // 8 for num in graph.node_types.values())
+        """Memory that one takes for a graph: two counts a node."""
+        return sum(2 * 2 * num_nodes for num_nodes in graph.node_types.values())
 
     def add(self, batch: _core.Batch) -> None:
         """Counts a batch."""
@@ -193,7 +191,8 @@ def number_by_first_touch(
     Returns:
         The rows of every node type.
     """
-    found = _unranked(source.graph_sampler.graph)
+    types = source.graph_sampler.graph.node_types
+    found = {name: RankedRows(num_nodes) for name, num_nodes in types.items()}
     at = source.seed_rows()
     pieces = (torch.arange(len(source.dataset)) if at is None else at.argsort()).split(TOUCH_BATCH)
     most = max(1, round(share * len(pieces)))
@@ -203,11 +202,6 @@ def number_by_first_touch(
             rows.add(nodes)
         each()
     return found
-
-
-def _unranked(graph: SampledGraph) -> dict[str | None, RankedRows]:
-    """Lists of rows, none of them met yet."""
-    return {name: RankedRows(num) for name, num in graph.node_types.items()}
 
 
 def shuffled_batches(
