@@ -272,7 +272,7 @@ class Keeper:
         self._tried.add(key)
 
     def _fitting(self, needs: Needs, copy: UsedCopy) -> UsedCopy:
-        """What of a copy is wanted.
+        """The part of a copy that is wanted.
 
         Raises:
             NoCopy: Its tables leave no room for a batch.

@@ -87,7 +87,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Copied:
-    """What a copy has of one of the store's files.
+    """Rows or neighbours of one of the store's files, as a copy has them.
 
     Attributes:
         column: The copied rows, or groups of neighbours, as bytes.
@@ -117,7 +117,7 @@ class UsedCopy:
 
     Attributes:
         path: Its directory.
-        files: What it has, by the store's file.
+        files: Rows and neighbours that it has, by the store's file.
     """
 
     path: Path
