@@ -148,7 +148,7 @@ class _Examination:
             if copy is not None:
                 copy = copy.suited(contents.memory, self.baseline, self.needs)
                 self.needs = copy.applied_to(self.needs)
-                self.ranks = ranks_of(copy, loader.graph_sampler.graph)
+                self.ranks = ranks_of(copy, self.sampled)
 
     def _copy_to_make(self) -> UsedCopy | None:
         """The copy that a loader would have made, without its rows; None if it would not."""

@@ -13,13 +13,7 @@ from torch import Tensor
 
 from pyg_graphzero import _core
 from pyg_graphzero.memory import costs
-from pyg_graphzero.memory.needs import (
-    BatchSize,
-    Kind,
-    Need,
-    batch_size,
-    owners_of,
-)
+from pyg_graphzero.memory.needs import BatchSize, Kind, Need, batch_size, owners_of
 from pyg_graphzero.memory.plan import MemoryPlan
 from pyg_graphzero.memory.residence import group_bits_of, groups_kept
 from pyg_graphzero.memory.source import BatchSource
@@ -34,16 +28,15 @@ from pyg_graphzero.util.disk import DiskSpeed
 Ranks = Mapping[str | None, Callable[[Tensor], Tensor]]
 
 
-def ranks_of(copy: UsedCopy, graph: SampledGraph) -> Ranks:
+def ranks_of(copy: UsedCopy, sampled: Sampled) -> Ranks:
     """By node type, where rows would lie if those that are not copied followed the others."""
-    assert graph.contents is not None
-    owners = owners_of(graph.contents)
+    owners = owners_of(sampled.contents)
     orders = {owners[file]: copied.order for file, copied in copy.files.items() if file in owners}
 
     def ranks(name: str | None, rows: Tensor) -> Tensor:
         return orders[name].ranks(engine_array(rows)) if name in orders else rows
 
-    return {name: partial(ranks, name) for name in graph.node_types}
+    return {name: partial(ranks, name) for name in sampled.graph.node_types}
 
 
 @dataclass
