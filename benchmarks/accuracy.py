@@ -49,8 +49,7 @@ def main(argv: list[str] | None = None) -> None:
                 store = Path(folder) / "store"
                 features = None if encoding == "float32" else encoding
                 summary = gz.convert(data, store, features=features, progress=False)
-                loss = summary.nodes[None].losses.get("x")
-                column = gz.open(store).info()["node_types"][0]["attrs"]["x"]
+                column = summary.info["node_types"][0]["attrs"]["x"]
                 disk = gz.open(store).data()
                 epochs = args.epochs or EPOCHS[name]
                 for model in args.models:
@@ -60,7 +59,7 @@ def main(argv: list[str] | None = None) -> None:
                         "features": encoding,
                         "model": model,
                         "bytes": column["bytes"],
-                        "relative_rmse": 0.0 if loss is None else loss.relative_rmse,
+                        "relative_rmse": column.get("encoding", {}).get("relative_rmse", 0.0),
                         "scores": [
                             train(disk, args, {}, seed, epochs, MODELS[model])
                             for seed in args.seeds

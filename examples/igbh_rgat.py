@@ -247,7 +247,9 @@ def main() -> None:
         started = time.perf_counter()
         gz.convert(spec, args.store, features="int8", edge_ids=False, memory=args.memory)
         print(f"converted in {time.perf_counter() - started:.0f} s", flush=True)
-    store = gz.open(args.store, memory=args.memory)
+    # Some batches alone are not worth finding out which rows an epoch uses.
+    row_cache = "auto" if args.batches is None else False
+    store = gz.open(args.store, memory=args.memory, row_cache=row_cache)
     num_bytes = sum(file.stat().st_size for file in args.store.rglob("*") if file.is_file())
     print(f"{store}: {num_bytes / 1e9:.2f} GB", flush=True)
     train(store, args)

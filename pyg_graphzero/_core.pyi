@@ -224,14 +224,6 @@ class CscBuilder:
 
     def __init__(self, num_src: int, num_dst: int, max_edges: int, columns: Sequence[tuple[str, str, Sequence[int], bytes]], src_marks: NodeMarks | None, dst_marks: NodeMarks | None, bipartite: bool, undirected: bool, coalesce: str, self_loops: str, edge_ids: bool, time_column: int, source_times: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)] | None, room: int, directory: str, num_threads: int = 0) -> None: ...
 
-    @property
-    def record_bytes(self) -> int:
-        """What one edge takes in scratch files."""
-
-    @property
-    def keep_bytes(self) -> int:
-        """How many bytes of edges may wait in memory."""
-
     def append(self, src: Any, dst: Any, columns: Sequence[Any]) -> None:
         """
         Adds edges: ids of 32 or 64 bits, and the bytes of every column's rows.

@@ -140,12 +140,6 @@ void init_build(nb::module_& m) {
           nb::arg("dst_marks").none(), "bipartite"_a, "undirected"_a, "coalesce"_a, "self_loops"_a,
           "edge_ids"_a, "time_column"_a, nb::arg("source_times").noconvert().none(), "room"_a,
           "directory"_a, "num_threads"_a = 0)
-      .def_prop_ro(
-          "record_bytes", [](const Builder& self) { return self.builder->record_bytes(); },
-          "What one edge takes in scratch files.")
-      .def_prop_ro(
-          "keep_bytes", [](const Builder& self) { return self.builder->keep_bytes(); },
-          "How many bytes of edges may wait in memory.")
       .def(
           "append",
           [](Builder& self, const Ids& src, const Ids& dst, const std::vector<Bytes>& columns) {

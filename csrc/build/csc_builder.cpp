@@ -95,8 +95,8 @@ Runs CscBuilder::make_runs(std::uint64_t lo, std::uint64_t hi) {
 }
 
 void CscBuilder::append(const EdgeSlab& slab) {
-  const auto step =
-      static_cast<std::int64_t>(space_.run_bytes / record_bytes() / (options_.undirected ? 2 : 1));
+  const auto step = static_cast<std::int64_t>(space_.run_bytes / plan_.waiting_bytes() /
+                                              (options_.undirected ? 2 : 1));
   for (std::int64_t begin = slab.begin; begin < slab.end; begin += step) {
     EdgeSlab part = slab;
     part.begin = begin;

@@ -47,9 +47,6 @@ class CscBuilder {
   CscBuilder& operator=(const CscBuilder&) = delete;
 
   const CscOptions& options() const noexcept { return options_; }
-  // Bytes of one edge while it waits, and of all edges that may wait in memory.
-  std::uint64_t record_bytes() const noexcept { return plan_.waiting_bytes(); }
-  std::uint64_t keep_bytes() const noexcept { return space_.keep_bytes; }
   // Raises std::out_of_range naming the first edge whose id is no node, counted over all slabs;
   // std::invalid_argument if there are more edges than were declared. Nothing may follow an error.
   void append(const EdgeSlab& slab);

@@ -17,17 +17,17 @@ from pyg_graphzero.conversion.detect import file_kind, graph_of
 from pyg_graphzero.conversion.ends import is_chunks
 from pyg_graphzero.conversion.files import has_edges, plan_files
 from pyg_graphzero.conversion.graphzero import GRAPH, weights_of
-from pyg_graphzero.conversion.options import Dtypes, Selection
+from pyg_graphzero.conversion.options import Choices
 from pyg_graphzero.conversion.paths import is_paths
-from pyg_graphzero.conversion.plan import EdgeOptions, GraphPlan
+from pyg_graphzero.conversion.plan import GraphPlan
 from pyg_graphzero.conversion.sources import Inputs
 from pyg_graphzero.conversion.sparse import is_sparse
 from pyg_graphzero.conversion.spec import FLAT, flat_spec
-from pyg_graphzero.conversion.storage import Storage
 from pyg_graphzero.conversion.summary import ConvertSummary, EdgeSummary, NodeSummary
 from pyg_graphzero.conversion.tables import is_frame
 from pyg_graphzero.conversion.write import write_plan
 from pyg_graphzero.errors import InputError, InputWarning
+from pyg_graphzero.store.csc import CscOptions
 from pyg_graphzero.store.writer import check_target
 from pyg_graphzero.util.progress import Progress
 from pyg_graphzero.util.reading import reading
@@ -85,7 +85,7 @@ def convert(
     * several such files: a directory, a pattern or a list,
     * the directory of a dataset: OGB, MAG240M, IGB, GraphBolt or PyG's,
     * a PyG ``Data`` or ``HeteroData``, a dataset of one, or a ``.pt`` file with one,
-    * a graph of NetworkX or DGL, a sparse matrix of SciPy or torch,
+    * a graph of DGL, a sparse matrix of SciPy or torch,
     * a table of whatever hands out Arrow data: a frame of pandas or polars, a table, reader or
       dataset of Arrow, a relation of DuckDB, a cursor of ADBC,
     * a function that returns an iterator of chunks of edges, or such an iterator,
@@ -173,64 +173,58 @@ def convert(
     flat = {name: arguments[name] for name in FLAT}
     started = time.perf_counter()
     target = Path(out)
-    options = EdgeOptions(undirected, coalesce, self_loops, edge_ids)
-    selection = Selection(take, skip)
-    types = Dtypes(dtypes, fill, adopt)
-    storage = Storage(features, adopt)
+    options = CscOptions(
+        undirected=undirected, coalesce=coalesce, self_loops=self_loops, edge_ids=edge_ids
+    )
+    choices = Choices(take, skip, dtypes, fill, features, adopt)
     bars = Progress(progress)
     check_target(target, force)
     with Workspace(target, memory, tmp) as space:
-        inputs = Inputs(Path(), target, types, bars, space)
-        plan = _plan(source, flat, options, selection, inputs)
-        selection.check_used()
-        types.check_used()
-        plan.notes += types.notes
+        inputs = Inputs(Path(), target, choices, options, bars, space)
+        plan = _plan(source, flat, inputs)
+        choices.check(plan)
+        plan.notes += choices.notes
         plan.time_attr, plan.both_directions = time_attr, both_directions
         plan.expand_undirected()
-        storage.check(plan)
         summary = write_plan(
             plan,
             target,
-            storage=storage,
+            choices=choices,
             force=force,
             progress=bars,
             workspace=space,
         )
-    if summary.two_kinds is not None:
-        told = next(note for note in plan.notes if "two kinds of nodes" in note)
-        warnings.warn(told, InputWarning, stacklevel=2)
+    for doubt in plan.doubts:
+        warnings.warn(doubt, InputWarning, stacklevel=2)
     summary.seconds = time.perf_counter() - started
     return summary
 
 
-def _plan(
-    source: Any,
-    flat: dict[str, Any],
-    options: EdgeOptions,
-    selection: Selection,
-    inputs: Inputs,
-) -> GraphPlan:
+def _plan(source: Any, flat: dict[str, Any], inputs: Inputs) -> GraphPlan:
     """Choose the reader by what ``source`` is."""
     if isinstance(source, str) and source == "-":
         source, flat["format"] = inputs.stdin(), flat["format"] or "text"
-    found = graph_of(source, options, selection, inputs) if flat["format"] is None else None
+    found = graph_of(source, inputs) if flat["format"] is None else None
     if found is not None:
         _refuse_flat(flat, f"{found.name} ({found.what}) describes the graph itself")
         inputs.progress.say(f"{found.name}: {found.what}")
         if not isinstance(source, str | os.PathLike):
-            return plan_files(found, options, selection, inputs)
+            return plan_files(found, inputs)
         with reading(found.name, "graph", "options and files that go together"):
             named = inputs.beside(found.base, found.name)
-            return plan_files(found, options, selection, named)
+            return plan_files(found, named)
     if not is_paths(source) and not has_edges(source):
         is_several = isinstance(source, list | tuple) and bool(source)
+        hint = "Batch.from_data_list(...) makes one graph of several." if is_several else ""
+        if type(source).__module__.startswith("networkx"):
+            hint = "torch_geometric.utils.from_networkx(graph) makes a Data of it."
         raise InputError(
             "source",
             "type",
             type(source).__name__ + (f" of {type(source[0]).__name__}" if is_several else ""),
-            "a path, Data, HeteroData, a dataset, array, table, sparse matrix, graph of NetworkX "
-            "or DGL, dict or iterator of chunks",
-            "Batch.from_data_list(...) makes one graph of several." if is_several else "",
+            "a path, Data, HeteroData, a dataset, array, table, sparse matrix, graph of DGL, dict "
+            "or iterator of chunks",
+            hint,
         )
     if isinstance(source, str | os.PathLike) and Path(source).suffix == GRAPH:
         flat["edge_attrs"] = flat["edge_attrs"] or weights_of(inputs.file(source))
@@ -241,7 +235,7 @@ def _plan(
         inputs.progress.say(f"{files.path}: {spec.what}")
     else:
         spec.what = _in_memory(source)
-    return plan_files(spec, options, selection, inputs)
+    return plan_files(spec, inputs)
 
 
 def _in_memory(source: Any) -> str:

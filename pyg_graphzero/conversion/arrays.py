@@ -23,7 +23,7 @@ from pyg_graphzero.conversion.npz import open_npy, open_npz
 from pyg_graphzero.conversion.options import as_tensor
 from pyg_graphzero.conversion.paths import TEXT_SUFFIXES, TRIPLES, kind_suffix
 from pyg_graphzero.conversion.plan import Array
-from pyg_graphzero.conversion.sparse import is_sparse, sparse_members, sparse_rows
+from pyg_graphzero.conversion.sparse import is_sparse
 from pyg_graphzero.conversion.spool import PrintedRows, word_rows
 from pyg_graphzero.conversion.tables import PARQUET_SUFFIXES, is_series
 from pyg_graphzero.conversion.tensors import load_torch, open_raw, open_safetensors, tensor_rows
@@ -177,7 +177,8 @@ def as_array(value: Any, name: str, path: Path | None = None) -> Array:
         found = type(value).__name__
     if path is not None:
         raise InputError(path, name, found, "an array or a dense tensor")
-    raise InputError(f"<{name}>", "value", found, "an array, a dense tensor or a path")
+    hint = "Rows are stored dense: pass x.toarray(), or x.to_dense()." if is_sparse(value) else ""
+    raise InputError(f"<{name}>", "value", found, "an array, a dense tensor or a path", hint)
 
 
 def as_table(value: Any, name: str, path: Path | None = None) -> Table:
@@ -193,8 +194,6 @@ def as_table(value: Any, name: str, path: Path | None = None) -> Table:
     """
     if isinstance(value, Rows):
         return value
-    if is_sparse(value):
-        return sparse_rows(value, name)
     array = as_array(value, name, path)
     if isinstance(array, torch.Tensor):
         return tensor_rows(array, path) if array.dim() else array.numpy()
@@ -258,13 +257,11 @@ def _load_one(reference: Reference, path: Path, spool: Spool) -> Table:
     there = ", ".join(map(str, loaded)) or "nothing"
     if reference.member is None and len(loaded) == 1:
         return loaded[next(iter(loaded))]()
-    if reference.member not in loaded:
-        prefix = "" if reference.member is None else f"{reference.member}_"
-        matrix = sparse_members(loaded, prefix, str(path))
-        if matrix is not None:
-            return matrix
     if reference.member is None:
-        raise InputError(path, "members", there, "one member", f"Name it: {path.name}:MEMBER.")
+        hint = f"Name it: {path.name}:MEMBER."
+        if {"indptr", "indices", "data"} <= loaded.keys():
+            hint = "Rows are stored dense: scipy.sparse.load_npz(...).toarray() has them."
+        raise InputError(path, "members", there, "one member", hint)
     if reference.member not in loaded:
         raise InputError(path, "members", there, f"a member {reference.member!r}")
     return loaded[reference.member]()

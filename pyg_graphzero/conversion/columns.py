@@ -19,7 +19,7 @@ from pyg_graphzero.conversion.blocks import Places
 from pyg_graphzero.conversion.dialect import Dialect
 from pyg_graphzero.conversion.ids import IdColumn, IdSpace
 from pyg_graphzero.conversion.names import is_neo4j_id
-from pyg_graphzero.conversion.options import MULTIPLIED, Dtypes, Fill, filled_dtype
+from pyg_graphzero.conversion.options import MULTIPLIED, Choices, Fill, filled_dtype
 from pyg_graphzero.conversion.spool import BatchSpool, RowSpool, word_rows
 from pyg_graphzero.conversion.tables import ArrowTable
 from pyg_graphzero.errors import InputError
@@ -54,13 +54,13 @@ class ColumnReader:
     """Reads columns for one conversion.
 
     Args:
-        dtypes: Dtypes asked for, and what stands for missing values.
+        choices: Dtypes asked for, and what stands for missing values.
         progress: Where to show slow steps.
         space: Memory and temporary files.
     """
 
-    def __init__(self, dtypes: Dtypes, progress: Progress, space: Workspace) -> None:
-        self.dtypes = dtypes
+    def __init__(self, choices: Choices, progress: Progress, space: Workspace) -> None:
+        self.choices = choices
         self.progress = progress
         self.space = space
 
@@ -81,7 +81,7 @@ class ColumnReader:
             return self._text_columns(columns, attrs, ids)
         loaded = {}
         for name, positions in attrs.items():
-            fill = self.dtypes.fill(name)
+            fill = self.choices.fill(name)
             if len(positions) == 1 and self._is_coded(name) and columns.is_text(positions[0]):
                 words = self._words(columns, positions[0], name, fill)
                 loaded[name] = self.coded(name, words, columns.order(positions[0]))
@@ -98,7 +98,7 @@ class ColumnReader:
 
     def cast(self, name: str, loaded: Loaded) -> Loaded:
         """The rows of an attribute in the dtype that is asked for."""
-        return replace(loaded, rows=self.dtypes.cast(name, loaded.rows, loaded.fail))
+        return replace(loaded, rows=self.choices.cast(name, loaded.rows, loaded.fail))
 
     def coded(self, name: str, column: IdColumn, order: Any = None) -> Loaded:
         """Text as numbers, which are the places of names in ``order``, or else in ascending order.
@@ -109,7 +109,7 @@ class ColumnReader:
             order: An Arrow array of all names.
         """
         space = IdSpace(self.space, name, "map", columns=[column])
-        fill = self.dtypes.fill(name)
+        fill = self.choices.fill(name)
         if order is not None:
             order = order if fill is None else pa.concat_arrays([pa.array([""]), order])
             space.table = IdColumn(column.path, column.where, word_rows(order))
@@ -127,7 +127,7 @@ class ColumnReader:
 
     def _is_coded(self, name: str) -> bool:
         """Whether text may be an attribute, by the dtype that is asked for."""
-        dtype = self.dtypes.get(name) or torch.int64
+        dtype = self.choices.dtype(name) or torch.int64
         return not (dtype.is_floating_point or dtype == torch.bool)
 
     def _words(
@@ -151,32 +151,22 @@ class ColumnReader:
     ) -> tuple[list[IdColumn], dict[str, Loaded]]:
         """Columns of text, from one pass over the files.
 
-        An attribute that needs a column of another one in another kind takes a pass of its own.
+        An attribute of a column that ids or another attribute are of takes a pass of its own.
         """
+        id_positions = {at for at, _ in ids}
         columns: dict[int, text.Column] = {}
-        outputs = {name: self._output(name) for name in attrs}
         later: dict[str, list[int]] = {}
         for name, positions in attrs.items():
-            output, is_alone = outputs[name], len(positions) == 1
-            kinds = {at: _kind(dialect, at, name, output, is_alone) for at in positions}
-            if any(at in columns and columns[at].kind is not kinds[at] for at in positions):
+            if not (id_positions | columns.keys()).isdisjoint(positions):
                 later[name] = positions
                 continue
-            for at, kind in kinds.items():
-                others = columns[at].outputs if at in columns else ()
-                columns[at] = text.Column(kind, (*others, output), name)
+            is_alone = len(positions) == 1
+            columns |= {at: self._text_column(dialect, at, name, is_alone) for at in positions}
         attrs = {name: positions for name, positions in attrs.items() if name not in later}
-        for position, is_text in ids:
-            others = columns[position].outputs if position in columns else ()
-            if is_text and others and columns[position].kind is not text.TEXT:
-                column = f"column {dialect.label(position)}"
-                raise InputError(dialect.path, column, "text ids", "numbers, for an attribute")
-            kind = text.TEXT if is_text else text.ID
-            columns[position] = text.Column(kind, (text.AS_IT_IS, *others))
+        columns |= {at: text.Column(text.TEXT if is_text else text.ID) for at, is_text in ids}
         places = Places(dialect)
         is_word = {at: column.kind is text.TEXT for at, column in columns.items()}
-        parts = [[(at, text.AS_IT_IS)] for at, _ in ids]
-        parts += [[(at, outputs[name]) for at in attrs[name]] for name in attrs]
+        parts = [[at] for at, _ in ids] + [*attrs.values()]
         spools: list[Any] = [
             BatchSpool(self.space, "ids") if is_text else _IntegerIds(self.space)
             for _, is_text in ids
@@ -186,8 +176,8 @@ class ColumnReader:
             for positions in attrs.values()
         ]
         for batch in text.read(places, columns, self.progress):
-            for spool, keys in zip(spools, parts, strict=True):
-                spool.append(_side_by_side([batch[key] for key in keys]))
+            for spool, positions in zip(spools, parts, strict=True):
+                spool.append(_side_by_side([batch[at] for at in positions]))
 
         def where(position: int) -> Callable[[int], str]:
             return lambda row: text.locate(places, row, position)
@@ -202,15 +192,33 @@ class ColumnReader:
             if is_word[positions[0]]:
                 loaded[name] = self.coded(name, IdColumn(dialect.path, place, spool.finish()))
                 continue
-            empty = _side_by_side([columns[each].empty(outputs[name]) for each in positions])
+            empty = _side_by_side([columns[at].empty for at in positions])
             loaded[name] = self.cast(name, Loaded(spool.finish(empty), dialect.path, place))
         if later:
             loaded |= self._text_columns(dialect, later, [])[1]
         return id_columns, loaded
 
-    def _output(self, name: str) -> text.Output:
-        single = torch.float32 if name in MULTIPLIED else None
-        return text.Output(self.dtypes.get(name) or single, self.dtypes.fill(name))
+    def _text_column(
+        self, dialect: Dialect, position: int, name: str, is_alone: bool
+    ) -> text.Column:
+        """How a column is parsed that becomes an attribute, or part of one."""
+        dtype, fill = self.choices.dtype(name), self.choices.fill(name)
+        dtype = torch.float32 if dtype is None and name in MULTIPLIED else dtype
+        kind = text.guess(dialect, position, fill is not None)
+        asked = dtype or torch.int64
+        if kind is text.TEXT and (asked.is_floating_point or asked == torch.bool or not is_alone):
+            kind = text.FLOAT
+        if dtype is not None and kind not in (text.TEXT, *text.TIMES.values()):
+            kind = text.FLOAT if dtype.is_floating_point else text.INTEGER
+            kind = text.BOOLEAN if dtype == torch.bool else kind
+        if fill is not None and kind not in (text.FLOAT, text.TEXT):
+            own = torch.bool if kind is text.BOOLEAN else torch.int64
+            if filled_dtype(own, fill, name).is_floating_point:
+                if kind in text.TIMES.values():
+                    expected = "an integer, as times are"
+                    raise ValueError(f"fill of {name!r}: found {fill}, expected {expected}")
+                kind = text.FLOAT
+        return text.Column(kind, name, dtype, fill)
 
 
 class _IntegerIds:
@@ -229,28 +237,6 @@ class _IntegerIds:
 
     def finish(self) -> Rows:
         return self._spool.finish(torch.empty(0, dtype=torch.int64))
-
-
-def _kind(
-    dialect: Dialect, position: int, name: str, output: text.Output, is_alone: bool
-) -> text.Kind:
-    """How a column is parsed that is to become an attribute, or part of one."""
-    kind = text.guess(dialect, position, output.fill is not None)
-    dtype = output.dtype or torch.int64
-    if kind is text.TEXT and (dtype.is_floating_point or dtype == torch.bool or not is_alone):
-        kind = text.FLOAT
-    if output.dtype is not None and kind not in (text.TEXT, *text.TIMES.values()):
-        kind = text.FLOAT if output.dtype.is_floating_point else text.INTEGER
-        kind = text.BOOLEAN if output.dtype == torch.bool else kind
-    fill = output.fill
-    if fill is None or kind in (text.FLOAT, text.TEXT):
-        return kind
-    own = torch.bool if kind is text.BOOLEAN else torch.int64
-    if not filled_dtype(own, fill, name).is_floating_point:
-        return kind
-    if kind in text.TIMES.values():
-        raise ValueError(f"fill of {name!r}: found {fill}, expected an integer, as times are")
-    return text.FLOAT
 
 
 def _side_by_side(columns: list[Tensor]) -> Tensor:

@@ -9,10 +9,8 @@ import torch
 from torch_geometric.data import Data, Dataset, HeteroData
 
 from pyg_graphzero.conversion.ogb import add_split, num_classes, read_split
-from pyg_graphzero.conversion.options import Selection
-from pyg_graphzero.conversion.plan import EdgeOptions
 from pyg_graphzero.conversion.pyg import load_pyg, pyg_spec
-from pyg_graphzero.conversion.sources import Labels
+from pyg_graphzero.conversion.sources import Inputs, Labels
 from pyg_graphzero.conversion.spec import GraphSpec
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.rows import Rows
@@ -24,7 +22,7 @@ def is_dataset(value: Any) -> bool:
     return isinstance(value, Dataset) or (has_split and hasattr(value, "__getitem__"))
 
 
-def object_spec(dataset: Any, options: EdgeOptions, selection: Selection) -> GraphSpec:
+def object_spec(dataset: Any, inputs: Inputs) -> GraphSpec:
     """The graph of a dataset, transformed as the dataset does.
 
     The split of an ``ogb`` dataset becomes masks, and labels become classes ``[num_nodes]`` with
@@ -40,7 +38,7 @@ def object_spec(dataset: Any, options: EdgeOptions, selection: Selection) -> Gra
     if not isinstance(data, Data | HeteroData):
         expected = "a Data, as ogb's datasets for PyG have; or pass the dataset's directory"
         raise InputError(name, "graph", type(data).__name__, expected)
-    spec = pyg_spec(data, options, selection)
+    spec = pyg_spec(data, inputs)
     for method in ("get_edge_split", "get_idx_split"):
         if hasattr(dataset, method):
             add_split(spec, getattr(dataset, method)(), name)
@@ -50,16 +48,13 @@ def object_spec(dataset: Any, options: EdgeOptions, selection: Selection) -> Gra
     return spec
 
 
-def processed_spec(
-    root: Path, file: Path, options: EdgeOptions, selection: Selection
-) -> GraphSpec | None:
+def processed_spec(root: Path, file: Path, inputs: Inputs) -> GraphSpec | None:
     """A graph that PyG or ``ogb`` processed, with the split beside it, and labels as classes.
 
     Args:
         root: The directory of the dataset, which may have no ``split``.
         file: The processed file.
-        options: How edges become a CSC.
-        selection: Which attributes to take.
+        inputs: Says how edges become a CSC, and which attributes to take.
 
     Returns:
         The graph; None if the file holds something else.
@@ -70,7 +65,7 @@ def processed_spec(
     data = load_pyg(file)
     if data is None:
         return None
-    spec = pyg_spec(data, options, selection, file)
+    spec = pyg_spec(data, inputs, file)
     split = read_split(root)
     if split is not None and split.parts:
         add_split(spec, split.parts, str(split.folder))

@@ -13,11 +13,9 @@ from torch_geometric.data import Data, HeteroData
 from pyg_graphzero.conversion import folders, graphbolt, ogb
 from pyg_graphzero.conversion.arrays import NAMES, SUFFIXES, Reference
 from pyg_graphzero.conversion.datasets import is_dataset, object_spec, processed_spec
+from pyg_graphzero.conversion.dgl import dgl_spec, is_dgl
 from pyg_graphzero.conversion.files import has_edges
-from pyg_graphzero.conversion.graphs import graph_spec
-from pyg_graphzero.conversion.options import Selection
 from pyg_graphzero.conversion.paths import COMPRESSIONS, kind_suffix
-from pyg_graphzero.conversion.plan import EdgeOptions
 from pyg_graphzero.conversion.pyg import load_pyg, pyg_spec
 from pyg_graphzero.conversion.sources import Inputs
 from pyg_graphzero.conversion.spec import SPEC_SUFFIXES, GraphSpec, load_spec, parse_spec
@@ -52,24 +50,20 @@ _PROCESSED = ("data.pt", "geometric_data_processed.pt")
 _BESIDE = ("pre_filter.pt", "pre_transform.pt")  # what PyG writes beside processed data
 
 
-def graph_of(
-    source: Any, options: EdgeOptions, selection: Selection, inputs: Inputs
-) -> GraphSpec | None:
+def graph_of(source: Any, inputs: Inputs) -> GraphSpec | None:
     """A source that has nodes and edges of its own; ``None`` if it is edges."""
     if isinstance(source, str | os.PathLike):
-        return _graph_in(Path(source), options, selection, inputs)
+        return _graph_in(Path(source), inputs)
     if is_dataset(source):
-        return object_spec(source, options, selection)
+        return object_spec(source, inputs)
     if isinstance(source, Data | HeteroData):
-        return pyg_spec(source, options, selection)
+        return pyg_spec(source, inputs)
     if isinstance(source, Mapping) and not has_edges(source):
         return parse_spec(source)
-    return graph_spec(source)
+    return dgl_spec(source) if is_dgl(source) else None
 
 
-def _graph_in(
-    path: Path, options: EdgeOptions, selection: Selection, inputs: Inputs
-) -> GraphSpec | None:
+def _graph_in(path: Path, inputs: Inputs) -> GraphSpec | None:
     if path.suffix in SPEC_SUFFIXES:
         path = inputs.file(path)
         return replace(parse_spec(load_spec(path), path), base=path.parent)
@@ -77,7 +71,7 @@ def _graph_in(
         spec = _dataset_spec(inputs.directory(path))
         processed = _processed_file(path) if spec is None else None
         if processed is not None:
-            return processed_spec(path, inputs.file(processed), options, selection)
+            return processed_spec(path, inputs.file(processed), inputs)
         if spec is None:
             _check_files(path)
         return spec
@@ -85,7 +79,7 @@ def _graph_in(
         return None
     path = inputs.file(path)
     graph = load_pyg(path)
-    return None if graph is None else pyg_spec(graph, options, selection, path)
+    return None if graph is None else pyg_spec(graph, inputs, path)
 
 
 def _dataset_spec(path: Path) -> GraphSpec | None:

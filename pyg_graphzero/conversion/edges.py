@@ -45,9 +45,8 @@ from pyg_graphzero.conversion.names import (
     is_relation,
     two_kinds,
 )
-from pyg_graphzero.conversion.options import Selection
 from pyg_graphzero.conversion.paths import kind_suffix
-from pyg_graphzero.conversion.plan import EdgeType, edge_label
+from pyg_graphzero.conversion.plan import edge_label
 from pyg_graphzero.conversion.sources import Inputs, in_files
 from pyg_graphzero.conversion.sparse import is_sparse
 from pyg_graphzero.conversion.spec import EdgeSpec, layout_of
@@ -67,7 +66,7 @@ class EdgeList:
     Attributes:
         num_src, num_dst: Number of nodes, where the input says so (CSR, SciPy).
         names: Names of the columns of sources and destinations; empty where these have none.
-        two_kinds: The edge type that they seem to be of, although none was given.
+        doubts: Notes that are worth a warning.
     """
 
     src: IdColumn
@@ -77,29 +76,26 @@ class EdgeList:
     num_dst: int | None = None
     notes: list[str] = field(default_factory=list)
     names: tuple[str, str] = ("", "")
-    two_kinds: EdgeType = None
+    doubts: list[str] = field(default_factory=list)
 
 
-def read_edges(
-    spec: EdgeSpec, id_types: tuple[str, str], selection: Selection, inputs: Inputs
-) -> EdgeList:
+def read_edges(spec: EdgeSpec, id_types: tuple[str, str], inputs: Inputs) -> EdgeList:
     """Read what ``spec`` describes.
 
     Args:
         spec: The edge type.
         id_types: ``"auto"``, ``"int"`` or ``"str"`` for source and destination.
-        selection: Which attributes to take.
-        inputs: Opens files.
+        inputs: Opens files, and says which attributes to take.
 
     Raises:
         InputError: The input is not what it should be; names the place.
     """
     owner = edge_label(spec.type)
-    wanted = {name: src for name, src in spec.attrs.items() if selection.wants(owner, name)}
+    wanted = {name: src for name, src in spec.attrs.items() if inputs.choices.wants(owner, name)}
 
     def takes(name: str) -> bool:
         """Whether an attribute that comes with the edges is taken, unasked."""
-        return name not in wanted and selection.wants(owner, name)
+        return name not in wanted and inputs.choices.wants(owner, name)
 
     table, notes = _table_of(spec, inputs)
     if table is not None:
@@ -184,11 +180,11 @@ def _read_columns(
         relation = dialect.path.name.partition(".")[0]
         if relation == "stdin" or relation.startswith("<"):
             relation = "to"
-        result.two_kinds = two_kinds(result.names, ends, relation)
-        if result.two_kinds is not None:
+        kinds = two_kinds(result.names, ends, relation)
+        if kinds is not None:
             labels = dialect.label(src), dialect.label(dst)
-            told = describe_two_kinds(labels, ends, result.two_kinds)
-            result.notes.append(f"{dialect.path.name}: {told}")
+            told = describe_two_kinds(labels, ends, kinds)
+            result.doubts.append(f"{dialect.path.name}: {told}")
     result.notes += untaken(dialect, {src, dst}.union(*own.values()))
     return result
 

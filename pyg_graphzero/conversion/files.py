@@ -16,9 +16,7 @@ from pyg_graphzero.conversion.ends import is_chunks
 from pyg_graphzero.conversion.ids import IdColumn, IdSpace
 from pyg_graphzero.conversion.join import OfNodes, in_node_order
 from pyg_graphzero.conversion.names import is_index_name
-from pyg_graphzero.conversion.options import Selection
 from pyg_graphzero.conversion.plan import (
-    EdgeOptions,
     EdgePlan,
     EdgeType,
     GraphPlan,
@@ -33,30 +31,27 @@ from pyg_graphzero.conversion.spec import EdgeSpec, GraphSpec, NodeSpec, layout_
 from pyg_graphzero.conversion.spool import RowSpool
 from pyg_graphzero.conversion.tables import is_frame, is_series
 from pyg_graphzero.errors import InputError
-from pyg_graphzero.store.csc import EdgeChunk
+from pyg_graphzero.store.csc import CscOptions, EdgeChunk
 from pyg_graphzero.store.rows import Rows, ScatterRows
 
 EACH = "*"  # instead of a relation: each is an edge type
 ID_TYPES = ("auto", "int", "str")
 
 
-def plan_files(
-    spec: GraphSpec, options: EdgeOptions, selection: Selection, inputs: Inputs
-) -> GraphPlan:
+def plan_files(spec: GraphSpec, inputs: Inputs) -> GraphPlan:
     """Read everything a spec names.
 
     Args:
         spec: The graph.
-        options: For edge types that say nothing of their own.
-        selection: Which attributes to take.
-        inputs: Opens files.
+        inputs: Opens files, and has the options.
 
     Raises:
         InputError: A file is not what it should be; names the place.
     """
-    inputs.dtypes.is_exact = spec.is_exact
+    choices = inputs.choices
+    choices.is_exact = spec.is_exact
     plan = GraphPlan(is_hetero=spec.is_hetero, notes=list(spec.notes), what=spec.what)
-    plan.graph_attrs = {k: v for k, v in spec.graph_attrs.items() if selection.wants("", k)}
+    plan.graph_attrs = {k: v for k, v in spec.graph_attrs.items() if choices.wants("", k)}
     nodes: dict[NodeType, NodeSpec] = dict(spec.nodes)
     for edge in spec.edges:
         for node_type in plan.endpoints(edge.type):
@@ -69,12 +64,12 @@ def plan_files(
     for edge in spec.edges:
         ends = plan.endpoints(edge.type)
         id_types = (nodes[ends[0]].id_type, nodes[ends[1]].id_type)
-        lists[edge.type] = read_edges(edge, id_types, selection, inputs)
-        plan.notes += lists[edge.type].notes
-        plan.two_kinds = plan.two_kinds or lists[edge.type].two_kinds
+        lists[edge.type] = read_edges(edge, id_types, inputs)
+        plan.notes += lists[edge.type].doubts + lists[edge.type].notes
+        plan.doubts += lists[edge.type].doubts
     spaces: dict[NodeType, IdSpace] = {}
     for node_type, node_spec in nodes.items():
-        builder = _NodeBuilder(node_type, node_spec, selection, inputs)
+        builder = _NodeBuilder(node_type, node_spec, inputs)
         for edge_type, edges in lists.items():
             src_type, dst_type = plan.endpoints(edge_type)
             if src_type == node_type:
@@ -87,7 +82,9 @@ def plan_files(
         spaces[node_type] = builder.space
     for edge in spec.edges:
         src_type, dst_type = plan.endpoints(edge.type)
-        planned = _plan_edges(edge, lists[edge.type], (spaces[src_type], spaces[dst_type]), options)
+        planned = _plan_edges(
+            edge, lists[edge.type], (spaces[src_type], spaces[dst_type]), inputs.options
+        )
         if edge.type is not None and edge.type[1] == EACH:
             plan.edges |= _by_relation(edge.type, planned, lists[edge.type].src.path, inputs)
         else:
@@ -97,7 +94,7 @@ def plan_files(
 
 
 def _plan_edges(
-    spec: EdgeSpec, edges: EdgeList, spaces: tuple[IdSpace, IdSpace], options: EdgeOptions
+    spec: EdgeSpec, edges: EdgeList, spaces: tuple[IdSpace, IdSpace], options: CscOptions
 ) -> EdgePlan:
     num_edges = len(edges.src)
     if spec.num_edges not in (None, num_edges):
@@ -164,7 +161,7 @@ def _by_relation(
     }
 
 
-def _check_categories(edge_type: EdgeType, options: EdgeOptions, names: list[str]) -> None:
+def _check_categories(edge_type: EdgeType, options: CscOptions, names: list[str]) -> None:
     """Refuse to add names up, or to make up the name of a loop."""
     option = "coalesce" if options.coalesce in ("sum", "mean") else "self_loops"
     if names and (option == "coalesce" or options.self_loops == "add"):
@@ -178,15 +175,13 @@ def _check_categories(edge_type: EdgeType, options: EdgeOptions, names: list[str
 class _NodeBuilder:
     """Gathers what is known of one node type, then settles its rows."""
 
-    def __init__(
-        self, node_type: NodeType, spec: NodeSpec, selection: Selection, inputs: Inputs
-    ) -> None:
+    def __init__(self, node_type: NodeType, spec: NodeSpec, inputs: Inputs) -> None:
         self._spec = spec
         self._inputs = inputs
         self._label = node_type or ""
         self.notes: list[str] = []
         self.space = IdSpace(inputs.space, self._label, policy=spec.ids, num_nodes=spec.num_nodes)
-        wanted = {k: v for k, v in spec.attrs.items() if selection.wants(self._label, k)}
+        wanted = {k: v for k, v in spec.attrs.items() if inputs.choices.wants(self._label, k)}
         self._attrs: dict[str, OfNodes] = {}
         self._id_names: set[str] = set()
         if spec.file is not None:
@@ -243,7 +238,7 @@ class _NodeBuilder:
             raise InputError(path, "file", "no edges and no nodes", "at least one node")
         node = NodePlan(num_nodes, ids=space.ids, note=space.note)
         for name, found in self._attrs.items():
-            fill = self._inputs.dtypes.fill(name)
+            fill = self._inputs.choices.fill(name)
             loaded = in_node_order(found, name, space, fill, self.notes)
             node.attrs[name] = self._checked(name, loaded, num_nodes)
             node.categories[name] = loaded.categories

@@ -1,4 +1,4 @@
-"""Choices for every kind of input: attributes to take, and their dtypes."""
+"""Choices for every kind of input, by attribute: taken or not, dtype, fill, encoding, adoption."""
 
 from __future__ import annotations
 
@@ -11,9 +11,19 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from pyg_graphzero.conversion.plan import Array
+from pyg_graphzero.conversion.plan import Array, GraphPlan
 from pyg_graphzero.errors import InputError
-from pyg_graphzero.store.rows import MappedRows, Rows
+from pyg_graphzero.store.encoding import check_encoding
+from pyg_graphzero.store.rows import (
+    ArrayRows,
+    ChainRows,
+    FileRows,
+    FortranRows,
+    MappedRows,
+    Rows,
+    StreamRows,
+    origin,
+)
 
 
 def parse_dtype(value: Any) -> torch.dtype:
@@ -30,52 +40,6 @@ def parse_dtype(value: Any) -> torch.dtype:
     if not isinstance(found, torch.dtype) or found.is_complex:
         raise ValueError(f"{value!r} is not a dtype of torch, such as 'float32' or 'int64'")
     return found
-
-
-class Selection:
-    """Which attributes to store: all but ``skip``, or only ``take``.
-
-    An entry is an attribute name (``"x"``), or one type's attribute (``"paper.x"``,
-    ``"user,rates,movie.time"``).
-    """
-
-    def __init__(self, take: Collection[str] | None, skip: Collection[str]) -> None:
-        for option, value in (("take", take), ("skip", skip)):
-            if isinstance(value, str):
-                raise ValueError(f"{option}={value!r}: expected a list of names")
-        self.take = None if take is None else frozenset(take)
-        self.skip = frozenset(skip)
-        self._seen: set[str] = set()
-
-    def wants(self, owner: str, attr: str) -> bool:
-        """Whether to store ``attr`` of the node or edge type labelled ``owner``."""
-        names = {attr, f"{owner}.{attr}"}
-        self._seen |= names
-        if self.take is not None and not names & self.take:
-            return False
-        return not names & self.skip
-
-    def check_used(self) -> None:
-        """Refuse entries that matched nothing: most likely misspelt.
-
-        Raises:
-            ValueError: Names the entry and what there is.
-        """
-        check_names("take", self.take or (), self._seen)
-        check_names("skip", self.skip, self._seen)
-
-
-def check_names(option: str, names: Collection[str], known: Collection[str]) -> None:
-    """Refuse names of no attribute: most likely misspelt.
-
-    Raises:
-        ValueError: Names the first one and what there is.
-    """
-    for name in sorted(set(names) - set(known)):
-        there = ", ".join(sorted(each for each in known if not each.startswith(".")))
-        raise ValueError(
-            f"{option} names {name!r}, which is no attribute. There are: {there or 'none'}"
-        )
 
 
 Fill = bool | int | float
@@ -126,56 +90,108 @@ MULTIPLIED = frozenset({"x", "edge_attr", "edge_weight"})
 _SINGLE_PRECISION = MULTIPLIED | {"y", "weight"}
 
 
-class Dtypes:
-    """The dtype asked for each attribute, and its fill.
+class Choices:
+    """Options of ``convert`` for single attributes.
 
-    No value changes, but that float64 of what models compute with becomes float32.
+    An entry is an attribute (``"x"``) or, but for ``dtypes`` and ``fill``, one type's attribute
+    (``"paper.x"``, ``"user,rates,movie.time"``). No value changes unasked, but that ``float64`` of
+    what models compute with becomes ``float32``.
 
     Args:
+        take: Attributes to store; None for all but ``skip``.
+        skip: Attributes to leave out.
         dtypes: Attribute → dtype.
         fill: Attribute → value in place of missing ones.
-        adopt: Attributes that stay as they are; True for all.
+        features: An encoding for ``x``, or node attribute → encoding.
+        adopt: Node attributes to leave in their files; True for all that lie in a file as rows.
 
     Attributes:
         notes: On attributes that have become shorter unasked.
         is_exact: Whether nothing becomes shorter unasked.
+
+    Raises:
+        ValueError: A value is not one of its choices, or an attribute is to be both encoded and
+            adopted.
     """
 
     def __init__(
         self,
-        dtypes: Mapping[str, Any] | None,
+        take: Collection[str] | None = None,
+        skip: Collection[str] = (),
+        dtypes: Mapping[str, Any] | None = None,
         fill: Mapping[str, Any] | None = None,
+        features: str | Mapping[str, str] | None = None,
         adopt: bool | Collection[str] = False,
     ) -> None:
+        for option, names, kinds in (
+            ("take", take, ""),
+            ("skip", skip, ""),
+            ("adopt", adopt, "True or "),
+        ):
+            if isinstance(names, str):
+                raise ValueError(f"{option}={names!r}: expected {kinds}a list of names")
         self.notes: list[str] = []
         self.is_exact = False
-        self._whole = _SINGLE_PRECISION if adopt is True else frozenset(adopt or ())
-        self._by_attr = {name: parse_dtype(value) for name, value in (dtypes or {}).items()}
+        self._take = None if take is None else frozenset(take)
+        self._skip = frozenset(skip)
+        self._dtypes = {name: parse_dtype(value) for name, value in (dtypes or {}).items()}
         self._fills = {name: parse_fill(name, value) for name, value in (fill or {}).items()}
-        self._attrs: set[str] = set()
+        named = {"x": features} if isinstance(features, str) else dict(features or {})
+        self._encodings = {key: check_encoding(name, "features") for key, name in named.items()}
+        self._adopts_all = adopt is True
+        self._adopted = frozenset() if isinstance(adopt, bool) else frozenset(adopt)
+        both = sorted(self._adopted & self._encodings.keys())
+        if both:
+            raise ValueError(
+                f"{both[0]!r} is named by features and by adopt: what is adopted stays as it is"
+            )
+        self._seen: set[str] = set()  # what there was to choose from
+        self._attrs: set[str] = set()  # what became an attribute
+
+    def check(self, plan: GraphPlan) -> None:
+        """Refuse names of no attribute: most likely misspelt.
+
+        Raises:
+            ValueError: Names the entry and what there is.
+        """
+        of_nodes = [
+            (label or "", attr) for label, node in plan.nodes.items() for attr in node.attrs
+        ]
+        known = {name for owner, attr in of_nodes for name in _names(owner, attr)}
+        for option, names, there in (
+            ("take", self._take or (), self._seen),
+            ("skip", self._skip, self._seen),
+            ("dtypes", self._dtypes, self._attrs | self._seen),
+            ("fill", self._fills, self._attrs),
+            ("features", self._encodings, known),
+            ("adopt", self._adopted, known),
+        ):
+            for name in sorted({*names} - there):
+                shown = ", ".join(sorted(each for each in there if not each.startswith(".")))
+                found = f"{option} names {name!r}, which is no attribute"
+                raise ValueError(f"{found}. There are: {shown or 'none'}")
+
+    def wants(self, owner: str, attr: str) -> bool:
+        """Whether to store ``attr`` of the node or edge type labelled ``owner``."""
+        names = {*_names(owner, attr)}
+        self._seen |= names
+        return not names & self._skip and (self._take is None or bool(names & self._take))
+
+    def dtype(self, attr: str) -> torch.dtype | None:
+        """The dtype asked for ``attr``; ``None`` means the one it comes in."""
+        return self._dtypes.get(attr)
 
     def fill(self, attr: str) -> Fill | None:
         """The value in place of a missing one of ``attr``; ``None`` if none may be missing."""
         self._attrs.add(attr)
         return self._fills.get(attr)
 
-    def check_used(self) -> None:
-        """Refuse fills of what is no attribute: most likely misspelt.
-
-        Raises:
-            ValueError: Names it and what there is.
-        """
-        check_names("fill", self._fills, self._attrs)
-
-    def get(self, attr: str) -> torch.dtype | None:
-        """The dtype asked for ``attr``; ``None`` means the one it comes in."""
-        return self._by_attr.get(attr)
-
     def cast(self, attr: str, rows: Rows, fail: Fail) -> Rows:
         """``rows`` in the dtype asked for ``attr``, NaN filled if there is a fill for it."""
-        dtype, fill = self.get(attr), self.fill(attr)
-        is_long = rows.dtype == torch.float64 and attr in _SINGLE_PRECISION - self._whole
-        if dtype is None and is_long and not self.is_exact:
+        dtype, fill = self.dtype(attr), self.fill(attr)
+        is_long = rows.dtype == torch.float64 and attr in _SINGLE_PRECISION
+        stays = self.is_exact or self._adopts_all or attr in self._adopted
+        if dtype is None and is_long and not stays:
             dtype, asked = torch.float32, f"dtypes={{{attr!r}: 'float64'}} (--dtype {attr}=float64)"
             told = f"{attr}: float64 is stored as float32; {asked} keeps it"
             self.notes += [told] * (told not in self.notes)
@@ -184,6 +200,47 @@ class Dtypes:
                 rows, rows.shape, rows.dtype, lambda slab, _: slab.masked_fill(slab.isnan(), fill)
             )
         return rows if dtype is None else cast_rows(rows, dtype, fail)
+
+    def encoding(self, owner: str, attr: str) -> str | None:
+        """The encoding of an attribute; the name with its type counts before the plain one."""
+        bare, full = _names(owner, attr)
+        return self._encodings.get(full, self._encodings.get(bare))
+
+    def adopted(self, owner: str, attr: str, rows: Rows) -> FileRows | None:
+        """``rows``, if the attribute is to be adopted; None if it is to be written.
+
+        Raises:
+            InputError: It is to be, and cannot be.
+        """
+        is_named = any(name in self._adopted for name in _names(owner, attr))
+        if not is_named and (not self._adopts_all or self.encoding(owner, attr) is not None):
+            return None
+        if type(rows) is FileRows and not rows.swapped:
+            return rows
+        if not is_named and not isinstance(rows, FileRows | StreamRows):
+            return None  # not rows of a file as they are, so not among "all"
+        raise InputError(
+            origin(rows, attr),
+            attr,
+            next(found for kind, found in _OBSTACLES.items() if isinstance(rows, kind)),
+            "rows in C order and this machine's byte order, one after another in a file",
+            "Name other attributes to adopt, and this one is copied.",
+        )
+
+
+# Rows that cannot be adopted, special kinds before general ones.
+_OBSTACLES = {
+    FortranRows: "Fortran order",
+    FileRows: "another byte order",
+    StreamRows: "compressed rows",
+    ChainRows: "several files",
+    ArrayRows: "values in memory",
+    Rows: "values made on the way",
+}
+
+
+def _names(owner: str, attr: str) -> tuple[str, str]:
+    return attr, f"{owner}.{attr}"
 
 
 # torch stores these but hardly computes with them.

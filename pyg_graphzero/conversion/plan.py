@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pyg_graphzero.store.csc import EdgeChunk
+from pyg_graphzero.store.csc import CscOptions, EdgeChunk
 from pyg_graphzero.store.rows import Rows
 
 Array = np.ndarray | torch.Tensor
@@ -24,34 +24,6 @@ EdgeType = tuple[str, str, str] | None
 
 # Edges handed to the builder at once: 16 MiB of endpoints and attributes.
 CHUNK_BYTES = 16 << 20
-
-
-@dataclass(frozen=True)
-class EdgeOptions:
-    """How the edges of one type become a CSC; see :func:`pyg_graphzero.conversion.convert`.
-
-    Raises:
-        ValueError: An option is not one of its choices.
-    """
-
-    undirected: bool = False
-    coalesce: str | None = None
-    self_loops: str = "keep"
-    edge_ids: bool = True
-
-    def __post_init__(self) -> None:
-        for name, choices in _CHOICES.items():
-            value = getattr(self, name)
-            if not any(type(value) is type(each) and value == each for each in choices):
-                expected = ", ".join(map(str, choices))
-                raise ValueError(f"{name}={value!r}: expected one of {expected}")
-
-
-_CHOICES: dict[str, tuple[Any, ...]] = {
-    **dict.fromkeys(("undirected", "edge_ids"), (True, False)),
-    "coalesce": ("first", "sum", "mean", "min", "max", None),
-    "self_loops": ("keep", "remove", "add"),
-}
 
 
 @dataclass
@@ -85,13 +57,13 @@ class EdgePlan:
         chunks: Starts a new stream over the same edges in the same order; endpoints are rows.
         num_edges: Edges in that stream.
         options: How they become a CSC.
-        categories: See :class:`NodePlan`.
+        categories: An entry for every attribute; see :class:`NodePlan`.
         others: See :class:`NodePlan`.
     """
 
     chunks: Callable[[], Iterator[EdgeChunk]]
     num_edges: int
-    options: EdgeOptions = EdgeOptions()
+    options: CscOptions = field(default_factory=CscOptions)
     categories: dict[str, Any] = field(default_factory=dict)
     others: dict[str, Any] = field(default_factory=dict)
 
@@ -117,7 +89,7 @@ class GraphPlan:
         what: Kind of the input.
         time_attr: Sort neighbourhoods by this attribute of the edges, or of their sources.
         both_directions: Write edges sorted by source, too.
-        two_kinds: The edge type that edges without types seem to be of.
+        doubts: Notes that are worth a warning.
     """
 
     is_hetero: bool
@@ -128,7 +100,7 @@ class GraphPlan:
     what: str = ""
     time_attr: str | None = None
     both_directions: bool = False
-    two_kinds: EdgeType = None
+    doubts: list[str] = field(default_factory=list)
 
     def endpoints(self, edge_type: EdgeType) -> tuple[NodeType, NodeType]:
         """Source and destination node type of ``edge_type``."""

@@ -19,12 +19,13 @@ from torch_geometric.data.storage import BaseStorage, EdgeStorage, GlobalStorage
 
 from pyg_graphzero.conversion.arrays import as_array, as_table, integers, only_rows
 from pyg_graphzero.conversion.names import is_index_name
-from pyg_graphzero.conversion.options import Selection
-from pyg_graphzero.conversion.plan import Array, EdgeOptions, EdgeType, NodeType, edge_label
+from pyg_graphzero.conversion.plan import Array, EdgeType, NodeType, edge_label
+from pyg_graphzero.conversion.sources import Inputs
 from pyg_graphzero.conversion.sparse import coo
 from pyg_graphzero.conversion.spec import EdgeSpec, GraphSpec, NodeSpec
 from pyg_graphzero.conversion.tensors import load_torch
 from pyg_graphzero.errors import InputError
+from pyg_graphzero.store.csc import CscOptions
 from pyg_graphzero.store.rows import Rows, describe
 from pyg_graphzero.util.reading import reading
 
@@ -116,15 +117,12 @@ def safe_globals() -> AbstractContextManager[Any]:
     return nullcontext()
 
 
-def pyg_spec(
-    data: Data | HeteroData, options: EdgeOptions, selection: Selection, path: Path | None = None
-) -> GraphSpec:
+def pyg_spec(data: Data | HeteroData, inputs: Inputs, path: Path | None = None) -> GraphSpec:
     """Everything ``data`` holds.
 
     Args:
         data: The graph.
-        options: How its edges become a CSC.
-        selection: Which attributes to take.
+        inputs: Says how its edges become a CSC, and which attributes to take.
         path: The file that it was loaded from and is mapped to, if any.
 
     A tensor with a row per node or per edge is an attribute of theirs; a 1-D integer tensor of
@@ -137,7 +135,7 @@ def pyg_spec(
     kind = "HeteroData" if isinstance(data, HeteroData) else "Data"
     name = kind if path is None else f"{path}: {kind}"
     spec = GraphSpec({}, [], name, f"PyG {kind}", is_exact=True)
-    reader = _Reader(spec, options, selection, path)
+    reader = _Reader(spec, inputs, path)
     with nullcontext() if path is None else reading(path, "file", f"a whole {kind}"):
         if isinstance(data, HeteroData):
             reader.hetero(data)
@@ -147,13 +145,11 @@ def pyg_spec(
 
 
 class _Reader:
-    def __init__(
-        self, spec: GraphSpec, options: EdgeOptions, selection: Selection, path: Path | None
-    ) -> None:
+    def __init__(self, spec: GraphSpec, inputs: Inputs, path: Path | None) -> None:
         self._spec = spec
         # Labels of pairs of nodes have a row per edge only while edges stay as they are.
-        self._breaks_pairs = options != EdgeOptions()
-        self._selection = selection
+        self._breaks_pairs = inputs.options != CscOptions()
+        self._wants = inputs.choices.wants
         self._path = path
 
     def homogeneous(self, data: Data) -> None:
@@ -203,7 +199,7 @@ class _Reader:
         # A graph without types has anything; a type has what is of its nodes or edges.
         is_graph = (node is None) == (edge is None)
         for name, value in store.items():
-            if name in _STRUCTURE or value is None or not self._selection.wants(owner, name):
+            if name in _STRUCTURE or value is None or not self._wants(owner, name):
                 continue
             if isinstance(value, _SCALARS):
                 others[name] = value
@@ -256,7 +252,7 @@ class _Reader:
             dst, src, weight = coo(store["adj_t"], where, "adj_t")
             ends = src, dst
             name = "edge_weight" if weight is None or weight.ndim == 1 else "edge_attr"
-            wants = name not in store and self._selection.wants(edge_label(edge_type), name)
+            wants = name not in store and self._wants(edge_label(edge_type), name)
             if weight is not None and wants:
                 edge.attrs[name] = self._rows(weight, where, name)
         sides = [self._rows(ends[side], where, "edge_index") for side in (0, 1)]

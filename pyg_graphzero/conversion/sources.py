@@ -43,7 +43,7 @@ from pyg_graphzero.conversion.columns import (
 from pyg_graphzero.conversion.dialect import sniff
 from pyg_graphzero.conversion.ids import IdColumn
 from pyg_graphzero.conversion.join import OfNodes, load_of_nodes
-from pyg_graphzero.conversion.options import Dtypes, as_tensor, cast
+from pyg_graphzero.conversion.options import Choices, as_tensor, cast
 from pyg_graphzero.conversion.paths import (
     COMPRESSIONS,
     TEXT_SUFFIXES,
@@ -52,7 +52,6 @@ from pyg_graphzero.conversion.paths import (
     is_paths,
     kind_suffix,
 )
-from pyg_graphzero.conversion.sparse import PARTS as SPARSE_PARTS
 from pyg_graphzero.conversion.tables import (
     ArrowTable,
     FrameTable,
@@ -61,6 +60,7 @@ from pyg_graphzero.conversion.tables import (
     is_series,
 )
 from pyg_graphzero.errors import InputError
+from pyg_graphzero.store.csc import CscOptions
 from pyg_graphzero.store.rows import MappedRows, Rows, origin
 from pyg_graphzero.util.progress import Progress
 from pyg_graphzero.util.workspace import Workspace
@@ -111,7 +111,8 @@ class Inputs(ColumnReader):
     Args:
         base: Directory that relative paths start from.
         out: The store to be written, which no input may be part of.
-        dtypes: Dtypes asked for, and what stands for missing values.
+        choices: Options for single attributes.
+        options: How edges become a CSC, where an edge type says nothing of its own.
         progress: Where to show slow steps.
         space: Memory and temporary files.
     """
@@ -120,12 +121,14 @@ class Inputs(ColumnReader):
         self,
         base: Path,
         out: Path,
-        dtypes: Dtypes,
+        choices: Choices,
+        options: CscOptions,
         progress: Progress,
         space: Workspace,
     ) -> None:
-        super().__init__(dtypes, progress, space)
+        super().__init__(choices, progress, space)
         self.base = base
+        self.options = options
         self._out = out.resolve()
         self._named_in = ""
         self._members: dict[Path, list[str]] = {}  # of archives with edges
@@ -304,8 +307,7 @@ class Inputs(ColumnReader):
         if reference.kind == "nt":
             raise InputError(reference.path, "file", "edges (nt)", "an attribute")
         for path in reference.files if reference.member is not None else ():
-            parts = [f"{reference.member}_{part}" for part in SPARSE_PARTS]
-            self.take_members(path, [str(reference.member), *parts])
+            self.take_members(path, [str(reference.member)])
         files = reference.files
         path = files[0] if len(files) == 1 else files[0].parent
         return load_member(reference, self.space.file), path, files

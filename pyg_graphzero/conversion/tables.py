@@ -1,6 +1,6 @@
 """Parquet and Arrow files, or a stream of Arrow data, as one table whose columns are read apart.
 
-Several files follow one another; directories named ``key=value`` are columns too, as Hive has it.
+Several files follow one another.
 Frames of pandas and polars, Arrow's tables, readers and datasets, relations of DuckDB and tables of
 Ibis have ``__arrow_c_stream__``, and a cursor of ADBC fetches what has it. Its batches are read
 once, and kept in memory, or in a temporary file where they are many.
@@ -59,12 +59,7 @@ class ArrowTable(NamedColumns):
         )
         parts = [_open_file(path, self.is_parquet) for path in files]
         self.schemas = [schema for schema, _ in parts]
-        kind = "parquet" if self.is_parquet else "ipc"
-        with _reading(self.path):
-            dataset = pads.dataset([*map(str, files)], format=kind, partitioning="hive")
-            found = _fragments(dataset)
-            self.keys = [pads.get_partition_keys(each.partition_expression) for each in found]
-            self.schema = dataset.schema
+        self.schema = self.schemas[0]
         self.names = tuple(self.schema.names)
         self.num_columns = len(self.names)
         # (file, row group; None where a file has none, rows)
@@ -147,9 +142,7 @@ class ArrowTable(NamedColumns):
         """Refuse a column that is missing from a file, or of another type there."""
         name = self.names[position]
         first = None
-        for path, schema, keys in zip(self.files, self.schemas, self.keys, strict=True):
-            if name in keys:
-                continue
+        for path, schema in zip(self.files, self.schemas, strict=True):
             if schema.get_field_index(name) < 0:
                 raise InputError(path, "columns", ", ".join(schema.names), f"a column {name!r}")
             kind = schema.field(name).type
@@ -170,12 +163,6 @@ class ArrowTable(NamedColumns):
             self.starts[first:], self.parts[first:], strict=False
         ):
             name = self.names[position]
-            if name in self.keys[file]:
-                kind = self.schema.field(position).type
-                for begin in range(0, count, num_rows):
-                    value = pa.scalar(self.keys[file][name], kind)
-                    yield start + begin, pa.repeat(value, min(num_rows, count - begin))
-                continue
             at = start
             for batch in self._file_batches(file, group, name, num_rows):
                 yield at, batch
@@ -210,11 +197,6 @@ class ArrowTable(NamedColumns):
 def order_of(batch: Any, found: dict[str, None]) -> None:
     """Adds the names of a dictionary array that are new to ``found``."""
     found.update(dict.fromkeys(name for name in batch.dictionary.to_pylist() if name is not None))
-
-
-def _fragments(dataset: Any) -> list[Any]:
-    found = {fragment.path: fragment for fragment in dataset.get_fragments()}
-    return [found[path] for path in dataset.files]
 
 
 def _open_file(path: Path, is_parquet: bool) -> tuple[Any, list[tuple[int | None, int]]]:
@@ -360,8 +342,6 @@ class ColumnRows(Rows):
 
 
 _STRING_VIEW = getattr(pa, "string_view", pa.large_string)()  # Arrow 16 has it
-# Metadata of a table for messages: its name, a word for its rows, and the columns that call them.
-ROWS_ARE = b"rows are"
 
 
 def is_frame(value: Any) -> bool:
@@ -387,7 +367,6 @@ class FrameTable(ArrowTable):
         space: Memory and temporary files.
         name: The table, for messages.
         row_word: How messages call a row.
-        called_by: Columns that call it, instead of its number.
 
     Attributes:
         index: Names of the columns that were the index of a frame of pandas.
@@ -400,11 +379,10 @@ class FrameTable(ArrowTable):
         space: Workspace,
         name: str,
         row_word: str = "row",
-        called_by: Sequence[str] = (),
     ) -> None:
         self.path = Path(name)
         self.files = (self.path,)
-        self._row_word, self._called_by = row_word, called_by
+        self._row_word = row_word
         self._orders: dict[str, dict[str, None]] = {}
         self.schema = pa.schema(map(_plain, schema), schema.metadata)
         spool = BatchSpool(space, "frame")
@@ -430,10 +408,7 @@ class FrameTable(ArrowTable):
 
     def place(self, row: int) -> str:
         """See :meth:`ArrowTable.place`."""
-        positions = map(self.names.index, self._called_by)
-        called = [next(self._batches.slices(at, row, 1 << 62)) for at in positions]
-        shown = [repr(column[row - start].as_py()) for start, column in called]
-        return f"{self._row_word} {' '.join(shown or [str(row)])}"
+        return f"{self._row_word} {row}"
 
     def check(self, position: int) -> None:
         """There is one part: nothing can differ."""
@@ -454,13 +429,11 @@ def frame_table(value: Any, space: Workspace) -> FrameTable:
     Raises:
         InputError: A column holds what Arrow has no type for.
     """
-    metadata = getattr(getattr(value, "schema", None), "metadata", None) or {}
-    called = metadata.get(ROWS_ARE, f"<{type(value).__name__}>\nrow".encode()).decode()
-    name, row_word, *called_by = called.split("\n")
+    name = f"<{type(value).__name__}>"
     hint = "Give each column one type: frame['id'].astype('int64'), or a CAST in a query."
     with reading(name, "table", "columns of numbers, text or times", hint=hint):
         reader = pa.RecordBatchReader.from_stream(_stream(value))
-        return FrameTable(reader.schema, reader, space, name, row_word, called_by)
+        return FrameTable(reader.schema, reader, space, name)
 
 
 def _plain(field: Any) -> Any:

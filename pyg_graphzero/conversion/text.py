@@ -95,48 +95,30 @@ GUESSED_INTEGER = Kind(pa.int64(), "a number that int64 can hold")
 
 
 @dataclass(frozen=True)
-class Output:
-    """The form that the values of a column get.
-
-    Attributes:
-        dtype: ``None`` for what the kind is parsed into.
-        fill: Value in place of an empty cell; ``None`` if there may be none.
-    """
-
-    dtype: torch.dtype | None = None
-    fill: Fill | None = None
-
-
-AS_IT_IS = Output()
-
-
-@dataclass(frozen=True)
 class Column:
     """A wanted column.
 
     Attributes:
-        outputs: One for each attribute that is made of it.
-        attr: One of these, for messages; none if the column is of ids.
+        attr: The attribute that is made of it, for messages; none if the column is of ids.
+        dtype: Dtype of its values; ``None`` for what the kind is parsed into.
+        fill: Value in place of an empty cell; ``None`` if there may be none.
     """
 
     kind: Kind
-    outputs: tuple[Output, ...] = (AS_IT_IS,)
     attr: str = ""
+    dtype: torch.dtype | None = None
+    fill: Fill | None = None
 
     @property
-    def is_filled(self) -> bool:
-        """Whether cells may be empty."""
-        return all(output.fill is not None for output in self.outputs)
-
-    def empty(self, output: Output) -> Tensor:
+    def empty(self) -> Tensor:
         """No values, in the dtype that they would have."""
         is_time = pa.types.is_timestamp(self.kind.arrow)
         own = torch.int64 if is_time else dtype_of(self.kind.arrow)
-        return torch.empty(0, dtype=output.dtype or own)
+        return torch.empty(0, dtype=self.dtype or own)
 
 
 Columns = Mapping[int, Column]  # by position
-Batch = dict[tuple[int, Output], Any]  # Tensor, or pa.StringArray for TEXT
+Batch = dict[int, Any]  # Tensor, or pa.StringArray for TEXT
 
 
 def guess(dialect: Dialect, position: int, is_filled: bool = False) -> Kind:
@@ -273,7 +255,8 @@ class _Reader:
         for position, column in list(self._columns.items()):
             cell, kind = cells[position], column.kind
             where = f", column {dialect.label(position)}"
-            if column.is_filled and cell in _MISSING and not (kind is FLOAT and cell in _NANS):
+            is_missing = cell in _MISSING and not (kind is FLOAT and cell in _NANS)
+            if column.fill is not None and is_missing:
                 cells[position] = ""
                 continue
             value: Any = _value(cell, kind)
@@ -285,8 +268,8 @@ class _Reader:
                 found = f"{cell[:60]!r}" if cell else "an empty cell"
                 raise fail(where, found, kind.expected, _hint(cell, column))
             try:
-                for output in () if kind is TEXT else column.outputs:
-                    _as_dtype(torch.from_numpy(np.array([value])), output)
+                if kind is not TEXT:
+                    _as_dtype(torch.from_numpy(np.array([value])), column.dtype)
             except _Refused as error:
                 raise fail(where, error.found, error.expected) from error
 
@@ -326,7 +309,8 @@ def _parse(data: bytes, delimiter: str, names: Iterable[int], columns: Columns) 
     """
     if not data or data.isspace():
         return {}
-    nulls = _NULLS if any(column.is_filled for column in columns.values()) else ("",)
+    is_filled = any(column.fill is not None for column in columns.values())
+    nulls = _NULLS if is_filled else ("",)
     types = {position: column.kind.arrow for position, column in columns.items()}
     table = _table(data, delimiter, names, types, nulls)
     integers = [position for position, arrow in types.items() if arrow == pa.int64()]
@@ -339,12 +323,11 @@ def _parse(data: bytes, delimiter: str, names: Iterable[int], columns: Columns) 
     for position, column in columns.items():
         chunks = table.column(str(position))
         values = chunks.chunk(0) if chunks.num_chunks == 1 else chunks.combine_chunks()
-        for output in column.outputs:
-            if column.kind is TEXT:
-                trim = b" " in data or b"\t" in data
-                batch[position, output] = _words(values, trim, column.is_filled)
-            else:
-                batch[position, output] = _as_dtype(_numbers(values, column.kind, output), output)
+        if column.kind is TEXT:
+            trim = b" " in data or b"\t" in data
+            batch[position] = _words(values, trim, column.fill is not None)
+        else:
+            batch[position] = _as_dtype(_numbers(values, column), column.dtype)
     return batch
 
 
@@ -381,8 +364,8 @@ def _words(values: Any, trim: bool, is_filled: bool) -> Any:
     return values
 
 
-def _numbers(values: Any, kind: Kind, output: Output) -> Tensor:
-    fill = output.fill
+def _numbers(values: Any, column: Column) -> Tensor:
+    kind, fill = column.kind, column.fill
     if pa.types.is_timestamp(values.type):
         values = values.cast(pa.int64())
     if values.null_count:
@@ -397,8 +380,7 @@ def _numbers(values: Any, kind: Kind, output: Output) -> Tensor:
     return numbers
 
 
-def _as_dtype(values: Tensor, output: Output) -> Tensor:
-    dtype = output.dtype
+def _as_dtype(values: Tensor, dtype: torch.dtype | None) -> Tensor:
     return values if dtype is None else as_tensor(cast(values, dtype, _refuse))
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from pyg_graphzero import _core
+from pyg_graphzero.conversion.options import Choices
 from pyg_graphzero.conversion.plan import EdgePlan, EdgeType, GraphPlan, NodePlan, NodeType
-from pyg_graphzero.conversion.storage import Storage
 from pyg_graphzero.conversion.summary import ConvertSummary, EdgeSummary, NodeSummary
-from pyg_graphzero.store.csc import BuildRoom, CscOptions, EdgeChunk
+from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.store.csc import BuildRoom, CscOptions
 from pyg_graphzero.store.edge_order import comparable_times
 from pyg_graphzero.store.encoding import work_bytes
-from pyg_graphzero.store.rows import describe
+from pyg_graphzero.store.info import info
 from pyg_graphzero.store.writer import StoreWriter
 from pyg_graphzero.util.progress import Progress
 from pyg_graphzero.util.system import peak_rss
@@ -24,7 +26,7 @@ def write_plan(
     plan: GraphPlan,
     out: Path,
     *,
-    storage: Storage,
+    choices: Choices,
     force: bool,
     progress: Progress,
     workspace: Workspace,
@@ -34,7 +36,7 @@ def write_plan(
     Args:
         plan: The graph.
         out: Directory of the new store.
-        storage: How node attributes are kept.
+        choices: How node attributes are kept.
         force: Replace a store that is there already.
         progress: Where to show slow steps.
         workspace: Memory and temporary files.
@@ -46,13 +48,8 @@ def write_plan(
     """
     check_time_attr(plan)
     check_edge_ids(plan)
-    summary = ConvertSummary(
-        out,
-        what=plan.what,
-        notes=list(plan.notes),
-        graph_attrs=list(plan.graph_attrs),
-        two_kinds=plan.two_kinds,
-    )
+    nodes: dict[NodeType, NodeSummary] = {}
+    edges: dict[EdgeType, EdgeSummary] = {}
     with StoreWriter(out, is_hetero=plan.is_hetero, force=force) as writer:
         marks: dict[NodeType, _core.NodeMarks] = {}
         for node_type, node in plan.nodes.items():
@@ -61,26 +58,16 @@ def write_plan(
                 writer.add_index_set(node_type, name, index)
             if node.ids is not None:
                 writer.add_node_ids(node_type, node.ids)
-            summary.nodes[node_type] = NodeSummary(
-                node.num_nodes,
-                {attr: describe(rows) for attr, rows in node.attrs.items()},
-                {name: len(index) for name, index in node.index_sets.items()},
-                ids=node.note,
-                others=list(node.others),
-            )
-            kept = summary.nodes[node_type]
+            nodes[node_type] = NodeSummary(node.num_nodes, ids=node.note)
             for attr, rows in node.attrs.items():
-                adopted = storage.adopted(node_type or "", attr, rows)
+                adopted = choices.adopted(node_type or "", attr, rows)
                 if adopted is not None:
                     writer.adopt_node_attr(node_type, attr, adopted)
-                    kept.adopted[attr] = str(adopted.path)
                     continue
-                encoding = storage.encoding(node_type or "", attr)
+                encoding = choices.encoding(node_type or "", attr)
                 with progress.step(f"writing {attr}", work_bytes(rows, encoding)) as bar:
-                    loss = writer.add_node_attr(node_type, attr, rows, bar.update, encoding)
-                if loss is not None:
-                    kept.losses[attr] = loss
-            kept.categories = _write_categories(writer, node_type, node, False)
+                    writer.add_node_attr(node_type, attr, rows, bar.update, encoding)
+            _write_categories(writer, node_type, node, False)
             for attr, value in node.others.items():
                 writer.add_graph_attr(attr, value, node_type)
         # A bit per node, which says whether it has edges.
@@ -88,22 +75,16 @@ def write_plan(
         for node_type, node in plan.nodes.items():
             marks[node_type] = _core.NodeMarks(node.num_nodes)
         for edge_type in list(plan.edges):
-            summary.edges[edge_type] = _write_edges(
-                plan, edge_type, writer, marks, progress, workspace
-            )
+            edges[edge_type] = _write_edges(plan, edge_type, writer, marks, progress, workspace)
         for attr, value in plan.graph_attrs.items():
             writer.add_graph_attr(attr, value)
         writer.finish()
     for node_type, linked in marks.items():
-        summary.nodes[node_type].isolated = plan.nodes[node_type].num_nodes - linked.count()
-    summary.num_bytes = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
+        nodes[node_type].isolated = plan.nodes[node_type].num_nodes - linked.count()
+    found = info(StoreContents(out))
+    summary = ConvertSummary(out, found, plan.what, nodes, edges, plan.notes)
     summary.peak_memory = peak_rss()
     return summary
-
-
-def first_chunk(plan: GraphPlan, edge_type: EdgeType) -> EdgeChunk:
-    """The first edges of a type: they tell which columns there are."""
-    return next(iter(plan.edges[edge_type].chunks()))
 
 
 def check_time_attr(plan: GraphPlan) -> None:
@@ -116,11 +97,11 @@ def check_time_attr(plan: GraphPlan) -> None:
     if time_attr is None or not plan.edges:
         return
     for edge_type in plan.edges:
-        source = plan.nodes[plan.endpoints(edge_type)[0]]
-        if (source.categories | plan.edges[edge_type].categories).get(time_attr) is not None:
+        source, edge = plan.nodes[plan.endpoints(edge_type)[0]], plan.edges[edge_type]
+        if (source.categories | edge.categories).get(time_attr) is not None:
             found = "names, of which none is before another"
             raise ValueError(f"time_attr={time_attr!r}: found {found}, expected numbers or times")
-        if time_attr in source.attrs or time_attr in first_chunk(plan, edge_type).columns:
+        if time_attr in source.attrs or time_attr in edge.categories:
             return
     raise ValueError(
         f"time_attr={time_attr!r}: found in no edge type and no source of one, expected an "
@@ -135,9 +116,8 @@ def check_edge_ids(plan: GraphPlan) -> None:
         ValueError: Names them.
     """
     for edge_type, edge in plan.edges.items():
-        columns = {} if edge.options.edge_ids else first_chunk(plan, edge_type).columns
-        if columns:
-            names = ", ".join(columns)
+        if edge.categories and not edge.options.edge_ids:
+            names = ", ".join(edge.categories)
             owner = "edges" if edge_type is None else f"edges {edge_type}"
             raise ValueError(
                 f"edge_ids=False: found {owner} with the attributes {names}, whose rows are by "
@@ -149,29 +129,23 @@ def csc_options(plan: GraphPlan, edge_type: EdgeType) -> CscOptions:
     """How the edges of one type become a CSC."""
     edge, time_attr = plan.edges[edge_type], plan.time_attr
     src_type, dst_type = plan.endpoints(edge_type)
-    options = CscOptions(
-        bipartite=src_type != dst_type,
-        undirected=edge.options.undirected,
-        coalesce=edge.options.coalesce,
-        self_loops=edge.options.self_loops,
-        edge_ids=edge.options.edge_ids,
-        time_attr=time_attr,
-    )
+    bipartite = src_type != dst_type
+    options = replace(edge.options, bipartite=bipartite, time_attr=time_attr)
     times = plan.nodes[src_type].attrs.get(time_attr or "")
     if time_attr is not None and times is not None:
         value = times.read(0, len(times))
         floating = value.dtype.is_floating_point
-        options.source_times = comparable_times(value, f"{time_attr!r} of {src_type}", floating)
+        comparable = comparable_times(value, f"{time_attr!r} of {src_type}", floating)
+        options = replace(options, source_times=comparable)
     return options
 
 
 def _write_categories(
     writer: StoreWriter, owner: NodeType | EdgeType, plan: NodePlan | EdgePlan, of_edges: bool
-) -> dict[str, int]:
-    found = {attr: names for attr, names in plan.categories.items() if names is not None}
-    for attr, names in found.items():
-        writer.add_categories(owner, attr, names, of_edges)
-    return {attr: len(names) for attr, names in found.items()}
+) -> None:
+    for attr, names in plan.categories.items():
+        if names is not None:
+            writer.add_categories(owner, attr, names, of_edges)
 
 
 def _write_edges(
@@ -207,18 +181,14 @@ def _write_edges(
         )
     for attr, value in edge.others.items():
         writer.add_graph_attr(attr, value, edge_type)
-    categories = _write_categories(writer, edge_type, edge, True)
+    _write_categories(writer, edge_type, edge, True)
     stats = csc.stats
     return EdgeSummary(
         num_input=stats.pop("num_input"),
         num_edges=stats.pop("num_edges"),
-        attrs={attr: describe(rows) for attr, rows in csc.dtypes.items()},
         duplicates=stats.pop("duplicates"),
         self_loops=stats.pop("self_loops"),
         degrees=dict(zip(_DEGREES, stats.pop("degree_quantiles"), strict=True)),
         time_order=csc.time_order,
-        edge_ids=options.edge_ids,
-        categories=categories,
-        others=list(edge.others),
         stats=stats,
     )

@@ -6,12 +6,13 @@ import torch
 from torch import Tensor
 
 from pyg_graphzero.errors import UnsupportedError
-from pyg_graphzero.inference.normalize import Degrees, Rule, inverse_root
+from pyg_graphzero.inference.normalize import Rule, inverse_root
 from pyg_graphzero.inference.passes import Convolving, Task
 from pyg_graphzero.inference.reader import Inputs, Reading
 from pyg_graphzero.inference.schedule import Replay, Sweep
-from pyg_graphzero.nn.learn import Comparable, RefusedError, agreed
+from pyg_graphzero.nn.learn import Comparable, agreed
 from pyg_graphzero.nn.rules import Space, Value
+from pyg_graphzero.nn.state import RefusedError
 from pyg_graphzero.store.schema import EdgeType
 
 # Nodes of the smaller batch. In-edges end at a few nodes more.
@@ -42,7 +43,7 @@ def check_sweeps(found: Reading, sweeps: list[Sweep], inputs: Inputs, device: to
     rows = {value: found.rows[value] for value in found.attrs}
     pairs: list[tuple[Tensor, Tensor]] = []
     for sweep in sweeps:
-        task = Task(sweep, {}, found.modules, Degrees(roots_of), device)
+        task = Task(sweep, {}, found.modules, roots_of, device)
         count = counts[Space(False, sweep.node_type)]
         with Comparable():
             made, few = (_batch(found, task, rows, stop) for stop in (count, _FEW))

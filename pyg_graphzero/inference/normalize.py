@@ -11,7 +11,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,8 @@ from pyg_graphzero.store.schema import EdgeType
 
 # Edges whose degrees are counted at once.
 _CHUNK = 1 << 22
+# Gives ``1 / sqrt(degree)`` of every node, by a type of edges and a rule.
+RootsOf = Callable[[EdgeType | None, "Rule"], Tensor]
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Rule:
 
     @staticmethod
     def of(conv: Any, is_weighted: bool) -> Rule:
-        """The rule of a convolution."""
+        """The rule by which a convolution counts."""
         # PyG weighs an added loop double only beside edges that have weights.
         is_double = is_weighted and getattr(conv, "improved", False)
         loops = bool(getattr(conv, "add_self_loops", False))
@@ -115,44 +116,25 @@ def inverse_root(degrees: Tensor) -> Tensor:
     return roots.masked_fill_(roots == float("inf"), 0.0)
 
 
-class Degrees:
-    """Gives convolutions that normalise the weights they would compute in the whole graph.
+def weighted(
+    rule: Rule, roots: Tensor, edge_index: Tensor, num_dst: int, weight: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Edges of a batch to send along, and the weights that they have in the whole graph.
 
     Args:
-        roots_of: ``1 / sqrt(degree)`` of every node, given a type of edges and a rule.
+        rule: The convolution's.
+        roots: ``1 / sqrt(degree)`` of the batch's nodes, of the type that weights are to have.
+        edge_index: The edges, by ascending destination, ``int64 [2, num_edges]``.
+        num_dst: Number of destinations; they come first among the nodes.
+        weight: A number for each edge.
     """
-
-    def __init__(self, roots_of: Callable[[EdgeType | None, Rule], Tensor]) -> None:
-        self._roots_of = cache(roots_of)
-
-    def count(self, conv: Any, name: EdgeType | None, is_weighted: bool) -> Tensor:
-        """``1 / sqrt(degree)`` of every node, as a convolution counts, read once."""
-        return self._roots_of(name, Rule.of(conv, is_weighted))
-
-    def weighted(
-        self, conv: Any, name: EdgeType | None, edge_index: Tensor, n_id: Tensor, num_dst: int,
-        weight: Tensor | None, dtype: torch.dtype,
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        """The edges to send along, and their weights.
-
-        Args:
-            conv: The convolution.
-            name: A type of edges from nodes of a type to nodes of the same.
-            edge_index: Edges of a batch, by ascending destination, ``int64 [2, num_edges]``.
-            n_id: Rows of the nodes in the store, ``int64 [num_nodes]``, on the CPU.
-            num_dst: Number of destinations; they come first among the nodes.
-            weight: A number for each edge.
-            dtype: Type of the weights.
-        """
-        rule = Rule.of(conv, weight is not None)
-        values = edge_index.new_ones(edge_index.size(1)) if weight is None else weight.reshape(-1)
-        values = values.to(dtype)
-        if rule.loops:
-            own = edge_index[0] == edge_index[1]
-            loops = values.new_full((num_dst,), rule.loop_weight)
-            loops[edge_index[1, own]] = values[own]
-            edge_index, kept, places = with_loops(edge_index, num_dst)
-            values = torch.cat((values[kept], loops))
-            values = torch.empty_like(values).index_copy_(0, places, values)
-        of_nodes = self.count(conv, name, rule.is_weighted)[n_id].to(values.device, dtype)
-        return edge_index, of_nodes[edge_index[0]] * values * of_nodes[edge_index[1]]
+    values = edge_index.new_ones(edge_index.size(1)) if weight is None else weight.reshape(-1)
+    values = values.to(roots.dtype)
+    if rule.loops:
+        own = edge_index[0] == edge_index[1]
+        loops = values.new_full((num_dst,), rule.loop_weight)
+        loops[edge_index[1, own]] = values[own]
+        edge_index, kept, places = with_loops(edge_index, num_dst)
+        values = torch.cat((values[kept], loops))
+        values = torch.empty_like(values).index_copy_(0, places, values)
+    return edge_index, roots[edge_index[0]] * values * roots[edge_index[1]]

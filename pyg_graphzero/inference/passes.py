@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch_geometric.data import HeteroData
 
-from pyg_graphzero.inference.normalize import Degrees
+from pyg_graphzero.inference.normalize import RootsOf, Rule, weighted
 from pyg_graphzero.inference.rows import RowFile
 from pyg_graphzero.inference.schedule import Convolve, Replay, Sweep, bytes_of
 from pyg_graphzero.inference.sweep import SweepLoader, sweep_bounds
@@ -30,8 +31,18 @@ from pyg_graphzero.util.system import private_rss
 
 # Batches of which the rows lie in memory, where they are fetched from shards.
 _FETCHED = 12
-# Rows of a column in the order of the sweep, by its name.
-Rows = Callable[[str], Any]
+
+
+class Own(NamedTuple):
+    """Nodes to sweep over, of those that a store has.
+
+    Attributes:
+        nodes: Their numbers.
+        rows_of: Gives rows of a column, by its name, in the order of the nodes.
+    """
+
+    nodes: range | Tensor
+    rows_of: Callable[[str], Any]
 
 
 @dataclass(frozen=True)
@@ -42,41 +53,44 @@ class Task:
         sweep: The sweep.
         columns: The column of each value that it reads.
         modules: The model's modules, by number.
-        degrees: Degrees that convolutions normalise by.
+        roots_of: Roots of the degrees that convolutions normalise by.
         device: Where the model runs.
     """
 
     sweep: Sweep
     columns: dict[Value, str]
     modules: list[torch.nn.Module]
-    degrees: Degrees
+    roots_of: RootsOf
     device: torch.device
 
 
 class Pass:
-    """A sweep over all nodes of its type.
+    """A sweep over all nodes of its type, by parts: each of some nodes that follow one another.
 
     Args:
         task: The sweep.
         contents: The store's files.
-        own: Values of which the nodes' own rows are read, in the order of their columns.
-        rows: Rows of a column, by its name; None: of the store's files.
+        values: Values of which the nodes' own rows are read, in the order of their columns.
+        own: Nodes to sweep over, and rows of a column by its name; None: all of the store's.
 
     Attributes:
-        peak_memory: The most that was taken between two batches; 0: its caller sees it.
+        num_rows: Number of the nodes.
+        peak_memory: The most that was taken between two parts; 0: its caller sees it.
     """
 
     def __init__(
-        self, task: Task, contents: StoreContents, own: list[Value], rows: Rows | None = None
+        self, task: Task, contents: StoreContents, values: list[Value], own: Own | None = None
     ) -> None:
+        record = contents.node_type(task.sweep.node_type)
+        nodes, rows_of = own or (
+            range(record.num_nodes), lambda attr: RowFile(contents, record.attrs[attr])
+        )  # fmt: skip
         self.task = task
+        self.num_rows = len(nodes)
         self.peak_memory = 0
         self._contents = contents
         self._replay = Replay(task.sweep)
-        if rows is None:
-            attrs = contents.node_type(task.sweep.node_type).attrs
-            rows = lambda attr: RowFile(contents, attrs[attr])  # noqa: E731
-        self._own = {value: rows(task.columns[value]) for value in own}
+        self._own = {value: rows_of(task.columns[value]) for value in values}
         self._stats = LoaderStats(num_workers=1)
         self._begun = perf_counter()
 
@@ -85,17 +99,20 @@ class Pass:
         return self._stats
 
     def __iter__(self) -> Iterator[tuple[int, list[Tensor]]]:
-        """The first row of each batch, and rows of the sweep's outputs; on the CPU."""
+        """The first row of each part, and rows of the sweep's outputs; on the CPU."""
+        for first, count, rows, convolve in self._parts():
+            for value, file in self._own.items():
+                rows[value] = file.read(first, count).to(self.task.device)
+            self._stats.batches += 1
+            self._stats.nodes += count
+            self._stats.elapsed = perf_counter() - self._begun
+            made = self._replay(rows, count, convolve)
+            del rows, convolve
+            yield first, made
+
+    def _parts(self) -> Iterator[tuple[int, int, dict[Value, Tensor], Convolve]]:
+        """First row of each part, its number of rows, gathered rows, and its convolutions."""
         raise NotImplementedError
-
-    def _read(self, first: int, count: int) -> dict[Value, Tensor]:
-        return {v: file.read(first, count).to(self.task.device) for v, file in self._own.items()}
-
-    def _computed(self, first: int, count: int, convolve: Convolve) -> list[Tensor]:
-        self._stats.batches += 1
-        self._stats.nodes += count
-        self._stats.elapsed = perf_counter() - self._begun
-        return self._replay(self._read(first, count), count, convolve)
 
 
 class RowPass(Pass):
@@ -104,31 +121,22 @@ class RowPass(Pass):
     Args:
         task: The sweep.
         contents: The store's files.
-        max_rows: Rows of a batch; None: as many as there is room for.
-        own: Number of the rows, and rows of a column; None: all of the store's.
+        max_rows: Rows of a part; None: as many as there is room for.
+        own: See :class:`Pass`.
     """
 
     def __init__(
-        self,
-        task: Task,
-        contents: StoreContents,
-        max_rows: int | None = None,
-        own: tuple[int, Rows] | None = None,
+        self, task: Task, contents: StoreContents, max_rows: int | None, own: Own | None = None
     ) -> None:
-        super().__init__(task, contents, task.sweep.own, None if own is None else own[1])
-        self._num_rows = (
-            contents.node_type(task.sweep.node_type).num_nodes if own is None else own[0]
-        )
+        super().__init__(task, contents, task.sweep.own, own)
         each = 4 * (3 * sum(f.row_bytes for f in self._own.values()) + task.sweep.row_bytes)
         most = costs.MAX_SUMS_ROWS if max_rows is None else max_rows
         budget = Budget(contents.memory, private_rss())
-        self._batch = budget.take(costs.SUMS_SHARE, each, 1, most)
+        self._part_rows = budget.take(costs.SUMS_SHARE, each, 1, most)
 
-    def __iter__(self) -> Iterator[tuple[int, list[Tensor]]]:
-        """The first row of each batch, and rows of the sweep's outputs; on the CPU."""
-        for first in range(0, self._num_rows, self._batch):
-            count = min(self._batch, self._num_rows - first)
-            yield first, self._computed(first, count, lambda step, rows: {})
+    def _parts(self) -> Iterator[tuple[int, int, dict[Value, Tensor], Convolve]]:
+        for first in range(0, self.num_rows, self._part_rows):
+            yield first, min(self._part_rows, self.num_rows - first), {}, lambda step, rows: {}
 
 
 class LayerPass(Pass):
@@ -139,35 +147,34 @@ class LayerPass(Pass):
         data: ``store.data()``; is cut down to the attributes that the sweep gathers.
         max_edges: Bounds a batch; None: as fits into memory.
         num_workers: Threads of the engine that work ahead.
-        own: Nodes to sweep over, and rows of a column; None: all of the store's.
+        own: See :class:`Pass`.
 
     Attributes:
         loader: Makes the batches.
     """
 
     def __init__(
-        self,
-        task: Task,
-        data: Any,
-        max_edges: int | None = None,
-        num_workers: int = 0,
-        own: tuple[range | Tensor, Rows] | None = None,
-    ) -> None:
+        self, task: Task, data: Any, max_edges: int | None, num_workers: int,
+        own: Own | None = None,
+    ) -> None:  # fmt: skip
         contents = contents_of(data)
         assert contents is not None
         sweep = task.sweep
-        nodes, of_column = own or (None, None)
-        super().__init__(task, contents, sweep.own, of_column)
-        only(data, task)
+        super().__init__(task, contents, sweep.own, own)
+        data = only(data, task)
+        nodes = None if own is None else own.nodes
         if max_edges is None:
-            rows: dict[str | None, int] = {}
+            row_bytes = Counter({sweep.node_type: 0})
             for value in sweep.gathered:
-                name = value.space.name
-                rows[name] = rows.get(name, 0) + bytes_of(value.row)
+                row_bytes[value.space.name] += bytes_of(value.row)
             room = contents.memory - private_rss()
-            if nodes is not None:
-                room //= _FETCHED
-            max_edges = batch_edges(room, sweep.row_bytes + max(rows.values(), default=0))
+            max_edges = how_many(
+                room if nodes is None else room // _FETCHED,
+                costs.LAYER_SHARE,
+                sweep.row_bytes + max(row_bytes.values()) + costs.LAYER_EDGE,
+                costs.LEAST_LAYER_EDGES,
+                costs.MAX_LAYER_EDGES,
+            )
         bounds = sweep_bounds(data, sweep.node_type, max_edges, nodes)
         self.loader = SweepLoader(data, sweep.node_type, bounds, num_workers, nodes)
 
@@ -175,19 +182,18 @@ class LayerPass(Pass):
         """Counts of reads and seconds of waiting until now."""
         return self.loader.stats()
 
-    def __iter__(self) -> Iterator[tuple[int, list[Tensor]]]:
-        """The first row of each batch, and rows of the sweep's outputs; on the CPU."""
+    def _parts(self) -> Iterator[tuple[int, int, dict[Value, Tensor], Convolve]]:
         for batch in self.loader:
-            yield batch.first_row, self._layer_of(batch, batch.batch_size)
+            yield self._part(batch)
 
-    def _layer_of(self, batch: Any, count: int) -> list[Tensor]:
-        task, sweep = self.task, self.task.sweep
-        rows = self._read(batch.first_row, count)
+    def _part(self, batch: Any) -> tuple[int, int, dict[Value, Tensor], Convolve]:
+        task, sweep, count = self.task, self.task.sweep, batch.batch_size
         is_hetero = isinstance(batch, HeteroData)
         stores: Any = batch if is_hetero else {None: batch}
-        for value in (*sweep.gathered, *sweep.of_edges):
-            attr = task.columns[value]
-            rows[value] = known_no_hops(stores[value.space.name][attr]).to(task.device)
+        rows = {
+            value: stores[value.space.name][task.columns[value]].to(task.device)
+            for value in (*sweep.gathered, *sweep.of_edges)
+        }
         none = torch.empty(2, 0, dtype=torch.int64, device=task.device)
         there = batch.edge_types if is_hetero else [None] if "edge_index" in batch else []
         edges = {
@@ -195,7 +201,7 @@ class LayerPass(Pass):
             for name in sweep.edge_types
         }
         n_id = {name: stores[name].n_id for name in (batch.node_types if is_hetero else [None])}
-        return self._replay(rows, count, Convolving(task, count, n_id, edges))
+        return batch.first_row, count, rows, Convolving(task, count, n_id, edges)
 
 
 class Convolving:
@@ -244,54 +250,42 @@ class Convolving:
             given[name] = rows[value] if isinstance(value, Value) else value
         block = self._blocks[plan.edge_type]
         if plan.normalises:
+            rule = Rule.of(conv, given.get("edge_weight") is not None)
             block, given["edge_weight"] = self._weighted(
-                conv, plan.edge_type, given.get("edge_weight"), rows[src].dtype
+                rule, plan.edge_type, given.get("edge_weight"), rows[src]
             )
         to = block.destinations(rows[dst])
         out = plan.layer.compute(conv, block.sources(rows[src]), to, block, given, is_pair)
         return {step.outputs[0]: out}
 
     def _weighted(
-        self, conv: Any, name: Any, weight: Tensor | None, dtype: torch.dtype
+        self, rule: Rule, name: Any, weight: Tensor | None, rows: Tensor
     ) -> tuple[Block, Tensor]:
+        """Edges of a type, from nodes to nodes of the same, and their weights beside ``rows``."""
         n_id = self._n_id[self._task.sweep.node_type]
-        edge_index, values = self._task.degrees.weighted(
-            conv, name, self._plain[name], n_id, self._count, weight, dtype
-        )
+        roots = self._task.roots_of(name, rule)[n_id].to(rows)
+        edge_index, values = weighted(rule, roots, self._plain[name], self._count, weight)
         hops = Hops(self._nodes, {name: (0, edge_index.size(1))})
         return Block(SampledEdgeIndex.of(edge_index, hops, name), hops, 0), values
 
 
-def only(data: Any, task: Task) -> None:
-    """Cuts ``store.data()`` down to the attributes that batches of a sweep need.
+def only(data: Any, task: Task) -> Any:
+    """``store.data()`` with what batches of a sweep need.
 
     Args:
         data: Is changed.
         task: The sweep.
     """
     sweep = task.sweep
-    nodes, edges = node_storages(data), edge_storages(data)
-    kept: dict[Any, set[str]] = {name: {"num_nodes", "edge_index"} for name in (*nodes, *edges)}
+    if sweep.node_type is not None:
+        data = data.edge_type_subgraph(sweep.edge_types)
+        for key in list(data._global_store.keys()):
+            del data._global_store[key]
+    kept: dict[Any, set[str]] = defaultdict(lambda: {"num_nodes", "edge_index"})
     for value in (*sweep.gathered, *sweep.of_edges):
         kept[value.space.name].add(task.columns[value])
-    for name, store in (nodes | edges).items():
+    for name, store in (node_storages(data) | edge_storages(data)).items():
         for key, _ in raw_items(store):
             if key not in kept[name]:
                 del store[key]
-    if sweep.node_type is None:
-        return
-    for name in edges:
-        if name not in sweep.edge_types:
-            del data[name]
-    ends = {sweep.node_type, *(name[0] for name in sweep.edge_types if name is not None)}
-    for name in nodes:
-        if name not in ends:
-            del data[name]
-    for key in list(data._global_store.keys()):
-        del data._global_store[key]
-
-
-def batch_edges(memory: int, row_bytes: int) -> int:
-    """How many edges a batch has where the user does not say: fewer in a small budget."""
-    bounds = costs.LEAST_LAYER_EDGES, costs.MAX_LAYER_EDGES
-    return how_many(memory, costs.LAYER_SHARE, row_bytes + costs.LAYER_EDGE, *bounds)
+    return data

@@ -6,7 +6,7 @@ import gc
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from time import perf_counter
 from typing import Any
@@ -17,8 +17,8 @@ from torch import Tensor
 from pyg_graphzero.errors import MissingAttributeError
 from pyg_graphzero.inference.activations import Activations
 from pyg_graphzero.inference.check import check_sweeps
-from pyg_graphzero.inference.normalize import Degrees, inverse_roots
-from pyg_graphzero.inference.passes import LayerPass, Pass, RowPass, Task
+from pyg_graphzero.inference.normalize import Rule, inverse_roots
+from pyg_graphzero.inference.passes import LayerPass, Own, Pass, RowPass, Task
 from pyg_graphzero.inference.reader import Inputs, Reading, Row, reading
 from pyg_graphzero.inference.rows import NarrowRows, RowFile
 from pyg_graphzero.inference.schedule import Sweep, sweeps_of
@@ -176,12 +176,12 @@ class _Run:
         made.clear_others()
         left = self.left(made)
         weight = inputs.options.get("edge_weight")
-        degrees = Degrees(partial(inverse_roots, self.seen.contents, weight=weight))
+        roots_of = cache(partial(inverse_roots, self.seen.contents, weight=weight))
         for step in (step for sweep in left for step in sweep.convs):
             if step.about.normalises:
                 # Counted now: budgets are divided with them in memory.
                 is_weighted = step.call.get("edge_weight") is not None
-                degrees.count(found.modules[step.func], step.about.edge_type, is_weighted)
+                roots_of(step.about.edge_type, Rule.of(found.modules[step.func], is_weighted))
         summary = InferenceSummary(self.store.path, names)
         for sweep in sweeps:
             columns = ", ".join(map(made.name, sweep.outputs))
@@ -189,7 +189,7 @@ class _Run:
             done = LayerSummary(sweep.level, sweep.node_type, columns, num_rows)
             if sweep in left:
                 read = {v: found.attrs.get(v) or made.name(v) for v in sweep.read}
-                task = Task(sweep, read, found.modules, degrees, self.device)
+                task = Task(sweep, read, found.modules, roots_of, self.device)
                 self._run(task, made, done, sweeps[-1].level)
                 # The next pass shares out what is left, also of rows that a cycle still holds.
                 gc.collect()
@@ -314,15 +314,15 @@ class _ShardedRun(_Run):
                 return RowFile(part, attrs[attr])
             return NarrowRows(whole.rows(whole.node_type(sweep.node_type).attrs[attr]), nodes)
 
+        own = Own(nodes, rows)
         if not sweep.convs:
-            own = len(nodes), rows
             self.write(RowPass(task, part, self.max_edges, own), columns, done, last)
             return
         gathered: dict[str | None, set[str]] = {}
         for value in sweep.gathered:
             gathered.setdefault(value.space.name, set()).add(task.columns[value])
         with self.shards.again(made.drafts(), gathered) as opened:
-            step = LayerPass(task, opened.data(), self.max_edges, self.num_workers, (nodes, rows))
+            step = LayerPass(task, opened.data(), self.max_edges, self.num_workers, own)
             self.write(step, columns, done, last)
 
 

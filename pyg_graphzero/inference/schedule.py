@@ -89,15 +89,17 @@ class _Schedule:
         self._maker = {value: step for step in reading.steps for value in step.outputs}
         self._places = {id(step): place for place, step in enumerate(reading.steps)}
         self._level: dict[Value, int] = dict.fromkeys(reading.attrs, 0)
+        self._gathered: set[Value] = set()
         for step in reading.steps:
             for value in step.outputs:
-                levels = [
-                    self._level.get(each, 0) + (reach > 0 and not each.space.of_edges)
-                    for each, reach in self._inputs(step, value)
-                ]
-                self._level[value] = max(levels, default=0)
+                level = 0
+                for each, reach in self._inputs(step, value):
+                    is_gathered = reach > 0 and not each.space.of_edges
+                    level = max(level, self._level.get(each, 0) + is_gathered)
+                    if is_gathered:
+                        self._gathered.add(each)
+                self._level[value] = level
         self._sweeps: dict[tuple[int, str | None], Sweep] = {}
-        self._stored: set[Value] = set()
 
     def _inputs(self, step: Step, made: Value) -> list[tuple[Value, int]]:
         """Values that a step needs for one of its results, and the hops it looks at them beyond."""
@@ -113,7 +115,6 @@ class _Schedule:
         ]
 
     def sweeps(self, outputs: list[Value], node_types: list[Any]) -> list[Sweep]:
-        self._find_stored(outputs)
         for value in outputs:
             self._demand(value)
         for level in range(max(self._level[value] for value in outputs), -1, -1):
@@ -121,20 +122,6 @@ class _Schedule:
                 self._fill(sweep)
         order = {name: place for place, name in enumerate(node_types)}
         return sorted(self._sweeps.values(), key=lambda s: (s.level, order[s.node_type]))
-
-    def _find_stored(self, outputs: list[Value]) -> None:
-        """Finds the values that convolutions gather, among those that are needed."""
-        seen: set[Value] = set()
-        ahead = list(outputs)
-        while ahead:
-            value = ahead.pop()
-            if value in seen or value in self._reading.attrs:
-                continue
-            seen.add(value)
-            for each, reach in self._inputs(self._maker_of(value), value):
-                if reach and not each.space.of_edges and each not in self._reading.attrs:
-                    self._stored.add(each)
-                ahead.append(each)
 
     def _maker_of(self, value: Value) -> Step:
         step = self._maker.get(value)
@@ -190,7 +177,7 @@ class _Schedule:
     def _is_read(self, value: Value, sweep: Sweep) -> bool:
         """Whether a sweep reads a value; what functions make of others is computed again."""
         is_convolved = isinstance(self._maker_of(value).about, Plan)
-        return self._level[value] < sweep.level and (value in self._stored or is_convolved)
+        return self._level[value] < sweep.level and (value in self._gathered or is_convolved)
 
 
 def _edge_types(step: Step, made: Value) -> list[Any]:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from pyg_graphzero import _core
 from pyg_graphzero.inference.passes import Pass, Task
-from pyg_graphzero.inference.schedule import bytes_of
+from pyg_graphzero.inference.schedule import Convolve, bytes_of
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.budget import Budget, how_many
 from pyg_graphzero.nn.block import SummedBlock
@@ -84,18 +84,19 @@ class SummedPass(Pass):
         self._engine: _core.NeighborSums | None = None
         budget.check(self._sum_bytes, f" to add up neighbours in {self._contents.path}")
 
-    def __iter__(self) -> Iterator[tuple[int, list[Tensor]]]:
-        """The first row of each batch, and rows of the sweep's outputs; on the CPU."""
-        first, num_rows = 0, self._column.shape[0]
-        while first < num_rows:
+    def _parts(self) -> Iterator[tuple[int, int, dict[Value, Tensor], Convolve]]:
+        first = 0
+        while first < self.num_rows:
             bounds = self.bounds_of_block(first)
             stop = first + bounds.numel() - 1
             yield from self._block(first, stop, bounds)
             first = stop
             del bounds
 
-    def _block(self, first: int, stop: int, bounds: Tensor) -> Iterator[tuple[int, list[Tensor]]]:
-        """One block's batches."""
+    def _block(
+        self, first: int, stop: int, bounds: Tensor
+    ) -> Iterator[tuple[int, int, dict[Value, Tensor], Convolve]]:
+        """One block's parts."""
         sums = self._sums(first, stop)
         self._stats.edges += int(bounds[-1] - bounds[0])
         for at in range(0, stop - first, self._batch):
@@ -103,7 +104,7 @@ class SummedPass(Pass):
             part = sums[at:end]
             if self._is_mean:
                 part /= bounds[at : end + 1].diff().clamp(min=1).unsqueeze(1)
-            yield first + at, self._layer_of(first + at, part)
+            yield first + at, end - at, {}, self._convolve(part)
 
     def bounds_of_block(self, first: int) -> Tensor:
         """The bounds of as many rows as have room for their sums, and edges meanwhile."""
@@ -150,7 +151,8 @@ class SummedPass(Pass):
             self._chunk_rows, self._mapped, self._room,
         )  # fmt: skip
 
-    def _layer_of(self, first: int, sums: Tensor) -> list[Tensor]:
+    def _convolve(self, sums: Tensor) -> Convolve:
+        """The convolution, over these sums."""
         block = SummedBlock(sums.to(self.task.device))
 
         def convolve(step: Step, rows: dict[Value, Tensor]) -> dict[Value, Tensor]:
@@ -161,4 +163,4 @@ class SummedPass(Pass):
             made = step.about.layer.compute(conv, to, to, block, {}, True)
             return {step.outputs[0]: made}
 
-        return self._computed(first, len(sums), convolve)
+        return convolve

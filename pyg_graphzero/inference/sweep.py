@@ -186,7 +186,7 @@ def sweep_bounds(
     ends = [name for name in data.edge_types if name[2] == node_type] if node_type else [None]
     if node_type is None and not contents.schema.edge_types:
         ends = []
-    at_once = max(_ROWS_AT_ONCE, max_edges)  # no run has more rows than that
+    at_once = max(_ROWS_AT_ONCE, max_edges)
 
     def costs_of(first: int, last: int) -> Any:
         """Edges and rows before each of these rows."""
@@ -201,14 +201,10 @@ def sweep_bounds(
         return costs.numpy()
 
     bounds = [0]
-    first, costs = 0, torch.zeros(1, dtype=torch.int64).numpy()
-    while bounds[-1] < num_rows:
-        at = bounds[-1] - first
-        # The run ends before the first row whose end is beyond the bound.
-        end = bisect_right(costs, int(costs[at]) + max_edges, at + 1) - 1
-        if end == len(costs) - 1 and first + end < num_rows:  # maybe further: the next rows
-            first, at = bounds[-1], 0
-            costs = costs_of(first, min(first + at_once, num_rows))
-            end = bisect_right(costs, int(costs[0]) + max_edges, 1) - 1
-        bounds.append(first + max(end, at + 1))
+    for first in range(0, num_rows, at_once):  # where a run ends, too
+        costs, at = costs_of(first, min(first + at_once, num_rows)), 0
+        while at < len(costs) - 1:
+            # The run ends before the first row whose end is beyond the bound.
+            at = max(at + 1, bisect_right(costs, int(costs[at]) + max_edges, at + 1) - 1)
+            bounds.append(first + at)
     return torch.tensor(bounds)

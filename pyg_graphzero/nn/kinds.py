@@ -45,15 +45,14 @@ def looks_at_all_nodes(module: torch.nn.Module) -> bool:
 
 # Modules that are a product with a matrix, and a bias.
 _PRODUCTS = (torch.nn.Linear, pyg.Linear)
-_WATCHED = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+#: Attributes of a module that hold its hooks.
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 def is_own(module: Any, *kinds: type) -> bool:
     """Whether a module is exactly of one of these classes, without hooks or another ``forward``."""
     own = vars(module)
-    return (
-        type(module) in kinds and "forward" not in own and not any(own[hooks] for hooks in _WATCHED)
-    )
+    return type(module) in kinds and "forward" not in own and not any(own[name] for name in HOOKS)
 
 
 def is_product(module: Any) -> bool:
@@ -71,10 +70,12 @@ STEPS = (
 )  # fmt: skip
 
 
+#: Attributes of a convolution that hold hooks of its steps.
+STEP_HOOKS = tuple(f"_{step}_forward{kind}_hooks" for step in STEPS for kind in ("_pre", ""))
+
+
 def is_changed(module: pyg.MessagePassing) -> bool:
     """Whether a convolution has hooks at its steps, or steps that are not its class's."""
-    return any(
-        step in vars(module) or getattr(module, f"_{step}_forward{kind}_hooks", None)
-        for step in STEPS
-        for kind in ("_pre", "")
+    return any(step in vars(module) for step in STEPS) or any(
+        getattr(module, name, None) for name in STEP_HOOKS
     )

@@ -23,8 +23,8 @@ from pyg_graphzero.nn.small import SmallGraph, is_cuda, map_tensors, plain, tens
 from pyg_graphzero.nn.state import (
     LARGE,
     RandomState,
+    RefusedError,
     Sharing,
-    WritesError,
     fingerprint,
     why_untouched,
 )
@@ -54,10 +54,6 @@ class Refused:
     reduction: str | None = None
 
 
-class RefusedError(Exception):
-    """A model does something else than was recorded of it."""
-
-
 def learn(forward: Forward, args: Any, kwargs: Any, hops: Hops) -> Program | Refused:
     """Learns what a model's forward pass does with rows.
 
@@ -78,7 +74,7 @@ def learn(forward: Forward, args: Any, kwargs: Any, hops: Hops) -> Program | Ref
         saved = torch.autograd.graph.saved_tensors_hooks(_unchanged, _unchanged)
         with torch.inference_mode(False), saved:
             return _Lesson(forward, args, kwargs, hops).program()
-    except (RefusedError, WritesError, UnsupportedError) as error:
+    except (RefusedError, UnsupportedError) as error:
         return Refused(str(error), reduction)
     except DivergedError:
         return Refused("with fewer rows its forward pass takes another way", reduction)

@@ -22,7 +22,7 @@ from torch_geometric.data import FeatureStore, GraphStore
 from torch_geometric.data.data import BaseData
 from torch_geometric.nn import MessagePassing
 
-from pyg_graphzero.nn.kinds import STEPS
+from pyg_graphzero.nn.kinds import HOOKS, STEP_HOOKS
 from pyg_graphzero.nn.small import tensors_in
 
 Copied = TypeVar("Copied")
@@ -30,9 +30,8 @@ Copied = TypeVar("Copied")
 #: Bytes of a tensor above which a copy of a model shares it, and may not write to it.
 LARGE = 16 << 20
 
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-_STEP_HOOKS = tuple(f"_{step}_forward{kind}_hooks" for step in STEPS for kind in ("_pre", ""))
-_GLOBAL_HOOKS = tuple(getattr(torch.nn.modules.module, f"_global{name}") for name in _HOOKS)
+_GLOBAL_HOOKS = tuple(getattr(torch.nn.modules.module, f"_global{name}") for name in HOOKS)
+
 _SETTINGS = frozenset((bool, int, float, str))
 _SIZED = frozenset((dict, OrderedDict, list, tuple))
 _CONTAINERS = frozenset((list, dict, set))
@@ -55,7 +54,7 @@ def fingerprint(model: torch.nn.Module) -> tuple[tuple[Any, ...], list[torch.nn.
     for module in modules:  # grows
         own = module.__dict__
         found += module.__class__, own["training"], own.get("forward")
-        for name in _HOOKS:
+        for name in HOOKS:
             if own[name]:
                 found.extend(map(id, own[name].values()))
         children = own["_modules"]
@@ -87,8 +86,8 @@ def why_untouched(model: torch.nn.Module) -> str | None:
         where = name or "model"
         for key, value in vars(module).items():
             # Hooks of the model itself see its arguments and its result.
-            is_hooked = key in _HOOKS and module is not model
-            is_hooked |= isinstance(module, MessagePassing) and key in _STEP_HOOKS
+            is_hooked = key in HOOKS and module is not model
+            is_hooked |= isinstance(module, MessagePassing) and key in STEP_HOOKS
             for hook in value.values() if is_hooked else ():
                 if not _is_of_torch(hook):
                     return f"{where} has a hook, {_name_of(hook)}, that sees all rows"
@@ -187,8 +186,8 @@ def _is_large(tensor: Tensor) -> bool:
     return tensor.layout == torch.strided and tensor.nbytes > LARGE
 
 
-class WritesError(Exception):
-    """A copy of a model was about to write to memory that it shares with the model."""
+class RefusedError(Exception):
+    """A model does something else than was recorded of it, or may not be tried."""
 
 
 class Sharing(TorchDispatchMode):
@@ -238,5 +237,7 @@ class Sharing(TorchDispatchMode):
         for _, tensor in tensors_in(written):
             is_dense = tensor.layout == torch.strided
             if is_dense and tensor.untyped_storage().data_ptr() in self._shared:
-                raise WritesError(f"it writes to its own parameters, or to a large tensor ({func})")
+                raise RefusedError(
+                    f"it writes to its own parameters, or to a large tensor ({func})"
+                )
         return func(*args, **kwargs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,8 @@ class FeatureStore(DiskFeatureStore):
         index_dir: Directory for indexes; None: ``NAME.index`` beside the store ``NAME``.
 
     Raises:
-        ValueError: There are no embeddings, or of several widths; ``index`` is none of its choices.
+        MissingAttributeError: There are no embeddings.
+        ValueError: They have several widths, or ``index`` is none of its choices.
         ModuleNotFoundError: The library is not installed.
 
     Example:
@@ -77,10 +78,9 @@ class FeatureStore(DiskFeatureStore):
             index_dir=index_dir,
         )  # fmt: skip
         types = store.contents.schema.node_types
-        if node_types is None:
-            node_types = [t.name for t in types if attr in t.attrs]
-        owners = {name: store.contents.node_type(name).attrs for name in node_types}
-        self._nodes = self._searched(owners, attr)
+        if node_types is not None:
+            types = [store.contents.node_type(name) for name in node_types]
+        self._nodes = self._searched(types, attr, every=node_types is not None)
 
     @property
     def config(self) -> dict[str, Any]:
@@ -174,9 +174,7 @@ class FeatureStore(DiskFeatureStore):
 
     @cached_property
     def _edges(self) -> Searched:
-        owners = {t.name: t.attrs for t in self._store.contents.schema.edge_types}
-        having = {name: attrs for name, attrs in owners.items() if self._edge_attr in attrs}
-        return self._searched(having, self._edge_attr)
+        return self._searched(self._store.contents.schema.edge_types, self._edge_attr)
 
     @cached_property
     def _plan(self) -> tuple[NeighborSampler, BatchPlan]:
@@ -184,15 +182,17 @@ class FeatureStore(DiskFeatureStore):
         sampler = NeighborSampler(data, [])
         return sampler, BatchPlan(data, sampler)
 
-    def _searched(self, owners: Mapping[Any, Mapping[str, str]], attr: str) -> Searched:
-        """The embeddings of some types, from the files of their attributes."""
+    def _searched(self, types: Sequence[Any], attr: str, every: bool = False) -> Searched:
+        """The embeddings of the types that have them, or ``every`` one, from their files."""
         contents, found = self._store.contents, dict[Any, Embeddings]()
-        for name, attrs in owners.items():
+        having = [each for each in types if attr in each.attrs]
+        for each in types if every else having or types:
+            name = each.name
             what = f"attribute {attr!r}" if name is None else f"attribute {attr!r} of {name!r}"
-            if attr not in attrs:
-                expected = f"expected one of {sorted(attrs)}"
-                raise MissingAttributeError(f"{contents.path}: {what}: {expected}")
-            found[name] = Embeddings(contents, attrs[attr], what)
+            if attr not in each.attrs:
+                there = f"one of {sorted(each.attrs)}" if each.attrs else "some, found none"
+                raise MissingAttributeError(f"{contents.path}: {what}: expected {there}")
+            found[name] = Embeddings(contents, each.attrs[attr], what)
         widths = {name: rows.width for name, rows in found.items()}
         if len(set(widths.values())) != 1:
             raise ValueError(

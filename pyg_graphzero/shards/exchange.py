@@ -24,9 +24,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from pyg_graphzero import _core
 from pyg_graphzero.errors import RankLostError, UnsupportedError
 from pyg_graphzero.shards.owners import Owners, places_in
-from pyg_graphzero.store.columns import EncodedRows, gather
+from pyg_graphzero.store.columns import EncodedRows, engine_array, gather
 
 # Seconds between rounds while no rank asks for anything: doubled up to the last one.
 _LEAST_PAUSE, _MOST_PAUSE = 0.0005, 0.02
@@ -52,12 +53,14 @@ class Shelf:
         owners: Which rank has each.
         numbers: This rank's own, which rise.
         columns: Their rows by attribute, as they are stored, over mapped files.
+        files: The same columns, to be read past the page cache.
         decoders: Rows of encoded attributes, with what they are decoded by.
     """
 
     owners: Owners
     numbers: range | Tensor
     columns: dict[str, Tensor]
+    files: Sequence[_core.ColumnFile]
     decoders: dict[str, EncodedRows] = field(default_factory=dict)
 
     @property
@@ -70,10 +73,19 @@ class Shelf:
         """Bytes of a row in all columns."""
         return sum(row_bytes(column) for column in self.columns.values())
 
-    def read(self, numbers: Tensor) -> list[Tensor]:
-        """Own rows as bytes, a tensor for each column."""
-        places = places_in(self.numbers, numbers)
-        return [as_bytes(gather(column, places)) for column in self.columns.values()]
+    def read(self, numbers: Tensor, reader: _core.DiskGather | None) -> list[Tensor]:
+        """Own rows as bytes, a tensor for each column; None: from the mapped files."""
+        places = places_in(self.numbers, numbers).contiguous()
+        if reader is None or len(places) == 0:
+            return [as_bytes(gather(column, places)) for column in self.columns.values()]
+        found = [
+            torch.empty(len(places), row_bytes(column), dtype=torch.uint8)
+            for column in self.columns.values()
+        ]
+        for file, rows in zip(self.files, found, strict=True):
+            if rows.numel():
+                reader.gather(file, [engine_array(places)], [engine_array(rows)])
+        return [rows.view(-1) for rows in found]
 
     def split(self, raw: Tensor, count: int) -> list[Tensor]:
         """Divides the bytes that :meth:`read` gave of ``count`` numbers by column."""
@@ -137,12 +149,14 @@ class Exchange:
 
     Attributes:
         shelves: Rows by key, of kinds that have some.
+        reader: Reads this rank's own rows; None: they are mapped.
         rank: This rank's number in the group.
         stats: Bytes that have travelled.
     """
 
     def __init__(self, shelves: Mapping[Key, Shelf], group: Any, what: str) -> None:
         self.shelves = {key: each for key, each in shelves.items() if each.columns}
+        self.reader: _core.DiskGather | None = None
         self._group = group
         self.rank, self._size = dist.get_rank(group), dist.get_world_size(group)
         self._what = f"{what}: rank {self.rank} of {self._size}"
@@ -235,7 +249,7 @@ class Exchange:
                     self.stats.exchanges += 1
                     self.stats.seconds += perf_counter() - begun
                 if ask is not None:
-                    tables = tables or [each.tables([each.read(_NONE)]) for each in shelves]
+                    tables = tables or [each.tables([each.read(_NONE, None)]) for each in shelves]
                     made = zip(self.shelves, tables, orders, strict=True)
                     ask.tables = {k: (t, at) for k, t, (_, at, _) in made if k in ask.wanted}
                     ask.end()
@@ -302,7 +316,7 @@ class Exchange:
         given = [
             piece
             for raw, shelf in zip(asked, cycle(shelves), strict=False)
-            for piece in shelf.read(raw.clone().view(shelf.kind).to(torch.int64))
+            for piece in shelf.read(raw.clone().view(shelf.kind).to(torch.int64), self.reader)
         ]
         widths = torch.tensor([shelf.row_bytes for shelf in shelves])
         taken = iter(self._all_to_all(given, of_me * widths, to_me * widths))
@@ -310,7 +324,8 @@ class Exchange:
         for rank in range(self._size):
             for part, shelf, numbers in zip(parts, shelves, lists, strict=True):
                 raw, own = next(taken), numbers[rank]
-                part.append(shelf.read(own) if rank == me else shelf.split(raw, len(own)))
+                is_own = rank == me
+                part.append(shelf.read(own, self.reader) if is_own else shelf.split(raw, len(own)))
         return [shelf.tables(part) for shelf, part in zip(shelves, parts, strict=True)]
 
     def _all_to_all(self, given: list[Tensor], taken: Tensor, sent: Tensor) -> Sequence[Tensor]:

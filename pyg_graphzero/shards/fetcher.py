@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
+from math import prod
 
 import torch
 from torch import Tensor
@@ -21,8 +22,13 @@ from pyg_graphzero.shards.exchange import (
 )
 from pyg_graphzero.store.columns import EncodedRows
 
-# Batches whose rows are fetched at once, at most; and windows that lie in memory.
-_TOGETHER, _WINDOWS = 4, 3
+# Batches whose rows are fetched at once, at most.
+_TOGETHER = 4
+# How often rows of a window are in memory as they are stored: those of three windows, and copies
+# while one is fetched; and decoded: the consumer's batch, and the next one.
+_STORED, _DECODED = 6, 2
+# Bytes of numbers for a row of a window: of its node, and of its place.
+_NUMBERS = 64
 
 
 class Kept:
@@ -40,7 +46,7 @@ class Kept:
         nodes = shelf.owners.division.num_nodes
         count = min(nodes - len(shelf.numbers), (room - 4 * nodes) // max(1, shelf.row_bytes))
         self._shelf, self._rank = shelf, rank
-        self._left = max(0, count)
+        self._left = max(0, count)  # that may still be kept
         self._places = torch.full((nodes if self._left else 0,), -1, dtype=torch.int32)
         self._rows = {  # memory is taken as they are written
             attr: torch.empty(self._left, row_bytes(column), dtype=torch.uint8)
@@ -50,6 +56,12 @@ class Kept:
 
     def __bool__(self) -> bool:
         return len(self._places) > 0
+
+    def bound(self, room: int) -> None:
+        """No more rows are kept than these bytes have room for."""
+        with self._turn:
+            count = room // max(1, self._shelf.row_bytes) - self._count
+            self._left = max(0, min(self._left, count))
 
     def places(self, numbers: Tensor) -> Tensor:
         """Where rows are, ``int64 [n]``; -1: not here."""
@@ -86,19 +98,21 @@ class Fetcher:
 
     Args:
         exchange: Where rows come from.
-        room: Bytes for windows, and for rows that are kept; None: no limit, and none are kept.
+        room: Bytes for batches with their rows, and for rows that are kept; None: no limit.
+        kept: Bytes of it for rows that are kept, at most.
         memory: The budget that it is a part of, for messages.
     """
 
-    def __init__(self, exchange: Exchange, room: int | None, memory: str) -> None:
+    def __init__(self, exchange: Exchange, room: int | None, kept: int, memory: str) -> None:
         self.exchange = exchange
         self._room, self._memory = room, memory
-        self._batch_bytes = 0  # of the largest until now
+        self._stored = self._decoded = 0  # bytes of the largest batch until now
         shelves = {key: each for key, each in exchange.shelves.items() if key[0] == "node"}
         sizes = {key: e.row_bytes * e.owners.division.num_nodes for key, e in shelves.items()}
-        share = 2 * (room or 0) / (3 * max(1, sum(sizes.values())))
+        self._shares = {key: size / max(1, sum(sizes.values())) for key, size in sizes.items()}
         made = {
-            key: Kept(each, exchange.rank, int(share * sizes[key])) for key, each in shelves.items()
+            key: Kept(each, exchange.rank, int(kept * self._shares[key]))
+            for key, each in shelves.items()
         }
         self._kept: Mapping[Key, Kept] = {key: each for key, each in made.items() if each}
 
@@ -107,9 +121,10 @@ class Fetcher:
         """Batches of a window; one until it is known how large they are."""
         if self._room is None:
             return _TOGETHER
-        if not self._batch_bytes:
+        if not self._stored:
             return 1
-        return max(1, min(_TOGETHER, self._room // (3 * _WINDOWS * self._batch_bytes)))
+        left = self._room - _DECODED * self._decoded
+        return max(1, min(_TOGETHER, left // (2 * _STORED * self._stored)))
 
     def fetch(self, wanted: Wanted, num_batches: int) -> dict[Key, Table]:
         """Rows by key for some batches; see :meth:`Exchange.fetch`.
@@ -126,20 +141,35 @@ class Fetcher:
             for key, numbers in wanted.items()
         }
         found = self.exchange.fetch(missing)
+        self._measure(wanted, found, num_batches)
         for key, at in places.items():
             found[key] = self._kept[key].join(wanted[key], at, found[key])
             self.exchange.stats.kept += int((at >= 0).sum())
-        sizes = [
-            row_bytes(rows.stored if isinstance(rows, EncodedRows) else rows) * len(at)
-            for tables, at in found.values()
-            for rows in tables.values()
-        ]
-        self._batch_bytes = max(self._batch_bytes, sum(sizes) // max(1, num_batches))
-        if self._room is not None and _WINDOWS * self._batch_bytes > self._room:
-            needed = _WINDOWS * self._batch_bytes
-            raise MemoryBudgetError(
-                f"memory={self._memory}: found {self._room / 1e6:,.0f} MB for rows of other ranks, "
-                f"expected {needed / 1e6:,.0f} MB: rows of {_WINDOWS} batches; raise memory=, or "
-                "make batches smaller"
-            )
         return found
+
+    def _measure(self, wanted: Wanted, found: dict[Key, Table], num_batches: int) -> None:
+        """Learns how large batches are, and leaves as much of the room to them.
+
+        Raises:
+            MemoryBudgetError: The room is too small for one.
+        """
+        stored = decoded = 0
+        for key, (tables, _) in found.items():
+            stored += _NUMBERS * len(wanted[key])
+            for rows in tables.values():
+                each = row_bytes(rows.stored if isinstance(rows, EncodedRows) else rows)
+                stored += each * len(wanted[key])
+                decoded += prod(rows.shape[1:]) * rows.dtype.itemsize * len(wanted[key])
+        self._stored = max(self._stored, stored // max(1, num_batches))
+        self._decoded = max(self._decoded, decoded // max(1, num_batches))
+        if self._room is None:
+            return
+        needed = _STORED * self.together * self._stored + _DECODED * self._decoded
+        for key, kept in self._kept.items():
+            kept.bound(int((self._room - needed) * self._shares[key]))
+        if needed > self._room:
+            raise MemoryBudgetError(
+                f"memory={self._memory}: found {self._room / 1e6:,.0f} MB for batches with rows of "
+                f"other ranks, expected {needed / 1e6:,.0f} MB; raise memory=, or make batches "
+                "smaller"
+            )

@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from pyg_graphzero import _core
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.shards.exchange import Exchange, ExchangeStats, Key, Shelf, Wanted
@@ -34,6 +35,7 @@ from pyg_graphzero.store.manifest import (
 )
 from pyg_graphzero.store.opened import OpenedFiles, Opening
 from pyg_graphzero.store.schema import EdgeType
+from pyg_graphzero.util.disk import READER_BYTES
 from pyg_graphzero.util.system import private_rss
 
 # Sources of edges, beside their attributes.
@@ -66,10 +68,10 @@ def open_shards(
             number in the group.
         group: The ranks, one for each part; None: all. The exchange makes a group of its own.
         timeout: Seconds until a rank that does not answer counts as lost.
-        memory: See ``gz.open``. The part that files which every rank has do not take is for rows
-            of other ranks: of up to twelve batches, and of nodes that were used before, which do
-            not travel again. Where edges lie in shards, this is a quarter at least; where each rank
-            has all of them, and no room is left, rows of twelve batches come on top.
+        memory: See ``gz.open``. The part that files which every rank has do not take is for batches
+            with their rows, up to twelve, and for rows of nodes that were used before, which do not
+            travel again. Where each rank has all edges, and no room is left, rows of twelve batches
+            come on top. Own rows are mapped if the part fits in twice, else read from the disk.
         processes: See ``gz.open``.
         strict: See ``gz.open``.
         row_cache: See ``gz.open``.
@@ -220,7 +222,8 @@ class _Opened:
         self.shelves["edge_id", name] = _shelf(part, owners, slots, ids)
         topology = part.topology(own)
         sources = {_SOURCE: view_topology(topology)[1]}
-        self.shelves["neighbour", name] = Shelf(owners, slots, sources)
+        files = [_core.ColumnFile.of_indices(topology)]
+        self.shelves["neighbour", name] = Shelf(owners, slots, sources, files)
         if (attr := starts_attr(own)) in every.attrs:
             self.starts[name] = part.view(every.attrs[attr])
 
@@ -243,7 +246,8 @@ def _shelf(part: OpenedFiles, owners: Owners, numbers: Any, attrs: Mapping[str, 
     rows = {attr: part.rows(file) for attr, file in attrs.items()}
     encoded = {attr: each for attr, each in rows.items() if isinstance(each, EncodedRows)}
     stored = {attr: part.view(file) for attr, file in attrs.items()}
-    return Shelf(owners, numbers, stored, encoded)
+    files = [_core.ColumnFile.of(part.column(file)) for file in attrs.values()]
+    return Shelf(owners, numbers, stored, files, encoded)
 
 
 def _numbers(rows: EncodedRows | None) -> list[float] | None:
@@ -350,6 +354,10 @@ class Shards:
         return Window(self._fetcher, make)
 
 
+def _num_bytes(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
 class ShardedStore(Store):
     """A store in shards, opened by ``gz.open_shards``. Every rank is to call ``close()``."""
 
@@ -361,26 +369,31 @@ class ShardedStore(Store):
         self._exchange = exchange
         self._ranks = ranks
         self._options = options
-        room = None if opened.is_shown_in_part else self._take_room()
-        fetcher = Fetcher(exchange, room, repr(options["memory"]))
+        room = (None, 0) if opened.is_shown_in_part else self._take_room()
+        fetcher = Fetcher(exchange, *room, repr(options["memory"]))
         self.contents.shards = Shards(opened, fetcher)
         self.contents.shards.name_paths(self.contents)
 
-    def _take_room(self) -> int | None:
-        """Bytes of the budget for rows of other ranks, which the plan of memory does not have.
+    def _take_room(self) -> tuple[int | None, int]:
+        """Bytes of the budget for batches of shards, and how many of them for rows that are kept.
 
-        None where the plan, which edges that every rank has take part in, needs all of it.
+        No limit where the plan of memory, which edges that every rank has take part in, needs all
+        of it. Where there is no room for this rank's part, its rows are read past the page cache
+        from now on.
         """
-        used, memory = private_rss(), self.contents.memory
-        files = (file for file in self.contents.path.rglob("*") if file.is_file())
-        spare = memory - 2 * (used + sum(file.stat().st_size for file in files))
-        room = max(spare, (memory - used) // 4, 0)
+        used, memory, part = private_rss(), self.contents.memory, _num_bytes(self.part)
+        left = max(0, memory - used)
+        spare = memory - 2 * (used + _num_bytes(self.contents.path))
+        if spare >= 2 * part:
+            spare -= part
+        else:
+            self._exchange.reader = _core.DiskGather(num_threads=1, buffer_bytes=READER_BYTES // 2)
         if self._opened.manifest.topology == "own":
-            return room
+            return left, max(2 * spare // 3, left // 6)
         if spare <= 0:
-            return None
+            return None, 0
         self.contents.memory -= spare
-        return spare
+        return spare, 2 * spare // 3
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise UnsupportedError(

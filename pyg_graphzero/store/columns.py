@@ -15,7 +15,7 @@ from torch import Tensor
 from pyg_graphzero import _core
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.store.encoding import ColumnEncoder
-from pyg_graphzero.store.rows import SLAB_BYTES, Rows, as_bytes
+from pyg_graphzero.store.rows import SLAB_BYTES, ArrayRows, Rows, as_bytes
 
 # Format v1 names its element types as torch does; a torch too old for one of them lacks the name.
 # fmt: off
@@ -30,8 +30,6 @@ DTYPES: dict[str, torch.dtype] = {
 }
 _NAME_OF = {dtype: name for name, dtype in DTYPES.items()}
 
-# Rows are handed to the writer in pieces of about this many bytes.
-_WRITE_BYTES = 32 << 20
 # Rows are compared in pieces of about this many bytes.
 _COMPARED_BYTES = 16 << 20
 # Rows that are decoded by one call where all of a column are.
@@ -279,18 +277,13 @@ def write_column(
         encoded = value.column.encoding, value.column.scale, value.column.zero_point
     shape, dtype = list(value.shape), dtype_name(value.dtype)
     writer = _core.ColumnWriter(os.fspath(path), dtype, shape, *encoded)
-    for piece in _slabs(value) if isinstance(value, Tensor) else value.slabs():
+    if isinstance(value, Tensor):
+        value = ArrayRows(value if value.dim() else value.reshape(1))
+    for piece in value.slabs():
         writer.append(as_bytes(piece.contiguous()))
         if progress is not None:
             progress(piece.numel() * piece.element_size())
     writer.finish()
-
-
-def _slabs(value: Tensor) -> Iterator[Tensor]:
-    if value.numel():
-        rows = value.reshape(1, -1) if value.dim() == 0 else value
-        row_bytes = max(1, rows[0].numel() * rows.element_size())
-        yield from rows.split(max(1, _WRITE_BYTES // row_bytes))
 
 
 def gather(table: Tensor | EncodedRows, index: Tensor, num_threads: int = 0) -> Tensor:

@@ -42,7 +42,7 @@ class EdgeChunk:
     columns: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass
+@dataclass(frozen=True)
 class CscOptions:
     """The changes to the edges of one type.
 
@@ -61,6 +61,9 @@ class CscOptions:
         edge_ids: Write which edge is in which slot; without it there must be no columns.
         time_attr: Sort neighbourhoods by this column, where there is one of that name.
         source_times: Else by these, ``int64 [num_src]``.
+
+    Raises:
+        ValueError: An option is not one of its choices.
     """
 
     bipartite: bool = False
@@ -70,6 +73,20 @@ class CscOptions:
     edge_ids: bool = True
     time_attr: str | None = None
     source_times: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        for name, choices in _CHOICES.items():
+            value = getattr(self, name)
+            if not any(type(value) is type(each) and value == each for each in choices):
+                expected = ", ".join(map(str, choices))
+                raise ValueError(f"{name}={value!r}: expected one of {expected}")
+
+
+_CHOICES: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(("undirected", "edge_ids"), (True, False)),
+    "coalesce": ("first", "sum", "mean", "min", "max", None),
+    "self_loops": ("keep", "remove", "add"),
+}
 
 
 @dataclass
@@ -108,7 +125,6 @@ class Csc:
             not to be written.
         columns: Payload in CSC order.
         time_order: The attribute that neighbourhoods are sorted by.
-        dtypes: For every column a tensor without rows that has its dtype and row shape.
         stats: Counts of the engine.
     """
 
@@ -117,7 +133,6 @@ class Csc:
     edge_id: Path | None
     columns: dict[str, Path]
     time_order: str | None
-    dtypes: dict[str, Tensor]
     stats: dict[str, Any]
 
 
@@ -193,7 +208,7 @@ def build_csc(
         edge_id.unlink()
         edge_id = None
     time_order = options.time_attr if has_time or source_times is not None else None
-    return Csc(stats["num_edges"], topology, edge_id, files, time_order, dtypes, stats)
+    return Csc(stats["num_edges"], topology, edge_id, files, time_order, stats)
 
 
 def as_rows(value: Any) -> Tensor:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
+from pyg_graphzero import _core
 from pyg_graphzero.errors import FormatError, MissingAttributeError
 
 
@@ -119,13 +120,10 @@ def lookup(ids: Tensor | StringIds | None, wanted: Any, num_nodes: int) -> Tenso
     kept = np.where(bad, 0, keys).astype(known.dtype)
     if ids is None:
         bad, rows = bad | (kept < 0) | (kept >= num_nodes), kept
-    elif not num_nodes:
-        bad, rows = np.ones_like(bad), kept
     else:
-        order = np.argsort(known)
-        at = np.searchsorted(known, kept, sorter=order)
-        rows = order[np.minimum(at, num_nodes - 1)]
-        bad = bad | (known[rows] != kept)
+        index = _core.IntegerIndex(ids.view(torch.int64))
+        rows = index.find(torch.from_numpy(kept.view(np.int64))).numpy()
+        bad = bad | (rows < 0)
     if bad.any():
         raise MissingAttributeError(f"id {int(keys[bad][0])}: no node has it")
     return torch.from_numpy(rows.astype(np.int64))

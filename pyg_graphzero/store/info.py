@@ -8,6 +8,7 @@ from typing import Any
 from pyg_graphzero.store.adopted import adopted_path
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.copies import copy_sizes
+from pyg_graphzero.store.encoding import EncodingLoss
 from pyg_graphzero.store.leftovers import disk_bytes, drafts
 from pyg_graphzero.store.schema import FORMAT_VERSION, TypeSchema
 from pyg_graphzero.util.html import Shown
@@ -115,24 +116,9 @@ def outline(value: Mapping[str, Any]) -> list[str]:
         return [head, *(f"  {line}" for line in parts)]
     lines = [
         f"{value['path']}: {format_bytes(value['bytes'])}, "
-        f"format {value['format_version']}, by {value['created_by']}"
+        f"format {value['format_version']}, by {value['created_by']}",
+        *type_lines(value),
     ]
-    for node in value["node_types"]:
-        ids = f", {node['ids']} ids" if node["ids"] else ""
-        lines.append(f"  {node['name'] or 'nodes'}: {node['num_nodes']:,} nodes{ids}")
-        lines += _columns(node["attrs"])
-        lines += [f"    {name}: {c['shape'][0]:,} nodes" for name, c in node["index_sets"].items()]
-        lines += [f"    of the type: {', '.join(node['others'])}"] * bool(node["others"])
-    for edge in value["edge_types"]:
-        name = " → ".join(edge["name"]) if edge["name"] else "edges"
-        size = format_bytes(edge["topology_bytes"])
-        ids = "" if edge["edge_ids"] else ", no edge ids"
-        both = ", in both directions" if edge["has_csr"] else ""
-        lines.append(f"  {name}: {edge['num_edges']:,} edges{ids}, topology {size}{both}")
-        lines += _columns(edge["attrs"])
-        lines += [f"    of the type: {', '.join(edge['others'])}"] * bool(edge["others"])
-    if value["graph_attrs"]:
-        lines.append(f"  graph: {', '.join(value['graph_attrs'])}")
     for copy, num_bytes in value["copies"].items():
         lines.append(f"  copy of the rows that training uses: {copy}, {format_bytes(num_bytes)}")
     for draft in value["unpublished"]:
@@ -140,17 +126,58 @@ def outline(value: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _columns(columns: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    return [f"    {name}: {_kind(column)}, {_place(column)}" for name, column in columns.items()]
+def type_lines(
+    value: Mapping[str, Any],
+    nodes: Mapping[Any, Any] | None = None,
+    edges: Mapping[Any, Any] | None = None,
+) -> list[str]:
+    """Lines on each type and on the graph as a whole.
+
+    Args:
+        value: The result of :func:`info`.
+        nodes: A conversion's ``NodeSummary`` of each node type.
+        edges: Its ``EdgeSummary`` of each edge type.
+    """
+    lines = []
+    for node in value["node_types"]:
+        parts = [f"{node['num_nodes']:,} nodes"]
+        parts += nodes[node["name"]].shown if nodes else [f"{node['ids']} ids"] * bool(node["ids"])
+        lines.append(f"  {node['name'] or 'nodes'}: {', '.join(parts)}")
+        lines += _columns(node["attrs"], with_cost=nodes is not None)
+        lines += [f"    {name}: {c['shape'][0]:,} nodes" for name, c in node["index_sets"].items()]
+        lines += [f"    of the type: {', '.join(node['others'])}"] * bool(node["others"])
+    for edge in value["edge_types"]:
+        name = tuple(edge["name"]) if edge["name"] else None
+        parts = [f"{edge['num_edges']:,} edges", *(edges[name].shown if edges else ())]
+        parts += ["no edge ids"] * (not edge["edge_ids"])
+        parts += [f"topology {format_bytes(edge['topology_bytes'])}"]
+        parts += ["in both directions"] * edge["has_csr"]
+        lines.append(f"  {' → '.join(name or ['edges'])}: {', '.join(parts)}")
+        lines += _columns(edge["attrs"])
+        lines += [f"    of the type: {', '.join(edge['others'])}"] * bool(edge["others"])
+        if edges and edge["num_edges"]:
+            degrees = edges[name].degrees.items()
+            lines.append(f"    in-degrees: {', '.join(f'{key} {n:,}' for key, n in degrees)}")
+    return lines + [f"  graph: {', '.join(value['graph_attrs'])}"] * bool(value["graph_attrs"])
 
 
-def _kind(column: Mapping[str, Any]) -> str:
+def _columns(columns: Mapping[str, Mapping[str, Any]], with_cost: bool = False) -> list[str]:
+    return [
+        f"    {name}: {_kind(column, with_cost)}, {_place(column)}"
+        for name, column in columns.items()
+    ]
+
+
+def _kind(column: Mapping[str, Any], with_cost: bool) -> str:
     """Dtype, shape and encoding of a column's rows, such as ``float32[16] as int8``."""
     shape = ", ".join(map(str, column["shape"][1:]))
     kind = f"{column['dtype']}[{shape}]" if shape else str(column["dtype"])
     kind += f", {column['categories']:,} categories" if "categories" in column else ""
     encoding = column.get("encoding")
-    return kind if encoding is None else f"{kind} as {encoding['encoding']}"
+    if encoding is None:
+        return kind
+    cost = f": {EncodingLoss(**encoding)}" if with_cost else ""
+    return f"{kind} as {encoding['encoding']}{cost}"
 
 
 def _place(column: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ leaves the old store or none. How an existing one changes is in :mod:`pyg_graphz
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -57,12 +58,8 @@ class FileSet:
     def place(self, folder: str, name: str, suffix: str, taken: Collection[Path] = ()) -> Path:
         """The path of a file that is about to be created, which neither is there nor is taken."""
         locate(self.directory, folder, folder=True).mkdir(exist_ok=True)
-        stem, n = f"{folder}/{safe_name(name)}", 1
-        while (path := self.directory / (stem + (f"-{n}" if n > 1 else "") + suffix)) and (
-            path in taken or os.path.lexists(path)
-        ):
-            n += 1
-        return path
+        paths = (self.directory / file for file in _file_names(folder, name, suffix))
+        return next(path for path in paths if path not in taken and not os.path.lexists(path))
 
     def add(self, path: Path, loss: EncodingLoss | None = None) -> str:
         """Records a file that is written and synced; ``loss`` is what encoding has cost."""
@@ -122,9 +119,8 @@ class FileSet:
 
     def adopt(self, folder: str, name: str, store: Path, rows: FileRows) -> str:
         """Refers to rows in a file that is not the store's; returns the name they have here."""
-        stem, n = f"{folder}/{safe_name(name)}", 1
-        while (file := f"{stem}{f'-{n}' if n > 1 else ''}.adopted") in self.schema.adopted:
-            n += 1
+        names = _file_names(folder, name, ".adopted")
+        file = next(file for file in names if file not in self.schema.adopted)
         self.schema.adopted[file] = adopt(store, rows)
         return file
 
@@ -181,6 +177,14 @@ class FileSet:
         """Has the names of all files on the device."""
         for name in {Path(f).parent.as_posix() for f in self.schema.files}:
             _core.sync_directory(str(self.directory / name))
+
+
+def _file_names(folder: str, name: str, suffix: str) -> Iterator[str]:
+    """Names for a file, the best first."""
+    stem = f"{folder}/{safe_name(name)}"
+    yield stem + suffix
+    for number in itertools.count(2):
+        yield f"{stem}-{number}{suffix}"
 
 
 def check_target(path: Path, force: bool) -> None:
@@ -269,7 +273,7 @@ class StoreWriter:
         value: Any,
         progress: Callable[[int], object] | None = None,
         encoding: str | None = None,
-    ) -> EncodingLoss | None:
+    ) -> None:
         """Writes a node column.
 
         Args:
@@ -279,19 +283,14 @@ class StoreWriter:
             progress: Called with the number of bytes of each piece read or written; see
                 :func:`pyg_graphzero.store.encoding.work_bytes` for how many they are.
             encoding: ``"float16"``, ``"bfloat16"`` or ``"int8"``, to be decoded to ``float32``.
-
-        Returns:
-            The cost of encoding; None without it.
         """
         record = self._node_type(node_type)
         what = f"node attribute {attr!r} of {node_type!r}"
         rows = checked_rows(value, record.num_nodes, what)
-        encoder: ColumnEncoder | None = None
         if encoding is not None:
             table = rows if isinstance(rows, Rows) else ArrayRows(rows)
-            rows = encoder = ColumnEncoder(table, encoding, what, progress)
+            rows = ColumnEncoder(table, encoding, what, progress)
         record.attrs[attr] = self._files.column(record.folder, attr, rows, progress)
-        return None if encoder is None else encoder.loss()
 
     def adopt_node_attr(self, node_type: str | None, attr: str, rows: FileRows) -> None:
         """Refers to the rows of a node column where they are."""

@@ -14,11 +14,11 @@ from store_files import edit_schema
 from torch_geometric.data import HeteroData
 
 import pyg_graphzero as gz
-from pyg_graphzero.conversion.plan import EdgeOptions, EdgePlan, GraphPlan, NodePlan
-from pyg_graphzero.conversion.storage import Storage
+from pyg_graphzero.conversion.options import Choices
+from pyg_graphzero.conversion.plan import EdgePlan, GraphPlan, NodePlan
 from pyg_graphzero.conversion.write import write_plan
 from pyg_graphzero.store import edge_order
-from pyg_graphzero.store.csc import EdgeChunk
+from pyg_graphzero.store.csc import CscOptions, EdgeChunk
 from pyg_graphzero.util.progress import Progress
 from pyg_graphzero.util.system import rss
 from pyg_graphzero.util.workspace import MIN_ROOM, Workspace
@@ -148,7 +148,7 @@ def plan_of(chunks: int, fail_at: int | None = None, edge_ids: bool = True) -> G
             yield EdgeChunk(*rng.integers(0, 50_000, (2, 100_000)))
 
     plan = GraphPlan(False, {None: NodePlan(50_000)})
-    plan.edges[None] = EdgePlan(stream, chunks * 100_000, EdgeOptions(edge_ids=edge_ids))
+    plan.edges[None] = EdgePlan(stream, chunks * 100_000, CscOptions(edge_ids=edge_ids))
     return plan
 
 
@@ -157,7 +157,7 @@ def test_an_error_at_the_last_row(tmp_path: Path, edge_ids: bool) -> None:
     gz.convert(EDGES, tmp_path / "s")
     with Workspace(tmp_path / "s", rss() + MIN_ROOM + (1 << 20)) as workspace:
         options = {
-            "storage": Storage(None, False),
+            "choices": Choices(),
             "force": True,
             "progress": Progress(False),
             "workspace": workspace,

@@ -9,7 +9,7 @@ import chunks
 import numpy as np
 import pytest
 import torch
-from convert_support import SHARED_DATA, edges_of, needs_shared_data, random_edges, write
+from convert_support import SHARED_DATA, edges_of, kinds, needs_shared_data, random_edges, write
 
 import pyg_graphzero as gz
 from pyg_graphzero import InputError
@@ -233,8 +233,10 @@ def test_attributes_from_everywhere(tmp_path: Path) -> None:
     assert data.test_idx.tolist() == [3, 0, 0]
     assert data.train_idx.tolist() == [1, 2]
     assert data.edge_weight.tolist() == [0, 0.5, 1, 1.5]
-    assert summary.nodes[None].attrs["x"] == "float32[3]"
-    assert summary.nodes[None].index_sets == {"valid_idx": 2, "test_idx": 3, "train_idx": 2}
+    (nodes,) = summary.info["node_types"]
+    assert kinds(nodes)["x"] == "float32[3]"
+    sizes = {name: column["shape"] for name, column in nodes["index_sets"].items()}
+    assert sizes == {"valid_idx": [2], "test_idx": [3], "train_idx": [2]}
 
 
 FEATURE_FAULTS = [

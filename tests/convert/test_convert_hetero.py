@@ -10,7 +10,7 @@ import chunks
 import numpy as np
 import pytest
 import torch
-from convert_support import SHARED_DATA, edges_of, needs_shared_data, write
+from convert_support import SHARED_DATA, edges_of, kinds, needs_shared_data, write
 
 import pyg_graphzero as gz
 from pyg_graphzero import InputError
@@ -149,7 +149,7 @@ def test_an_edge_type_may_be_empty(tmp_path: Path) -> None:
     summary = gz.convert(value, tmp_path / "s")
     assert summary.num_edges == 0
     assert summary.num_nodes == 5
-    assert summary.edges["a", "to", "b"].attrs == {"w": "float64"}
+    assert kinds(summary.info["edge_types"][0]) == {"w": "float64"}
     assert gz.open(tmp_path / "s").data()["a", "to", "b"].edge_index.shape == (2, 0)
 
 

@@ -236,6 +236,8 @@ def test_attributes_of_edges_are_filled(tmp_path: Path) -> None:
 def test_fills_that_fit_nothing(edges: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"fill names 'z', which is no attribute\. There are: w"):
         gz.convert(edges, tmp_path / "s", fill={"z": 1}, edge_attrs={"w": np.ones(2)})
+    with pytest.raises(ValueError, match=r"dtypes names 'z', which is no attribute\. There are: w"):
+        gz.convert(edges, tmp_path / "s", dtypes={"z": "int8"}, edge_attrs={"w": np.ones(2)})
     with pytest.raises(ValueError, match="fill of 'y': found 'none', expected a number, nan, true"):
         gz.convert(edges, tmp_path / "s", fill={"y": "none"})
     labels = write(tmp_path / "lab.csv", "id,t\n10,true\n20,\n30,false\n")

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
-from convert_support import edges_of
+from convert_support import edges_of, kinds
 from layouts import Graph, academic, citations
 from torch_geometric.data import Data, HeteroData, InMemoryDataset
 
@@ -80,8 +80,8 @@ def test_ogb_npz(tmp_path: Path, deflated: bool) -> None:
     summary = gz.convert(path, tmp_path / "s")
     check(tmp_path / "s", graph)
     assert summary.what == "OGB directory, binary files, split 'time'"
-    assert summary.nodes[None].attrs["x"] == "float32[4]"
-    assert summary.nodes[None].attrs["node_year"] == "int64"
+    found = kinds(summary.info["node_types"][0])
+    assert (found["x"], found["node_year"]) == ("float32[4]", "int64")
 
 
 @pytest.mark.parametrize("write", [layouts.ogb_hetero_csv, layouts.ogb_hetero_npz])
@@ -208,7 +208,8 @@ def test_mag240m(tmp_path: Path) -> None:
     graph = unlabeled(academic())
     summary = gz.convert(layouts.mag240m(tmp_path / "mag240m_kddcup2021", graph), tmp_path / "s")
     check(tmp_path / "s", graph, year="year")
-    assert summary.nodes["paper"].attrs["x"] == "float16[4]"
+    (papers,) = [t for t in summary.info["node_types"] if t["name"] == "paper"]
+    assert kinds(papers)["x"] == "float16[4]"
     assert summary.what == "MAG240M directory"
 
 

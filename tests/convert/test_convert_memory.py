@@ -14,6 +14,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 from convert_support import edges_of
+from torch_geometric.utils import from_networkx
 
 import pyg_graphzero as gz
 from pyg_graphzero import InputError
@@ -105,11 +106,8 @@ def test_sparse_matrices(tmp_path: Path, number: int) -> None:
     found = sorted(edges_of(tmp_path / "s", None, "edge_weight"))
     assert found == [(0, 1, 2), (1, 2, 3), (2, 0, 4), (2, 2, 5)]
     assert summary.what.startswith("sparse matrix in memory")
-    x = torch.tensor([[0, 2, 0], [0, 0, 3], [4, 0, 5]]).float()
-    gz.convert(matrix, tmp_path / "t", node_attrs={"x": matrix}, skip=["edge_weight"])
-    data = gz.open(tmp_path / "t").data()
-    assert torch.equal(data.x[:], x)
-    assert "edge_weight" not in data
+    gz.convert(matrix, tmp_path / "t", skip=["edge_weight"])
+    assert "edge_weight" not in gz.open(tmp_path / "t").data()
     gz.convert(matrix, tmp_path / "u", edge_attrs={"edge_weight": np.arange(4)})
     assert gz.open(tmp_path / "u").data().edge_weight.dtype == torch.int64
 
@@ -135,112 +133,23 @@ def test_matrices_of_two_kinds_of_nodes(tmp_path: Path) -> None:
     assert edges_of(tmp_path / "s", RATES, "edge_weight") == [(0, 4, 1), (1, 0, 2)]
 
 
-def test_sparse_features_in_files(tmp_path: Path) -> None:
-    x = sp.random(40, 9, 0.3, format="csr", random_state=0, dtype=np.float32)
+def test_rows_of_attributes_are_dense(tmp_path: Path) -> None:
+    x = sp.random(3, 9, 0.3, format="csr", random_state=0, dtype=np.float32)
     sp.save_npz(tmp_path / "x.npz", x)
-    parts = {f"feat_{part}": getattr(x, part) for part in ("indptr", "indices", "data", "shape")}
-    edges = np.array([[0, 1, 39], [1, 2, 0]])
-    np.savez_compressed(tmp_path / "g.npz", edge_index=edges, **parts)
-    sources = {"x": tmp_path / "x.npz", "z": f"{tmp_path}/g.npz:feat"}
-    summary = gz.convert(tmp_path / "g.npz", tmp_path / "s", node_attrs=sources)
-    data = gz.open(tmp_path / "s").data()
-    for name in sources:
-        assert np.array_equal(data[name][:].numpy(), x.toarray())
-    assert summary.notes == []
-    parts["feat_indices"] = parts["feat_indices"] + 3
-    np.savez(tmp_path / "g.npz", edge_index=edges, **parts)
-    with pytest.raises(
-        InputError, match=r"g\.npz: sparse matrix: found \d+, expected a column of 0…8"
-    ):
-        gz.convert(edges, tmp_path / "t", node_attrs={"x": f"{tmp_path}/g.npz:feat"})
-    parts["feat_indptr"] = parts["feat_indptr"][::-1]
-    np.savez(tmp_path / "g.npz", edge_index=edges, **parts)
-    with pytest.raises(InputError, match=r"expected pointers from 0 ascending"):
-        gz.convert(edges, tmp_path / "t", node_attrs={"x": f"{tmp_path}/g.npz:feat"})
+    edges = np.array([[0, 1, 2], [1, 2, 0]])
+    for source in (x, torch.eye(3).to_sparse()):
+        with pytest.raises(InputError, match=r"<x>: value: found .*dense: pass x\.toarray\(\), or"):
+            gz.convert(edges, tmp_path / "s", node_attrs={"x": source})
+    with pytest.raises(InputError, match=r"x\.npz: members: found .*load_npz\(\.\.\.\)\.toarray"):
+        gz.convert(edges, tmp_path / "s", node_attrs={"x": tmp_path / "x.npz"})
 
 
-def test_networkx(tmp_path: Path) -> None:
-    graph = nx.Graph(name="a graph")
-    graph.add_edge("a", "b", weight=2.0, kind="x")
-    graph.add_edge("b", "c", weight=1.5)
-    graph.add_node("d")
-    nx.set_node_attributes(graph, {"a": [0.5, 1.0], "b": [2, 3], "c": [4, 5], "d": [6, 7]}, "x")
-    summary = gz.convert(graph, tmp_path / "s")
-    found = sorted(edges_of(tmp_path / "s", None, "weight"))
-    assert found == [("a", "b", 2), ("b", "a", 2), ("b", "c", 1.5), ("c", "b", 1.5)]
-    data = gz.open(tmp_path / "s").data()
-    assert data.x.tolist() == [[0.5, 1], [2, 3], [4, 5], [6, 7]]
-    assert summary.notes[0] == "of edges not taken, being no numbers: kind"
-    assert summary.what == "NetworkX Graph"
-
-    nx.set_node_attributes(graph, {"a": 1}, "y")
-    with pytest.raises(
-        InputError, match=r"column 'y': found null, expected a value\. To fill it, pa"
-    ):
-        gz.convert(graph, tmp_path / "t")
-    gz.convert(graph, tmp_path / "t", fill={"y": -1})
-    assert gz.open(tmp_path / "t").data().y.tolist() == [1, -1, -1, -1]
-    with pytest.raises(
-        ValueError, match=r"src: not an option here, because <Graph> .NetworkX Graph. describes"
-    ):
-        gz.convert(graph, tmp_path / "u", src="a")
-
-
-def test_networkx_of_other_kinds(tmp_path: Path) -> None:
-    graph = nx.MultiDiGraph([(3, 1), (3, 1), (1, 3)])
-    gz.convert(graph, tmp_path / "s")
-    assert edges_of(tmp_path / "s") == [(3, 1), (3, 1), (1, 3)]
-    assert gz.open(tmp_path / "s").ids().tolist() == [3, 1]
-    for node in ((0, 1), 1.5, "a"):
-        with pytest.raises(
-            InputError, match=r"nodes: found .*, expected integers, or strings, for al"
-        ):
-            gz.convert(nx.Graph([(0, node)]), tmp_path / "t")
-
-
-@pytest.mark.parametrize(
-    ("values", "found"),
-    [
-        ([1, 2**70], "too large"),
-        ([True, 2], "Could not convert 2"),
-        ([2**53 + 1, 0.5], "outside of the range"),
-        ([[1, 2], 3], "cannot mix list"),
-    ],
-)
-def test_numbers_of_networkx_that_make_no_column(
-    tmp_path: Path, values: list[Any], found: str
-) -> None:
-    graph = nx.DiGraph([(0, 1), (1, 0)])
-    for what, setter in (("nodes", nx.set_node_attributes), ("edges", nx.set_edge_attributes)):
-        each = graph.nodes if what == "nodes" else graph.edges
-        setter(graph, dict(zip(each, values, strict=True)), "w")
-        with pytest.raises(InputError, match=f"attribute 'w' of {what}: found .*{found}.*delete"):
-            gz.convert(graph, tmp_path / "s")
-        setter(graph, dict.fromkeys(each, "text"), "w")
-    summary = gz.convert(graph, tmp_path / "s")
-    assert summary.notes == [
-        f"of {what} not taken, being no numbers: w" for what in ("nodes", "edges")
-    ]
-
-
-@pytest.mark.parametrize("value", [None, [[1, 2]], object()])
-def test_networkx_attributes_that_are_no_numbers_are_left_out(
-    tmp_path: Path, value: object
-) -> None:
-    graph = nx.DiGraph([(0, 1)])
-    nx.set_node_attributes(graph, {0: value, 1: value}, "w")
-    nx.set_node_attributes(graph, {0: np.ones(2, np.float32), 1: (1, 0.5)}, "x")
-    summary = gz.convert(graph, tmp_path / "s")
-    assert summary.notes[0] == "of nodes not taken, being no numbers: w"
-    assert gz.open(tmp_path / "s").data().x.tolist() == [[1, 1], [1, 0.5]]
-
-
-@pytest.mark.parametrize("node", [2**70, "\ud800"])
-def test_nodes_of_networkx_that_are_no_ids(tmp_path: Path, node: object) -> None:
-    with pytest.raises(
-        InputError, match=r"<Graph>: nodes: found .* expected integers below 2\*\*63"
-    ):
-        gz.convert(nx.Graph([(node, node)]), tmp_path / "s")
+def test_graphs_of_networkx_become_data_first(tmp_path: Path) -> None:
+    graph = nx.Graph([("a", "b"), ("b", "c")])
+    with pytest.raises(InputError, match=r"source: type: found Graph, .*utils\.from_networkx\("):
+        gz.convert(graph, tmp_path / "s")
+    gz.convert(from_networkx(graph), tmp_path / "s")
+    assert edges_of(tmp_path / "s") == [(0, 1), (1, 0), (1, 2), (2, 1)]
 
 
 class Views(dict[Any, Any]):

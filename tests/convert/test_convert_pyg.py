@@ -64,9 +64,9 @@ def test_data_round_trip(tmp_path: Path) -> None:
         else:
             assert got[name] == value
     assert summary.nodes[None].isolated == 2
-    assert summary.nodes[None].index_sets == {"train_idx": 2}
+    assert summary.info["node_types"][0]["index_sets"]["train_idx"]["shape"] == [2]
     assert summary.edges[None].duplicates == 1
-    assert set(summary.graph_attrs) == {
+    assert set(summary.info["graph_attrs"]) == {
         "graph_label",
         "edge_label_index",
         "scale",

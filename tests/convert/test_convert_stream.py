@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from convert_support import edges_of, write
+from convert_support import edges_of, kinds, write
 
 import pyg_graphzero as gz
 from pyg_graphzero import InputError
@@ -190,7 +190,8 @@ def test_spilled_node_table(tmp_path: Path) -> None:
         path, tmp_path / "s", nodes=str(table), node_attrs={"x": "f*", "y": "y", "both": "f0,y"}
     )
     data = gz.open(tmp_path / "s").data()
-    assert summary.nodes[None].attrs == {"x": "float32[2]", "y": "int64", "both": "float64[2]"}
+    found = kinds(summary.info["node_types"][0])
+    assert found == {"x": "float32[2]", "y": "int64", "both": "float64[2]"}
     assert data.y.tolist() == order.tolist()
     assert np.array_equal(data.x.numpy(), np.stack([order / 2, order % 3], axis=1))
     assert edges_of(tmp_path / "s") == [(i, (i * 7) % 100) for i in range(100)]

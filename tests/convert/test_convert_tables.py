@@ -8,6 +8,7 @@ from typing import Any
 import chunks
 import numpy as np
 import pyarrow as pa
+import pyarrow.dataset as pads
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
@@ -66,10 +67,13 @@ def test_many_files(tmp_path: Path, suffix: str, how: str) -> None:
     assert summary.what.endswith(", 3 files")
 
 
-def test_hive_partitions_are_columns(tmp_path: Path) -> None:
+def test_directories_are_columns_of_a_dataset(tmp_path: Path) -> None:
     for year in (2019, 2020):
         save(tmp_path / "in" / f"year={year}" / "part.parquet", table())
-    gz.convert(tmp_path / "in", tmp_path / "s", edge_attrs=["year"])
+    gz.convert(tmp_path / "in", tmp_path / "s")
+    assert gz.info(tmp_path / "s")["edge_types"][0]["num_edges"] == 2 * len(ROWS)
+    dataset = pads.dataset(tmp_path / "in", partitioning="hive")
+    gz.convert(dataset, tmp_path / "s", edge_attrs=["year"], force=True)
     assert edges_of(tmp_path / "s", None, "year") == [
         (src, dst, year) for year in (2019, 2020) for src, dst, _ in ROWS
     ]

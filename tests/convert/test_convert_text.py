@@ -12,7 +12,7 @@ import chunks
 import numpy as np
 import pytest
 import torch
-from convert_support import SHARED_DATA, edges_of, needs_shared_data, write
+from convert_support import SHARED_DATA, edges_of, kinds, needs_shared_data, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -260,7 +260,7 @@ def test_weights_are_single_precision_and_matrices_are_made(tmp_path: Path) -> N
     summary = gz.convert(
         path, tmp_path / "store", edge_attrs={"edge_attr": "f*", "edge_weight": "w", "both": "f0,w"}
     )
-    assert summary.edges[None].attrs == {
+    assert kinds(summary.info["edge_types"][0]) == {
         "edge_attr": "float32[2]",
         "edge_weight": "float32",
         "both": "int64[2]",

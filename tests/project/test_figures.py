@@ -88,7 +88,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch, command: str, *arguments: str) -> 
     def record(*args: Any, **kwargs: Any) -> Any:
         bound = inspect.signature(function).bind(*args, **kwargs)
         calls.append(bound.arguments)
-        return SimpleNamespace(to_dict=lambda: {"as": "json"}, two_kinds=None)
+        return SimpleNamespace(to_dict=lambda: {"as": "json"})
 
     room = importlib.import_module(f"pyg_graphzero.{module}")
     monkeypatch.setattr(room, command, record)
@@ -198,9 +198,9 @@ def test_the_summary_of_a_conversion_and_what_info_prints(tmp_path):
     )  # fmt: skip
     text = str(summary)
     value = summary.to_dict()
-    assert f"{format_bytes(value['num_bytes'])} in {value['seconds']:.1f} s" in text
+    assert f"{format_bytes(value['info']['bytes'])} in {value['seconds']:.1f} s" in text
     assert f"{format_bytes(value['peak_memory'])} of memory at most" in text
-    assert value["num_bytes"] == sum(f.stat().st_size for f in tmp_path.rglob("*") if f.is_file())
+    assert value["info"]["bytes"] == sum(f.stat().st_size for f in tmp_path.rglob("*.g[dl]"))
     assert numbers(r"nodes: ([\d,]+) nodes, ([\d,]+) without edges", text) == [2000, 1996]
     assert numbers(r"edges: ([\d,]+) edges, ([\d,]+) duplicates, ([\d,]+) self-loops", text) == [
         6, 1, 1,

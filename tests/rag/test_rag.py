@@ -372,5 +372,5 @@ def test_bad_settings(both, typed, tmp_path):
     nodes, _ = papers.retrieve_seed_nodes(data["paper"].x[7])
     assert list(nodes) == ["paper"]
     assert nodes["paper"][0] == 7
-    with pytest.raises(ValueError, match=re.escape("found widths {}")):
+    with pytest.raises(gz.MissingAttributeError, match="'w'"):
         gz.rag.FeatureStore(store, edge_attr="w").retrieve_seed_edges(torch.zeros(8))

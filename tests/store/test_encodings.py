@@ -330,12 +330,12 @@ class TestStore:
     ) -> None:
         encoding, path, x = encoded
         summary = gz.convert(graph, tmp_path / "again", features={"x": encoding})
-        loss = summary.nodes[None].losses["x"]
         assert f"x: float32[37] as {encoding}: max error " in str(summary)
-        assert json.loads(json.dumps(summary.to_dict()))["nodes"][""]["losses"]["x"]["rmse"] > 0
+        shown = json.loads(json.dumps(summary.to_dict()))["info"]["node_types"][0]["attrs"]["x"]
         column = gz.open(path).info()["node_types"][0]["attrs"]["x"]
         assert (column["dtype"], column["shape"]) == ("float32", [400, 37])
-        assert column["encoding"] == loss.to_dict()
+        assert column["encoding"] == shown["encoding"]
+        loss = EncodingLoss(**column["encoding"])
         assert column["bytes"] == (path / "node/x.gd").stat().st_size < 37 * 400 * 4
         assert loss.rmse == pytest.approx(float((x - graph.x).double().square().mean().sqrt()))
         shown = CliRunner().invoke(main, ["info", str(path)]).output
@@ -378,10 +378,10 @@ class TestOptions:
         data["author", "writes", "paper"].edge_index = torch.randint(20, (2, 50))
         features = {"x": "int8", "paper.x": "bfloat16", "extra": "float16"}
         summary = gz.convert(data, tmp_path / "s", features=features)
-        losses = {name: node.losses for name, node in summary.nodes.items()}
-        assert losses["paper"]["x"].encoding == "bfloat16"
-        assert losses["paper"]["extra"].encoding == "float16"
-        assert losses["author"]["x"].encoding == "int8"
+        attrs = {t["name"]: t["attrs"] for t in summary.info["node_types"]}
+        assert attrs["paper"]["x"]["encoding"]["encoding"] == "bfloat16"
+        assert attrs["paper"]["extra"]["encoding"]["encoding"] == "float16"
+        assert attrs["author"]["x"]["encoding"]["encoding"] == "int8"
         disk = gz.open(tmp_path / "s").data()
         loader = gz.loader.NeighborLoader(disk, [3], input_nodes="paper", batch_size=20)
         batch = next(iter(loader))

@@ -16,7 +16,6 @@ TINY: dict[str, dict[str, int]] = {
         "_COMPARED_BYTES": 100,
         "_DECODED_ROWS": 3,
         "_INVERTED_ROWS": 30,
-        "_WRITE_BYTES": 1000,
     },
     "conversion.blocks": {"BLOCK_BYTES": 64},
     "conversion.ends": {"_STEP": 3},

@@ -42,6 +42,14 @@ def edges_of(
         ]
 
 
+def kinds(owner: dict[str, Any]) -> dict[str, str]:
+    """Dtype and row shape of each attribute of a type, which ``gz.info`` describes."""
+    return {
+        name: f"{column['dtype']}{column['shape'][1:] or ''}"
+        for name, column in owner["attrs"].items()
+    }
+
+
 def _plain(ids: Any) -> Any:
     return ids.tolist() if hasattr(ids, "tolist") else ids
 
