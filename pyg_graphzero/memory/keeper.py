@@ -11,20 +11,23 @@ import logging
 import os
 import weakref
 from dataclasses import replace
-from math import ceil
 
 from pyg_graphzero import _core
-from pyg_graphzero.errors import MemoryBudgetError
+from pyg_graphzero.errors import FormatError
 from pyg_graphzero.memory import costs
+from pyg_graphzero.memory.budget import Budget
 from pyg_graphzero.memory.making import (
-    Maker,
+    NoCopy,
+    check_room,
     copy_key,
+    copy_used,
     find_copy,
+    folder_for,
+    is_being_made,
     is_worth_copying,
     making_bytes,
     rank_seconds,
     seconds_of_epoch,
-    takes,
 )
 from pyg_graphzero.memory.needs import Kind, Needs, files_of, needs_of
 from pyg_graphzero.memory.plan import (
@@ -34,7 +37,7 @@ from pyg_graphzero.memory.plan import (
     least_memory,
     neighbours_are_held,
 )
-from pyg_graphzero.memory.prefetch import prefetch_bounds, prefetch_files
+from pyg_graphzero.memory.prefetch import prefetch_files
 from pyg_graphzero.memory.residence import Residence
 from pyg_graphzero.memory.source import BatchSource
 from pyg_graphzero.memory.tables import Tables
@@ -61,23 +64,20 @@ class Keeper:
     """Divides one budget among a store's files and loaders.
 
     Args:
-        contents: The store's files.
-        memory: The budget in bytes, for all memory of this process but what code other than the
-            store's takes after the store was opened.
-        is_given: A user has named the budget; else it is free memory, and a warning says so.
+        contents: The store's files. Their budget is for all memory of this process but what code
+            other than the store's takes after the store was opened.
 
     Attributes:
         current: The store's files by the latest memory plan; None before the first.
         tables: Tables in memory that stand for files.
     """
 
-    def __init__(self, contents: StoreContents, memory: int, is_given: bool) -> None:
+    def __init__(self, contents: StoreContents) -> None:
         self._contents = weakref.ref(contents)
-        self.memory = memory
-        self.is_given = is_given
+        self.memory = contents.memory
         self.current: Residence | None = None
         self.tables = Tables()
-        self._maker = Maker(contents.path)
+        self._tried: set[str] = set()  # names of copies that were given up
         self._process = os.getpid()
         self._baseline = 0
         # By loader and its first_aggregation.
@@ -108,9 +108,7 @@ class Keeper:
         now, self._baseline = self.current, self._baseline or private_rss()
         files = files_of(loader)
         if is_ample(self.memory, files, self._baseline):
-            if now is None:
-                now = self._hold_all(Needs(tuple(files)))
-            return now
+            return now or self._hold_all(Needs(tuple(files)))
         needs = self._needs_of(loader)
         if now is not None and not self._is_outgrown(now, needs):
             return now
@@ -125,10 +123,10 @@ class Keeper:
 
     def watch_for(self, loader: BatchSource) -> Watch | None:
         """Where a loader's batches are to be counted as they are delivered; None: they are not."""
-        watch = None if self.current is None else self.current.watch
-        if watch is None or watch.key != copy_key(self.contents, self._needs_of(loader)):
+        now = self.current
+        if now is None or now.key != copy_key(self.contents, self._needs_of(loader)):
             return None
-        return watch
+        return now.watch
 
     def relative_size(self, loader: BatchSource) -> float:
         """How large its batches are, in batches that there is room for; 1 at least.
@@ -152,13 +150,14 @@ class Keeper:
         return is_larger or is_longer or self._is_copy_due(now, needs)
 
     def _is_copy_due(self, now: Residence, needs: Needs) -> bool:
-        """Whether an epoch was counted, or another process has made a copy by now."""
-        key = copy_key(self.contents, needs)
-        if now.copy is not None or not self._maker.is_due(key):
+        """Whether an epoch was counted, or another process has made a copy by now, or has died."""
+        contents, key = self.contents, copy_key(self.contents, needs)
+        if now.copy is not None or key is None or key in self._tried:
             return False
-        is_counted = now.watch is not None and now.watch.is_done and now.watch.key == key
-        is_left = is_counted or self._maker.is_left
-        return is_left or find_copy(self.contents, key) is not None
+        is_over = now.key == key and (
+            now.watch.is_done if now.watch else not is_being_made(contents.path, key)
+        )
+        return is_over or find_copy(contents, key) is not None
 
     def _needs_of(self, loader: BatchSource) -> Needs:
         own, how = self._needs.setdefault(loader, {}), loader.first_aggregation
@@ -173,116 +172,139 @@ class Keeper:
     def _hold_all(self, needs: Needs) -> Residence:
         plan = divide(self.memory, self._baseline, needs)
         prefetch_files(self.contents, plan.held)
+        self.tables = Tables()
         self.current = Residence(self.contents, plan, needs)
         return self.current
 
     def _decide(self, loader: BatchSource, needs: Needs, watch: Watch | None) -> Residence:
         """Makes a residence for a loader; ``watch`` has counted an epoch."""
         contents, sampler = self.contents, loader.graph_sampler
-        disk, plan = probe(contents.path), divide(self.memory, self._baseline, needs)
-        if not plan.is_whole:
-            needs = self.tables.sizes(contents, needs)
-            plan = divide(self.memory, self._baseline, needs)
+        if divide(self.memory, self._baseline, needs).is_whole:
+            return self._hold_all(needs)
+        needs, disk = self.tables.sizes(contents, needs), probe(contents.path)
+        plan = divide(self.memory, self._baseline, needs)
         if not sampler.may_read:
             _check_held(self.memory, self._baseline, needs)
-        packed = {file.name for file in needs.files if file.is_packed and not plan.is_whole}
+        packed = {file.name for file in needs.files if file.is_packed}
         prefetch_files(contents, [name for name in plan.held if name not in packed])
-        copy = None
-        if not plan.is_whole:
-            copy, watch = self._copy(loader, needs, plan, disk, watch)
+        key, found = copy_key(contents, needs), None
+        try:
+            if key is not None:
+                found = self._copy(loader, needs, key, plan, disk, watch)
+        except (NoCopy, FormatError, OSError) as error:
+            self._give_up(key, error)
+        copy = found if isinstance(found, UsedCopy) else None
+        watch = found if isinstance(found, Watch) else None
         if copy is not None:
             needs = copy.applied_to(needs)
         beside = 0 if watch is None else Watch.num_bytes(sampler.graph)
         plan = divide(self.memory, self._baseline + beside, needs)
-        held = {} if plan.is_whole else plan.held
-        tables = self.tables.pack(sampler.graph, needs, held), self.tables.held(held)
+        tables = self.tables.pack(sampler.graph, needs, plan.held), self.tables.held(plan.held)
         return_freed_memory()
-        self.current = Residence(contents, plan, needs, disk.merge_gap, copy, *tables, watch)
-        if not plan.is_whole:
-            self.current.preload()
-            self._say(plan)
-        return self.current
+        made = Residence(contents, plan, needs, disk.merge_gap, copy, *tables, watch, key)
+        made.preload()
+        self._say(plan)
+        self.current = made
+        return made
 
     def _copy(
         self,
         loader: BatchSource,
         needs: Needs,
+        key: str,
         plan: MemoryPlan,
         disk: DiskSpeed,
         watch: Watch | None,
-    ) -> tuple[UsedCopy | None, Watch | None]:
-        """The copy of what a loader uses, found or made now; or what will have counted its use."""
-        contents, graph = self.contents, loader.graph_sampler.graph
-        key = copy_key(contents, needs)
-        found = self._fitting(needs, key, find_copy(contents, key))
-        if found is not None or key is None or not self._maker.is_due(key):
-            return found, None
-        seconds = seconds_of_epoch(needs, graph, plan, disk)
-        if not is_worth_copying(needs, seconds, disk):
-            self._maker.give_up(key, "an epoch reads for a short time", logging.INFO)
-            return None, None
-        # Before the first batch, neighbours may have the memory that batches will take.
+    ) -> UsedCopy | Watch | None:
+        """The copy of what a loader uses, found or made now; or what is to count its use first.
+
+        None where the copy was given up, or another process makes it.
+
+        Raises:
+            NoCopy: None is to be made.
+            FormatError: Its folder is reached by a link, or is another user's.
+            OSError: The disk is full, or cannot be read.
+        """
+        contents, sampler, graph = self.contents, loader.graph_sampler, loader.graph_sampler.graph
+        copy = find_copy(contents, key)
+        if copy is not None:
+            return self._fitting(needs, copy)
+        if key in self._tried:
+            return None
+        epoch = seconds_of_epoch(needs, graph, plan, disk)
+        if not is_worth_copying(needs, epoch, disk):
+            raise NoCopy("an epoch reads for a short time", logging.INFO)
+        folder = folder_for(contents.path, key)
+        if folder is None:
+            raise NoCopy("found nowhere to write, in the store or in a cache")
+        if is_being_made(contents.path, key):
+            log.info("%s: another process makes it", folder.path / key)
+            return None  # a later epoch finds it
         topologies = [*needs.of(Kind.BOUNDS), *needs.of(Kind.NEIGHBOURS)]
-        room, reading = self.memory - self._baseline - costs.READER, None
-        if watch is None:
+        room = self.memory - self._baseline - costs.READER
+        if watch is None:  # no batch is there yet, so neighbours may have the memory of batches
             room -= sum(file.least_bytes for file in topologies)
             room -= (_core.num_threads(0) + 1) * needs.batch.sampling
         lists = watch is not None or room >= making_bytes(graph, lists=True)
-        if watch is None and (lists or neighbours_are_held(plan, needs)):
-            packed = self.tables.pack(graph, needs, [file.name for file in topologies])
-            reading = loader.graph_sampler.reading(packed, (1, 0)) if packed else None
-        elif watch is None:
-            least = least_memory(needs, self._baseline + Watch.num_bytes(graph))
-            if least <= self.memory:
-                return None, Watch(graph, needs.epoch, key)
-            self._maker.give_up(key, takes(contents, least))
-            return None, None
+        if not lists and not neighbours_are_held(plan, needs):
+            check_room(contents, least_memory(needs, self._baseline + Watch.num_bytes(graph)))
+            return Watch(graph, needs.epoch)
 
         def usage() -> Usage:
             if watch is not None:
                 return watch
-            return Usage.sampled(loader, reading, lists=lists, seconds=rank_seconds(seconds))
+            packed = self.tables.pack(graph, needs, [file.name for file in topologies])
+            reading = sampler.reading(packed, (1, 0)) if packed else None
+            return Usage.sampled(loader, reading, lists=lists, seconds=rank_seconds(epoch))
 
-        made = self._maker.make(contents, graph, needs, key, usage, room, lists)
-        return self._fitting(needs, key, made), None
+        copy = copy_used(contents, graph, needs, folder, key, usage, room, lists)
+        return self._fitting(needs, copy)
 
-    def _fitting(self, needs: Needs, key: str | None, copy: UsedCopy | None) -> UsedCopy | None:
-        """A copy whose tables leave room for a batch; None where they do not."""
-        if copy is None or key is None:
-            return None
+    def _give_up(self, key: str | None, error: Exception) -> None:
+        """Says why no copy is made, once."""
+        if key is None or key in self._tried:
+            return
+        level = error.level if isinstance(error, NoCopy) else logging.WARNING
+        why = str(error)  # the error itself keeps frames, and what they have
+        log.log(
+            level, "%s: rows are not copied in the order of their use: %s", self.contents.path, why
+        )
+        self._tried.add(key)
+
+    def _fitting(self, needs: Needs, copy: UsedCopy) -> UsedCopy:
+        """The part of a copy that is wanted.
+
+        Raises:
+            NoCopy: Its tables leave no room for a batch.
+        """
         copy = copy.suited(self.memory, self._baseline, needs)
-        least = least_memory(copy.applied_to(needs), self._baseline)
-        if least <= self.memory:
-            return copy
-        self._maker.give_up(key, takes(self.contents, least))
-        return None
+        check_room(self.contents, least_memory(copy.applied_to(needs), self._baseline))
+        return copy
 
     def _trial_reading(self, loader: BatchSource) -> Reading | None:
         """How a loader samples neighbours before it is decided which stay in memory."""
-        sampler, graph = loader.graph_sampler, loader.graph_sampler.graph
-        there = self.tables.there(graph)
-        is_there = all(graph.on_disk(name) <= (name in there) for name in graph.edge_types)
-        if is_there or not sampler.may_read:
-            return sampler.reading(there, (1, 0)) if there else None
+        sampler = loader.graph_sampler
         needs = Needs(tuple(files_of(loader)))
-        tables = [file.name for file in needs.of(Kind.NEIGHBOURS)]
-        prefetch_bounds(self.contents).join()
+        neighbours = [file.name for file in needs.of(Kind.NEIGHBOURS)]
+        if not neighbours or not sampler.may_read:
+            return None
+        bounds = [file.name for file in needs.of(Kind.BOUNDS)]
+        packed = self.tables.pack(sampler.graph, needs, bounds)
         plan = MemoryPlan(
-            self.memory, self._baseline, {}, dict.fromkeys(tables, 0),
+            self.memory, self._baseline, {}, dict.fromkeys(neighbours, 0),
             topology_window=costs.MAX_TOGETHER, topology_windows=_TRIAL_BYTES,
         )  # fmt: skip
         gap = probe(self.contents.path).merge_gap
-        return Residence(self.contents, plan, needs, gap).reading(sampler)
+        return Residence(self.contents, plan, needs, gap, packed=packed).reading(sampler)
 
     def _say(self, plan: MemoryPlan) -> None:
-        """Logs the plan."""
+        """Logs the plan, as a warning where the budget is free memory that no user has named."""
         parts = [f"{name} {num_bytes / 1e6:,.0f} MB" for name, num_bytes in plan.parts.items()]
-        source = (
-            "memory" if self.is_given else "memory that is free here (gz.open(memory=) sets it)"
-        )
+        level, source = logging.INFO, "memory"
+        if not self.contents.is_memory_given:
+            level, source = logging.WARNING, "memory that is free here (gz.open(memory=) sets it)"
         log.log(
-            logging.INFO if self.is_given else logging.WARNING,
-            "%s: does not fit in %s, %.1f GB: %s",
+            level, "%s: does not fit in %s, %.1f GB: %s",
             self.contents.path, source, self.memory / 1e9, "; ".join(parts),
         )  # fmt: skip
 
@@ -296,14 +318,13 @@ def _check_held(memory: int, baseline: int, needs: Needs) -> None:
     least = memory
     while not neighbours_are_held(divide(least, baseline, needs), needs):
         least += max(1, least // _STEPS)
-    if least > memory:
-        sharers = max(file.processes for file in needs.files)
-        each = "" if sharers == 1 else f" for each of {sharers} processes"
-        raise MemoryBudgetError(
-            f"memory: found {memory // 10**6:,} MB{each}, expected {ceil(least / 1e6):,} MB "
-            "or more for method='labor', which looks at every neighbour of every frontier node and "
-            "so has the whole topology in memory; or sample uniformly"
-        )
+    Budget(memory, baseline).check(
+        least - baseline,
+        " for method='labor', which looks at every neighbour of every frontier node and so has the "
+        "whole topology in memory",
+        "; or sample uniformly",
+        needs.processes,
+    )
 
 
 def keeper_of(contents: StoreContents | None) -> Keeper | None:
@@ -311,6 +332,6 @@ def keeper_of(contents: StoreContents | None) -> Keeper | None:
     if contents is None or (contents.shards is not None and contents.shards.has_topology):
         return None
     if contents.keeper is None or contents.keeper.is_foreign:
-        contents.keeper = Keeper(contents, contents.memory, contents.is_memory_given)
+        contents.keeper = Keeper(contents)
     keeper: Keeper = contents.keeper
     return keeper

@@ -8,6 +8,7 @@ Epochs do not wait for each other: one may have little for a while, but always e
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from weakref import WeakSet
 
 from pyg_graphzero import _core
@@ -18,10 +19,12 @@ from pyg_graphzero.memory.plan import MemoryPlan
 _SPARE = 4
 
 
+@dataclass(eq=False)
 class Lease:
     """The share of one epoch. Give it back when the epoch is over.
 
     Attributes:
+        leases: All of the store.
         threads: Least number of the engine's threads.
         ready: Batches that may be finished and wait.
         ready_bytes: Bytes of these batches and of the one that the consumer has.
@@ -30,21 +33,18 @@ class Lease:
         engine: Makes them.
     """
 
-    def __init__(
-        self, leases: Leases, threads: int, ready: int, ready_bytes: int, size: float
-    ) -> None:
-        self.threads = threads
-        self.ready = ready
-        self.ready_bytes = ready_bytes
-        self.size = size
-        self.pending = 0
-        self.engine: _core.Epoch | None = None
-        self._leases = leases
+    leases: Leases
+    threads: int
+    ready: int
+    ready_bytes: int
+    size: float
+    pending: int = 0
+    engine: _core.Epoch | None = None
 
     @property
     def ahead(self) -> int:
         """Batches that it may have asked for now, those that are ready included."""
-        return self._leases.ahead(self)
+        return self.leases.ahead(self)
 
     @property
     def sampled(self) -> int:
@@ -52,8 +52,9 @@ class Lease:
         return max(0, self.pending - self.ready)
 
     def give_back(self) -> None:
-        """Ends it; a second time does nothing."""
-        self._leases.end(self)
+        """Leaves its share to the others; a second time does nothing."""
+        self.leases.under_way.discard(self)
+        self.leases.divide()
 
 
 class Leases:
@@ -63,27 +64,27 @@ class Leases:
         plan: The memory plan of the store, by which not all is in memory.
 
     Attributes:
+        under_way: The leases.
         windows: Room into which rows are read.
     """
 
     def __init__(self, plan: MemoryPlan) -> None:
         self._plan = plan
         # Weakly: an epoch that failed to begin, or was dropped, does not give its lease back.
-        self._under_way: WeakSet[Lease] = WeakSet()
-        self._shares = 1
-        self.windows = _core.WindowRoom(max(1, plan.window), plan.windows - plan.cached)
+        self.under_way: WeakSet[Lease] = WeakSet()
+        self.windows = _core.WindowRoom(max(1, plan.window), plan.windows)
 
     def __len__(self) -> int:
-        return len(self._under_way)
+        return len(self.under_way)
 
     def begin(self, num_workers: int, size: float = 1.0) -> Lease:
         """A lease for an epoch that begins now; ``size`` is that of its batches, as in a lease."""
-        plan, others = self._plan, list(self._under_way)
+        plan, others = self._plan, list(self.under_way)
         share = max(1, round(plan.ready / (len(others) + 1) / size))
         room = int(share * plan.batches // plan.ready * size)
         lease = Lease(self, max(1, num_workers), max(1, share - 1), room, size)
-        self._under_way.add(lease)
-        self._divide()
+        self.under_way.add(lease)
+        self.divide()
         for other in others:
             if other.engine is not None:
                 other.engine.give_up_windows()
@@ -91,22 +92,14 @@ class Leases:
 
     def ahead(self, lease: Lease) -> int:
         """How far one may be ahead now."""
-        self._divide()
+        self.divide()
         window, number = self._plan.window, len(self)
         total = costs.WINDOWS_AHEAD * window
         most = total // number if number > 1 else total - window // _SPARE
-        others = (other for other in self._under_way if other is not lease)
+        others = (other for other in self.under_way if other is not lease)
         left = total - sum(other.sampled * other.size for other in others)
         return max(1, int(min(most, left) / lease.size)) + lease.ready
 
-    def end(self, lease: Lease) -> None:
-        """Leaves a lease's share to the others."""
-        if lease in self._under_way:
-            self._under_way.discard(lease)
-            self._divide()
-
-    def _divide(self) -> None:
+    def divide(self) -> None:
         """Has each epoch under way read into its part of the windows."""
-        if len(self) != self._shares:
-            self._shares = len(self)
-            self.windows.divide_among(self._shares)
+        self.windows.divide_among(len(self))

@@ -16,7 +16,6 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from math import ceil
 from pathlib import Path
@@ -27,12 +26,12 @@ import xxhash
 from pyg_graphzero import _core
 from pyg_graphzero.errors import FormatError
 from pyg_graphzero.memory import costs
-from pyg_graphzero.memory.needs import Kind, Need, Needs
+from pyg_graphzero.memory.needs import Kind, Need, Needs, owners_of
 from pyg_graphzero.memory.plan import MemoryPlan
 from pyg_graphzero.memory.ranking import (
     GROUP_BITS,
+    RankedRows,
     hot_above,
-    rank_bytes,
     rank_lists,
     uses_of,
 )
@@ -70,31 +69,16 @@ _MOST_ROWS = 1 << 30
 _MOST_COPIES = 4
 
 
-@dataclass(frozen=True)
-class CopyTarget:
-    """Where a copy is to be.
+class NoCopy(Exception):
+    """No copy is made, and the message says why.
 
     Attributes:
-        folder: The directory of all copies of the store.
-        key: Its name in there.
+        level: The level of the log at which that is told.
     """
 
-    folder: CopyFolder
-    key: str
-
-    @classmethod
-    def new(cls, store: Path, key: str) -> CopyTarget | None:
-        """A copy in the first folder that can be written to; None where there is none."""
-        for folder in usable_folders(store):
-            # A file or folder of this name that find() did not open could not be removed.
-            if is_writable(folder.path) and not os.path.lexists(folder.path / key):
-                return cls(folder, key)
-        return None
-
-    @property
-    def path(self) -> Path:
-        """Its directory."""
-        return self.folder.path / self.key
+    def __init__(self, why: str, level: int = logging.WARNING) -> None:
+        super().__init__(why)
+        self.level = level
 
 
 def copy_key(contents: StoreContents, needs: Needs) -> str | None:
@@ -124,10 +108,8 @@ def candidates(needs: Needs) -> list[Need]:
     ]
 
 
-def find_copy(contents: StoreContents, key: str | None) -> UsedCopy | None:
-    """The copy of this name, opened; None where there is none, or no name."""
-    if key is None:
-        return None
+def find_copy(contents: StoreContents, key: str) -> UsedCopy | None:
+    """The copy of this name, opened; None where there is none."""
     for folder in usable_folders(contents.path):
         folder.sweep()
         path = folder.find(key)
@@ -144,9 +126,24 @@ def find_copy(contents: StoreContents, key: str | None) -> UsedCopy | None:
     return None
 
 
+def folder_for(store: Path, key: str) -> CopyFolder | None:
+    """The first folder in which a copy can be made; None where there is none."""
+    for folder in usable_folders(store):
+        # A file or folder of this name that find() did not open could not be removed.
+        if is_writable(folder.path) and not os.path.lexists(folder.path / key):
+            return folder
+    return None
+
+
+def is_being_made(store: Path, key: str) -> bool:
+    """Whether another process writes this copy."""
+    return any(key in folder.sweep() for folder in usable_folders(store))
+
+
 def seconds_of_epoch(needs: Needs, graph: SampledGraph, plan: MemoryPlan, disk: DiskSpeed) -> float:
     """Seconds of the disk for the rows of an epoch: each alone, or a file whole a window."""
-    owners = _owners(graph)
+    assert graph.contents is not None
+    owners = owners_of(graph.contents)
     types = dict(zip(graph.node_types, needs.trial, strict=True))
     windows = needs.epoch / plan.window_of(needs.epoch)
     seconds = 0.0
@@ -173,25 +170,34 @@ def rank_seconds(epoch: float) -> float:
 def making_bytes(graph: SampledGraph, lists: bool) -> int:
     """Memory that a copy's making takes, whichever share of the nodes and neighbours is used.
 
+    Rows are ranked by counts in two bytes, a list of numbers and a bit each. Groups of neighbours
+    are all sorted, which takes as much as their list.
+
     Args:
         graph: The graph.
         lists: Neighbours are copied, too.
     """
     ranking, copying = 0, int(WITH_SLAB * _LEAST_SLAB)
-    for num_nodes in graph.node_types.values():
-        ranking += (4 if lists else 2) * num_nodes + rank_bytes(num_nodes, hot=0)
-        copying += 4 * num_nodes + _core.RowOrder.num_bytes(num_nodes, num_nodes)
+    for count in graph.node_types.values():
+        ranking += (8 if lists else 6) * count + count // 8
+        copying += 4 * count + _core.RowOrder.num_bytes(count, count)
     for name in filter(graph.on_disk, graph.edge_types if lists else ()):
         assert graph.contents is not None
         groups = graph.contents.topology(name).num_edges >> GROUP_BITS
-        ranking += 2 * groups + rank_bytes(groups)
+        ranking += 10 * groups + groups // 8
         copying += 4 * groups + _core.RowOrder.num_bytes(groups, groups)
     return max(ranking, copying)
 
 
-def takes(contents: StoreContents, num_bytes: int) -> str:
-    """Says that a copy's making takes so large a budget of this process."""
-    return f"that takes memory={ceil(contents.processes * num_bytes / 1e6)}MB or more"
+def check_room(contents: StoreContents, needed: int) -> None:
+    """Refuses a copy for which a process needs more than its budget.
+
+    Raises:
+        NoCopy: Names the budget that would do.
+    """
+    if needed > contents.memory:
+        memory = ceil(contents.processes * needed / 1e6)
+        raise NoCopy(f"that takes memory={memory}MB or more")
 
 
 def copies_of(
@@ -199,19 +205,19 @@ def copies_of(
 ) -> list[CopyOf]:
     """Rows and groups of neighbours to copy, in the order of their use."""
     hot, parts = hot_above(usage.epochs), []
-    owners, files = _owners(graph), [file.name for file in candidates(needs)]
-    for name, rows in usage.ranked.items():
-        counts, columns = usage.counted.counts[name], [f for f in files if owners[f] == name]
-        if rows.num_rows > 0:
-            rows.rank(counts, hot)
+    owners, files = owners_of(contents), [file.name for file in candidates(needs)]
+    for name, counts in usage.counts.items():
+        rows = usage.ranked.get(name) or RankedRows(len(counts))
+        columns = [file for file in files if owners[file] == name]
+        rows.rank(counts, hot)
         if columns and rows.used > 0:
             sources = {file: Rows.of_column(contents.column(file)) for file in columns}
             parts.append(CopyOf(name, rows.order, uses_of(counts, rows.order, hot), sources))
-    for edge_type in filter(graph.on_disk, graph.edge_types if usage.counted.expanded else ()):
+    for edge_type in filter(graph.on_disk, graph.edge_types if usage.expanded else ()):
         topology = contents.topology(edge_type)
         if not 0 < topology.num_edges >> GROUP_BITS < _MOST_ROWS:
             continue
-        expanded = usage.counted.expanded[graph.ends(edge_type)[1]]
+        expanded = usage.expanded[graph.ends(edge_type)[1]]
         order, uses = rank_lists(partial(contents.bounds, edge_type), expanded, topology.num_edges)
         file = contents.edge_type(edge_type).topology
         if order.numel() > 0:
@@ -232,7 +238,8 @@ def within(parts: list[CopyOf], room: int) -> list[CopyOf]:
 
 
 def make_copy(
-    target: CopyTarget,
+    folder: CopyFolder,
+    key: str,
     parts: list[CopyOf],
     room: int,
     each: Callable[[int], object] = lambda num_bytes: None,
@@ -244,100 +251,55 @@ def make_copy(
         FormatError: The folder of copies is reached by a link by now, or is another user's.
         OSError: The disk is full, or cannot be read.
     """
-    target.folder.make()
-    target.folder.remove_oldest(_MOST_COPIES - 1)
+    folder.make()
+    folder.remove_oldest(_MOST_COPIES - 1)
     slab = min(max(int(room / WITH_SLAB), _LEAST_SLAB), most_slab)
-    write_copy(target.path, parts, slab, each)
-    target.folder.sweep()
+    write_copy(folder.path / key, parts, slab, each)
+    folder.sweep()
 
 
-class Maker:
-    """Makes a store's copies for loaders, each once, and says why it makes none.
+def copy_used(
+    contents: StoreContents,
+    graph: SampledGraph,
+    needs: Needs,
+    folder: CopyFolder,
+    key: str,
+    usage: Callable[[], Usage],
+    room: int,
+    lists: bool,
+) -> UsedCopy:
+    """Finds out what a loader uses, and copies it; the log says that batches wait for it.
 
     Args:
-        path: The store.
+        contents: The store.
+        graph: The graph that is sampled.
+        needs: Needs of the loader.
+        folder: Where the copy is to be.
+        key: Name of the copy.
+        usage: Finds out how batches use rows.
+        room: Bytes of memory that this may take.
+        lists: Copy neighbours, too.
+
+    Raises:
+        NoCopy: The disk is full, or there is too little memory.
+        FormatError: See :func:`make_copy`.
+        OSError: See :func:`make_copy`.
     """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._tried: set[str] = set()
-        self._awaited: CopyTarget | None = None  # another process writes it
-
-    @property
-    def is_left(self) -> bool:
-        """Whether another process that was making a copy has ended."""
-        return self._awaited is not None and self._awaited.key not in self._awaited.folder.sweep()
-
-    def is_due(self, key: str | None) -> bool:
-        """Whether this copy was not tried yet."""
-        return key is not None and key not in self._tried
-
-    def give_up(self, key: str, why: str, level: int = logging.WARNING) -> None:
-        """Says why no copy is made, once."""
-        if key not in self._tried:
-            log.log(level, "%s: rows are not copied in the order of their use: %s", self._path, why)
-        self._tried.add(key)
-
-    def make(
-        self,
-        contents: StoreContents,
-        graph: SampledGraph,
-        needs: Needs,
-        key: str,
-        usage: Callable[[], Usage],
-        room: int,
-        lists: bool,
-    ) -> UsedCopy | None:
-        """Makes a copy; None where that fails, or another process makes it.
-
-        Args:
-            contents: The store.
-            graph: The graph that is sampled.
-            needs: Needs of the loader.
-            key: Name of the copy.
-            usage: Finds out how batches use rows.
-            room: Bytes of memory that this may take.
-            lists: Copy neighbours, too.
-        """
-        try:
-            target = CopyTarget.new(contents.path, key)
-            if target is None:
-                self.give_up(key, "found nowhere to write, in the store or in a cache")
-                return None
-            self._awaited = target if key in target.folder.sweep() else None
-            if self._awaited is not None:
-                log.info("%s: another process makes it", target.path)
-                return None  # a later epoch finds it
-            least = making_bytes(graph, lists)
-            if room < least:
-                self.give_up(key, takes(contents, contents.memory + least - room))
-                return None
-            begun, num_bytes = perf_counter(), sum(file.num_bytes for file in candidates(needs))
-            log.log(
-                logging.WARNING if num_bytes >= _TOLD else logging.INFO,
-                "%s: what training uses of %.1f GB is found and copied in the order of its use, "
-                'once; batches wait meanwhile (gz.open(row_cache=False) stops this)',
-                target.path, num_bytes / 1e9,
-            )  # fmt: skip
-            found = usage()
-            parts = copies_of(contents, graph, needs, found)
-            del found
-            room -= sum(part.order.nbytes for part in parts)
-            left = room_on_disk(target.folder.path, contents.row_cache_limit)
-            parts = within(parts, left)
-            if not parts:
-                self.give_up(key, "the disk is full")
-                return None
-            make_copy(target, parts, room)
-            num_bytes, seconds = sum(part.num_bytes for part in parts), perf_counter() - begun
-            log.info("%s: %.1f GB, made in %.0f s", target.path, num_bytes / 1e9, seconds)
-            return UsedCopy.open(target.path, contents)
-        except (FormatError, OSError) as error:
-            self.give_up(key, str(error))
-        return None
-
-
-def _owners(graph: SampledGraph) -> dict[str, str | None]:
-    """The node type that each file has attributes of."""
-    assert graph.contents is not None
-    return {file: t.name for t in graph.contents.schema.node_types for file in t.attrs.values()}
+    check_room(contents, contents.memory + making_bytes(graph, lists) - room)
+    path, begun = folder.path / key, perf_counter()
+    num_bytes = sum(file.num_bytes for file in candidates(needs))
+    log.log(
+        logging.WARNING if num_bytes >= _TOLD else logging.INFO,
+        "%s: what training uses of %.1f GB is found and copied in the order of its use, once; "
+        "batches wait meanwhile (gz.open(row_cache=False) stops this)",
+        path, num_bytes / 1e9,
+    )  # fmt: skip
+    parts = copies_of(contents, graph, needs, usage())
+    room -= sum(part.order.nbytes for part in parts)
+    parts = within(parts, room_on_disk(folder.path, contents.row_cache_limit))
+    if not parts:
+        raise NoCopy("the disk is full")
+    make_copy(folder, key, parts, room)
+    num_bytes, seconds = sum(part.num_bytes for part in parts), perf_counter() - begun
+    log.info("%s: %.1f GB, made in %.0f s", path, num_bytes / 1e9, seconds)
+    return UsedCopy.open(path, contents)

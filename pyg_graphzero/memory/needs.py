@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import astuple, dataclass, field
 from enum import Enum, auto
 from math import prod
 from typing import Any
@@ -12,12 +11,13 @@ from torch import Tensor
 
 from pyg_graphzero import _core
 from pyg_graphzero.memory import costs
+from pyg_graphzero.memory.ranking import Uses
 from pyg_graphzero.memory.source import BatchSource
-from pyg_graphzero.memory.usage import AccessCounts, shuffled_batches
+from pyg_graphzero.memory.usage import shuffled_batches
 from pyg_graphzero.pyg.data import edge_storages, node_storages
 from pyg_graphzero.pyg.lazy import OnDemand, raw_items
 from pyg_graphzero.sampling.base import Reading
-from pyg_graphzero.store.columns import EncodedRows
+from pyg_graphzero.store.columns import EncodedRows, engine_array
 from pyg_graphzero.store.contents import StoreContents
 
 
@@ -55,7 +55,7 @@ class Need:
     kind: Kind
     processes: int = 1
     packed_bytes: int | None = None
-    uses: tuple[tuple[float, int], ...] | None = None
+    uses: Uses | None = None
 
     @property
     def num_bytes(self) -> int:
@@ -144,13 +144,14 @@ class Needs:
     trial: list[Tensor] = field(default_factory=list)
     is_summed: bool = False
 
+    @property
+    def processes(self) -> int:
+        """How many processes have the files mapped, and a budget each."""
+        return max((file.processes for file in self.files), default=1)
+
     def of(self, kind: Kind) -> list[Need]:
         """The files of a kind."""
         return [file for file in self.files if file.kind is kind]
-
-    def with_files(self, files: Iterator[Need] | list[Need]) -> Needs:
-        """These needs, of other files."""
-        return replace(self, files=tuple(files))
 
 
 def needs_of(loader: BatchSource, reading: Reading | None = None) -> Needs:
@@ -160,40 +161,32 @@ def needs_of(loader: BatchSource, reading: Reading | None = None) -> Needs:
         loader: The loader. torch's generator is left as it is.
         reading: Where it finds neighbours, see ``GraphSampler.recipe``.
     """
-    graph = loader.graph_sampler.graph
-    found, trial = AccessCounts.of(graph, None), []
+    size, trial = BatchSize(), []
     for batch in shuffled_batches(loader, 1, reading):
-        found.add(batch)
-        trial = list(batch.nodes)
-    size = batch_size(found, *bytes_of_batches(loader))
+        size, trial = batch_size(loader, batch), list(batch.nodes)
     files, seeds = tuple(files_of(loader)), len(loader.dataset)
     is_summed = loader.first_aggregation is not None
     return Needs(files, size, loader.epoch_length(), seeds, trial, is_summed)
 
 
-def batch_size(
-    found: AccessCounts,
-    row_bytes: dict[str | None, int],
-    inner_bytes: dict[str | None, int],
-    keeps_slots: bool = True,
-) -> BatchSize:
-    """Size of the largest batch that was counted, with some slack.
-
-    Args:
-        found: The counts.
-        row_bytes: Bytes of a node's attributes.
-        inner_bytes: Further bytes of a node before the last hop.
-        keeps_slots: The batch has the slots of its edges, also while it waits.
-    """
-    whole = found.sampling_bytes + sum(
-        row_bytes[name] * count for name, count in found.max_nodes.items()
+def batch_size(loader: BatchSource, batch: _core.Batch) -> BatchSize:
+    """Size of a loader's batch, with some slack."""
+    row_bytes, inner_bytes, keeps_slots = bytes_of_batches(loader)
+    names = loader.graph_sampler.graph.node_types
+    nodes = [rows.numel() for rows in batch.nodes]
+    inner = [sum(hops[:-1]) for hops in batch.num_sampled_nodes]
+    sampling = costs.NODE * sum(nodes) + costs.EDGE * batch.num_edges
+    whole = sampling + sum(
+        row_bytes[name] * of_all + inner_bytes[name] * of_inner
+        for name, of_all, of_inner in zip(names, nodes, inner, strict=True)
     )
-    whole += sum(inner_bytes[name] * count for name, count in found.max_inner.items())
-    waits = found.max_waiting + keeps_slots * found.max_slots
-    reading = costs.READ_EDGE * found.max_edges + costs.READ_NODE * sum(found.max_inner.values())
-    sizes = waits, whole, reading, found.sampling_bytes
+    ids = [*batch.nodes, *batch.trees, *(end for both in batch.edge_index for end in both)]
+    ids += batch.slots if keeps_slots else []
+    waits = sum(_core.narrow_bytes(engine_array(each)) for each in ids)
+    reading = costs.READ_EDGE * batch.num_edges + costs.READ_NODE * sum(inner)
+    sizes = waits, whole, reading, sampling
     waits, whole, reading, sampling = (int(costs.SLACK * size) for size in sizes)
-    return BatchSize(waits, whole, sum(found.max_nodes.values()), reading, sampling)
+    return BatchSize(waits, whole, sum(nodes), reading, sampling)
 
 
 def files_of(loader: BatchSource) -> list[Need]:
@@ -220,24 +213,18 @@ def files_of(loader: BatchSource) -> list[Need]:
         files.append(Need(record.topology, *sizes, Kind.NEIGHBOURS, sharers, packed))
         if record.edge_id is not None and loader.edge_ids:
             files.append(column(record.edge_id, Kind.EDGES))
-    edge_files = {f for t in contents.schema.edge_types for f in t.attrs.values()}
-    for file in _attributes(contents, loader.data):
-        files.append(column(file, Kind.EDGES if file in edge_files else Kind.ROWS))
+    edge_files = {file for t in contents.schema.edge_types for file in t.attrs.values()}
+    for store in loader.data.stores:
+        for _, value in raw_items(store):
+            file = file_of(contents, value)
+            if file is not None:
+                files.append(column(file, Kind.EDGES if file in edge_files else Kind.ROWS))
     return files
 
 
 def bounds_of(edge_type: int) -> str:
     """Name of the bounds of an edge type's neighbourhoods, which are a part of its topology."""
     return f"indptr {edge_type}"
-
-
-def _attributes(contents: StoreContents, data: Any) -> Iterator[str]:
-    """Files of node and edge attributes that are in ``data`` still."""
-    for store in data.stores:
-        for _, value in raw_items(store):
-            file = file_of(contents, value)
-            if file is not None:
-                yield file
 
 
 def file_of(contents: StoreContents, value: Any) -> str | None:
@@ -248,6 +235,11 @@ def file_of(contents: StoreContents, value: Any) -> str | None:
     if not isinstance(stored, Tensor) or stored.dim() == 0:
         return None
     return contents.file_of(stored)
+
+
+def owners_of(contents: StoreContents) -> dict[str, str | None]:
+    """The node type that each file has attributes of."""
+    return {file: t.name for t in contents.schema.node_types for file in t.attrs.values()}
 
 
 def bytes_of_rows(data: Any, *, but: str | None = None) -> dict[str | None, int]:

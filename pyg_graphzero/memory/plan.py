@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.budget import Budget, how_many
@@ -21,7 +21,7 @@ class MemoryPlan(Shown):
         baseline: Memory of the process before the plan.
         held: Files that are in memory whole, with this process's share of each.
         hot: Memory for resident rows of each other file.
-        windows: Rows that are read for windows of batches.
+        windows: Rows that are read for windows of batches, beside those that stay.
         window: For how many batches rows are read at once; 0: none are read ahead, but for one
             batch some megabytes at a time as it is gathered.
         plans: Working out which rows to read for a window.
@@ -30,7 +30,6 @@ class MemoryPlan(Shown):
         batches: Memory of the ``ready`` batches.
         topology_window: For how many batches the neighbours of a hop are read at once.
         topology_windows: Memory of batches while their neighbours are read together.
-        cached: Part of ``windows`` that is read into ``hot``, where recently used rows stay.
         reading: Buffers of the readers; neighbours that are read have a reader of their own.
     """
 
@@ -46,7 +45,6 @@ class MemoryPlan(Shown):
     batches: int = 0
     topology_window: int = 1
     topology_windows: int = 0
-    cached: int = 0
     reading: int = 0
 
     @property
@@ -69,7 +67,7 @@ class MemoryPlan(Shown):
             "this process, before": self.baseline,
             "files in memory whole": sum(self.held.values()),
             "what stays of the others": sum(self.hot.values()),
-            f"rows read for {self.window or 'no'} batches at once": self.windows - self.cached,
+            f"rows read for {self.window or 'no'} batches at once": self.windows,
             "batches that wait for those": self.sampled,
             "working out what to read": self.plans,
             f"neighbours read for {self.topology_window} batches at once": self.topology_windows,
@@ -169,7 +167,7 @@ def divide(memory: int, baseline: int, needs: Needs) -> MemoryPlan:
         "",
         f", and one batch {batch.whole / 1e6:,.0f} MB, {costs.LEAST_READY} at a time; smaller "
         "batches or fan-outs need less",
-        max((file.processes for file in files), default=1),
+        needs.processes,
     )
     plan = _divide_in_part(memory, baseline, needs, holds_ranked=True)
     if all_used_stay(plan, needs) or all(f.uses is None for f in needs.of(Kind.NEIGHBOURS)):
@@ -184,56 +182,95 @@ def _divide_in_part(memory: int, baseline: int, needs: Needs, holds_ranked: bool
 
     A window of one batch shares no reads, so that its memory is better left to resident rows.
     """
-    plan = _with_windows(memory, baseline, needs, holds_ranked, by_pieces=False)
-    one = _window_of_one(needs)
-    has_one = plan.windows + plan.plans + plan.sampled - needs.batch.sampled >= one
+    plan, has_one = _with_windows(memory, baseline, needs, holds_ranked, by_pieces=False)
     is_short = plan.window == 1 and (neighbours_are_held(plan, needs) or not has_one)
     reads_edges = any(file.name in plan.hot for file in needs.of(Kind.EDGES))
-    if not is_short or needs.is_summed or reads_edges or _piece(needs) >= one:
-        return plan
-    return _with_windows(memory, baseline, needs, holds_ranked, by_pieces=True)
+    needs_window = needs.is_summed or reads_edges or _piece(needs) >= _window_of_one(needs)
+    if is_short and not needs_window:
+        plan, _ = _with_windows(memory, baseline, needs, holds_ranked, by_pieces=True)
+    return plan
 
 
 def _with_windows(
     memory: int, baseline: int, needs: Needs, holds_ranked: bool, by_pieces: bool
-) -> MemoryPlan:
-    """A plan with windows of rows; or without, where batches read their rows ``by_pieces``."""
+) -> tuple[MemoryPlan, bool]:
+    """A plan with windows of rows; or without, where batches read their rows ``by_pieces``.
+
+    Returns:
+        The plan, and whether a window of one batch has all that it may take.
+    """
     budget, batch = Budget(memory, baseline), needs.batch
     held = {file.name: file.least_bytes for file in needs.files if file.kind in _ALWAYS}
     budget.spend(costs.READER + sum(held.values()))
     ready = budget.take(costs.READY_SHARE, batch.whole, costs.LEAST_READY, costs.MOST_READY)
     budget.spend(batch.sampled)
-    one = (ready - 1) * _piece(needs) if by_pieces else _window_of_one(needs)
-    one = min(one, budget.left)
+    window_of_one = _window_of_one(needs)
+    one = min((ready - 1) * _piece(needs) if by_pieces else window_of_one, budget.left)
     others = sorted((f for f in needs.files if f.kind not in _ALWAYS), key=_worth)
     held |= _hold_small(budget, others, one + batch.reading, one, holds_ranked)
+    plan = MemoryPlan(memory, baseline, held, ready=ready, batches=ready * batch.whole)
     paged = [file for file in others if file.name not in held]
     lists = [file for file in needs.of(Kind.NEIGHBOURS) if file.name not in held]
     rows = [file for file in paged if file.kind is not Kind.NEIGHBOURS]
-    topology_window, topology_windows, reading = 1, 0, costs.READER
-    if lists:
-        each = max(1, batch.reading)
-        most = min(costs.MAX_TOGETHER, (budget.left - one) // each)
-        is_ranked = all(file.uses is not None for file in lists)
-        part = costs.TOGETHER_RANKED if is_ranked else costs.TOGETHER_SHARE
-        topology_window = how_many(budget.left, part, each, 1, most)
-        topology_windows = budget.spend(min(topology_window * each, budget.left))
-    else:
-        spared = costs.SPARED_SHARE * max(0, budget.left)
-        reading += budget.spend(-int(min(costs.READER / 2, spared)))
+    plan = _read_together(plan, budget, batch, lists, one)
     share = costs.HOT_SHARE if rows and not lists else costs.HOT_SHARE + costs.TOPOLOGY_SHARE
     hot = _keep_used(budget, paged, one, None if by_pieces else share)
     for file in lists:
         if file.uses is None:
             most = max(0, min(file.num_bytes, budget.left - one))
             hot[file.name] = budget.take(costs.TOPOLOGY_SHARE, most=most)
-    # Rows that are read for a window, and samples that wait for it, those of the next one too.
+    has_one = budget.left >= window_of_one
+    return _read_ahead(replace(plan, hot=hot), budget, batch, rows, one, by_pieces), has_one
+
+
+def _read_together(
+    plan: MemoryPlan, budget: Budget, batch: BatchSize, lists: Sequence[Need], one: int
+) -> MemoryPlan:
+    """Adds batches whose neighbours are read together; spares their reader where none are.
+
+    Args:
+        plan: The plan.
+        budget: Bytes that are left.
+        batch: Size of a batch.
+        lists: Neighbours that are not held.
+        one: Bytes that stay free.
+    """
+    if not lists:
+        spared = int(min(costs.READER / 2, costs.SPARED_SHARE * max(0, budget.left)))
+        return replace(plan, reading=costs.READER + budget.spend(-spared))
+    each = max(1, batch.reading)
+    most = min(costs.MAX_TOGETHER, (budget.left - one) // each)
+    is_ranked = all(file.uses is not None for file in lists)
+    share = costs.TOGETHER_RANKED if is_ranked else costs.TOGETHER_SHARE
+    count = how_many(budget.left, share, each, 1, most)
+    num_bytes = budget.spend(min(count * each, budget.left))
+    return replace(plan, topology_window=count, topology_windows=num_bytes, reading=costs.READER)
+
+
+def _read_ahead(
+    plan: MemoryPlan,
+    budget: Budget,
+    batch: BatchSize,
+    rows: Sequence[Need],
+    one: int,
+    by_pieces: bool,
+) -> MemoryPlan:
+    """Adds rows that are read for a window, and samples that wait for it and for the next one.
+
+    Args:
+        plan: The plan.
+        budget: Bytes that are left.
+        batch: Size of a batch.
+        rows: Files of rows that are not held.
+        one: Bytes of a window of one batch, or of its pieces.
+        by_pieces: No rows are read ahead.
+    """
     unranked = [file for file in rows if file.uses is None]
     ahead = one if by_pieces else budget.left
     if unranked and not by_pieces:
         ahead = how_many(budget.left, 1 - costs.HOT_SHARE, least=min(one, max(0, budget.left)))
     budget.spend(ahead)
-    shares = [costs.NEW_SHARE if f.uses is None else 1 - f.served(hot[f.name]) for f in rows]
+    shares = [costs.NEW_SHARE if f.uses is None else 1 - f.served(plan.hot[f.name]) for f in rows]
     planning = _planning(batch, 1.0 if unranked else max(shares, default=0.0))
     new = sum(int(s * batch.nodes * f.row_bytes) for s, f in zip(shares, rows, strict=True))
     waiting = costs.WINDOWS_AHEAD * batch.sampled
@@ -241,28 +278,16 @@ def _with_windows(
     window = how_many(ahead, 1.0, waiting + planning + new, min(1, most), most)
     sampled = min(window * waiting, ahead)
     plans = min(window * planning, ahead - sampled)
-    windows = ahead - sampled - plans
-    all_rows, cached = max(1, sum(file.num_bytes for file in unranked)), 0
+    windows, hot = ahead - sampled - plans, dict(plan.hot)
+    # Where recently used rows stay, most of a window is read into their frames.
+    all_rows, into_frames = max(1, sum(file.num_bytes for file in unranked)), 0
     for file in unranked:
         part = int(costs.CACHED_SHARE * windows * file.num_bytes / all_rows)
         hot[file.name] = min(file.num_bytes, budget.left * file.num_bytes // all_rows + part)
-        cached += part
-    return MemoryPlan(
-        memory=memory,
-        baseline=baseline,
-        held=held,
-        hot=hot,
-        windows=windows,
-        window=window,
-        plans=plans,
-        sampled=sampled + batch.sampled,
-        ready=ready,
-        batches=ready * batch.whole,
-        topology_window=topology_window,
-        topology_windows=topology_windows,
-        cached=cached,
-        reading=reading,
-    )
+        into_frames += part
+    sampled += batch.sampled
+    windows -= into_frames
+    return replace(plan, hot=hot, windows=windows, window=window, plans=plans, sampled=sampled)
 
 
 def _hold_small(

@@ -28,31 +28,19 @@ def prefetch_files(contents: StoreContents, files: Collection[str]) -> threading
     return prefetch_all([Path(path) for path in paths])
 
 
-def prefetch_bounds(contents: StoreContents) -> threading.Thread:
-    """Has the bounds of neighbourhoods read, with which topologies begin; no neighbours."""
-    topologies = [contents.topology(t.name) for t in contents.schema.edge_types]
-    return prefetch_all([Path(t.path) for t in topologies], [t.indices_offset for t in topologies])
-
-
-def prefetch_all(paths: Sequence[Path], most: Sequence[int] | None = None) -> threading.Thread:
+def prefetch_all(paths: Sequence[Path]) -> threading.Thread:
     """Starts a thread that reads files into the page cache, one after the other.
 
     A file that cannot be opened is left out: opening it for use raises the error.
-
-    Args:
-        paths: The files.
-        most: How many bytes of each, from its beginning; all of them by default.
     """
-    each = [None] * len(paths) if most is None else most
     thread = threading.Thread(
-        target=_prefetch, args=(list(zip(paths, each, strict=True)),), daemon=True,
-        name="graphzero-prefetch",
-    )  # fmt: skip
+        target=_prefetch, args=(paths,), daemon=True, name="graphzero-prefetch"
+    )
     thread.start()
     return thread
 
 
-def _prefetch(parts: list[tuple[Path, int | None]]) -> None:
-    for path, most in parts:
+def _prefetch(paths: Sequence[Path]) -> None:
+    for path in paths:
         with suppress(OSError):
-            prefetch(path, _PIECE, most)
+            prefetch(path, _PIECE)

@@ -6,7 +6,7 @@ itself reaches from the seeds at hand is what will be gathered.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -14,13 +14,19 @@ from torch import Tensor
 from pyg_graphzero import _core
 from pyg_graphzero.store.columns import engine_array
 
+#: How often each of the first rows in an order is used, and how many these are, again and again.
+Uses = tuple[tuple[float, int], ...]
 #: Rows that more than this many batches of two epochs use are ordered by how many these are; the
-#: others by what they are used with. See benchmarks/ranking.py.
+#: others by what they are used with. See "The copy" in benchmarks/NOTES.md.
 HOT = 4
 #: Neighbours are copied by groups of ``2 ** GROUP_BITS`` that follow each other.
 GROUP_BITS = 4
+# Rows are listed by numbers of 32 bits.
+_MOST_ROWS = 1 << 31
 # Rows that are looked at by one call where all are.
 _PIECE = 1 << 17
+# Rows that are told apart by their uses are in this many steps.
+_STEPS = 32
 # Uses of a group, in halves of a power of two, are numbered from 1: the last is 2 ** 15.
 _LEVELS, _ZERO_LEVEL = 63, 32
 
@@ -29,15 +35,14 @@ class RankedRows:
     """Rows that are used, in the order in which they should lie.
 
     Args:
-        num_rows: How many rows there are, used or not.
+        num_rows: How many rows there are, used or not; none is ranked where they are 2 ** 31.
 
     Attributes:
-        num_rows: How many rows there are.
         used: How many are used.
     """
 
     def __init__(self, num_rows: int) -> None:
-        self.num_rows = num_rows
+        num_rows = num_rows if num_rows < _MOST_ROWS else 0
         self.used = 0
         # Memory that is never written to is not taken.
         self._list = torch.empty(num_rows, dtype=torch.int32)
@@ -50,8 +55,9 @@ class RankedRows:
 
     def add(self, rows: Tensor) -> None:
         """Puts those of some rows (``int64``) behind the others that are not there yet."""
-        arrays = engine_array(rows), engine_array(self._bits), engine_array(self._list)
-        self.used = _core.add_rows(*arrays, self.used)
+        if self._list.numel() > 0:
+            arrays = engine_array(rows), engine_array(self._bits), engine_array(self._list)
+            self.used = _core.add_rows(*arrays, self.used)
 
     def rank(self, counts: Tensor, hot: int) -> None:
         """First what is used most, then what is used together.
@@ -65,17 +71,8 @@ class RankedRows:
         """
         for begin in range(0, len(counts), _PIECE):
             self.add(counts[begin : begin + _PIECE].nonzero().view(-1).add_(begin))
-        _core.hottest_first(engine_array(counts), engine_array(self.order), hot)
-
-
-def rank_bytes(num_rows: int, hot: int | None = None) -> int:
-    """Memory that ranking rows takes, beside their counts, if all of them are used.
-
-    Args:
-        num_rows: How many there are.
-        hot: How many are put first; None: all.
-    """
-    return (num_rows + (num_rows if hot is None else hot)) * torch.int32.itemsize + num_rows // 8
+        if self.used > 0:
+            _core.hottest_first(engine_array(counts), engine_array(self.order), hot)
 
 
 def hot_above(epochs: float) -> int:
@@ -83,36 +80,30 @@ def hot_above(epochs: float) -> int:
     return max(1, round(HOT * epochs / 2))
 
 
-def uses_of(counts: Tensor, order: Tensor, hot: int) -> tuple[tuple[float, int], ...]:
-    """How often ranked rows are used, from the first on: ``(uses, rows)`` again and again.
+def uses_of(counts: Tensor, order: Tensor, hot: int) -> Uses:
+    """How often ranked rows are used, from the first on: means of steps of the order.
 
     Args:
         counts: How many batches used each row.
         order: The rows, by :meth:`RankedRows.rank`.
         hot: The count that :meth:`RankedRows.rank` was given.
     """
-    by_count = torch.zeros(1 << 15, dtype=torch.int64)
-    for rows in order.split(_PIECE):
-        uses = counts[rows.to(torch.int64)].to(torch.int64)
-        by_count += torch.bincount(uses.clamp_(max=len(by_count) - 1), minlength=len(by_count))
-    found, above = [], len(by_count)
-    while above > hot + 1:  # from half of it on they are told as one
-        least = max(hot + 1, above // 2)
-        found.append(_together(by_count, least, above))
-        above = least
-    found.append(_together(by_count, 0, above))
-    return tuple((uses, rows) for uses, rows in found if rows > 0)
 
+    def uses(rows: Tensor) -> Iterator[Tensor]:
+        return (counts[piece.to(torch.int64)] for piece in rows.split(_PIECE))
 
-def _together(by_count: Tensor, least: int, above: int) -> tuple[float, int]:
-    some = by_count[least:above]
-    rows = int(some.sum())
-    return int((some * torch.arange(least, above)).sum()) / max(1, rows), rows
+    num_hot = sum(int((each > hot).sum()) for each in uses(order))
+    steps = [*order[:num_hot].chunk(_STEPS), order[num_hot:]]
+    return tuple(
+        (sum(int(each.sum()) for each in uses(step)) / step.numel(), step.numel())
+        for step in steps
+        if step.numel() > 0
+    )
 
 
 def rank_lists(
     bounds: Callable[[int, int], Tensor], expanded: Tensor, num_edges: int
-) -> tuple[Tensor, tuple[tuple[float, int], ...]]:
+) -> tuple[Tensor, Uses]:
     """The groups of neighbours that batches draw from, those first that they draw from most.
 
     Args:

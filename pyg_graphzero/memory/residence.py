@@ -56,6 +56,8 @@ class Residence:
         packed: Packed topologies, or bounds of them, that replace files which the plan holds.
         dictionaries: Dictionaries that replace files which the plan holds.
         watch: Counts the batches of an epoch.
+        key: Name of the copy that it reads from; or of one that is to come, once ``watch`` has
+            counted an epoch, or another process has made it.
 
     Attributes:
         made: Batch plans that loaders have made by these files, by loader. No other place keeps
@@ -76,6 +78,7 @@ class Residence:
         packed: Mapping[EdgeType | None, Unmapped] | None = None,
         dictionaries: Mapping[str, _core.Dictionary] | None = None,
         watch: Watch | None = None,
+        key: str | None = None,
     ) -> None:
         self._contents = weakref.ref(contents)
         self.plan = plan
@@ -84,6 +87,7 @@ class Residence:
         self.topologies: dict[EdgeType | None, _core.PagedRows] = {}
         self.leases = None if plan.is_whole else Leases(plan)
         self.watch = watch
+        self.key = key
         self.merge_gap = merge_gap
         self.copy = copy
         self.packed = packed or {}
@@ -154,12 +158,11 @@ class Residence:
         return _reader()
 
     def _page(self, name: str, file: _core.ColumnFile, reader: _core.DiskGather) -> _core.PagedRows:
-        need, copy = self._files[name], self.copy
+        need, copied = self._files[name], None if self.copy is None else self.copy.files.get(name)
         kept = groups_kept(need, self.plan)
-        if copy is not None and name in copy.orders:
-            again = copy.file_of(name, need.row_bytes)
+        if copied is not None:
             return _core.PagedRows.ordered(
-                copy.orders[name], [file], [again], reader, kept, self.merge_gap
+                copied.order, [file], [copied.items], reader, kept, self.merge_gap
             )
         return _core.PagedRows(
             need.num_rows,
@@ -209,13 +212,6 @@ def _preload(files: weakref.ref[Residence]) -> None:
             sleep(_PAUSE)
 
 
-def preload(rows: _core.PagedRows) -> None:
-    """Reads all that is to stay in memory."""
-    group = 0
-    while group >= 0:
-        group = rows.preload(group)
-
-
 def page_topologies(
     contents: StoreContents, topologies: Sequence[_core.Topology]
 ) -> tuple[dict[str, _core.PagedRows], int]:
@@ -248,5 +244,7 @@ def page_topologies(
             group_bits=bits,
             merge_gap=disk.merge_gap,
         )
-        preload(paged[topology.path])
+        group = 0
+        while group >= 0:
+            group = paged[topology.path].preload(group)
     return paged, window

@@ -34,13 +34,9 @@ class Tables:
         self.packed: dict[EdgeType | None, Unmapped] = {}
         self.dictionaries: dict[str, _core.Dictionary | None] = {}
 
-    def there(self, graph: SampledGraph) -> dict[EdgeType | None, Unmapped]:
-        """Packed topologies of a graph that are in memory now."""
-        return {name: self.packed[name] for name in graph.edge_types if name in self.packed}
-
     def sizes(self, contents: StoreContents, needs: Needs) -> Needs:
         """The needs with the sizes of dictionaries, where columns have one."""
-        return needs.with_files([self._size(contents, file) for file in needs.files])
+        return replace(needs, files=tuple(self._size(contents, file) for file in needs.files))
 
     def held(self, held: Collection[str]) -> dict[str, _core.Dictionary]:
         """Dictionaries of the files that are in memory whole."""
@@ -64,18 +60,16 @@ class Tables:
         for i, name in enumerate(graph.edge_types):
             if not graph.on_disk(name):
                 continue
-            before = self.packed.pop(name, Unmapped())
             assert graph.contents is not None
-            topology = graph.contents.topology(name)
+            topology, before = graph.contents.topology(name), self.packed.pop(name, Unmapped())
             bounds = packed = None
             if bounds_of(i) in wanted:
                 bounds = before.bounds or _core.PackedBounds(topology)
             if graph.contents.edge_type(name).topology in wanted:
                 packed = before.packed or _core.PackedSources(topology)
-            if bounds is None and packed is None:
-                continue
-            found[name] = Unmapped(bounds=bounds, packed=packed)
-            if found[name] != before:
+            if bounds or packed:
+                found[name] = Unmapped(bounds=bounds, packed=packed)
+            if found.get(name, before) != before:
                 topology.forget_pages()
                 to = topology.indices_offset if packed is None else 0
                 drop_pages(Path(topology.path), 0, to)

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from pyg_graphzero import _core
-from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.ranking import RankedRows
 from pyg_graphzero.memory.source import BatchSource
 from pyg_graphzero.sampling.base import Prepared, Reading
@@ -33,79 +32,8 @@ _AHEAD_BYTES = 64 << 20
 _SHUFFLED = 16
 # More seeds than these are taken as they come, not by node: sorting would take too long.
 _SORTED = 1 << 22
-# Rows are listed by numbers of 32 bits.
-_MOST_LISTED = 1 << 31
 # Keys of batches: a trial, counting, and the list of first touches each have their own.
 _TRIAL_KEY, _COUNT_KEY, _TOUCH_KEY = 1 << 40, 1 << 41, 1 << 42
-
-
-@dataclass
-class AccessCounts:
-    """How many batches asked for each row.
-
-    Attributes:
-        counts: By node type: ``int16 [num_nodes]``, the batches that had the row, or the most that
-            there can be.
-        expanded: By node type: ``int16 [num_nodes]``, the batches that drew neighbours of it.
-        num_batches: Number of batches.
-        num_nodes: Nodes of all batches together, by node type.
-        max_nodes: The most nodes that a batch had, by node type.
-        max_inner: The most nodes before the last hop that a batch had, by node type.
-        max_edges: The most edges that a batch had, of all types together.
-        max_waiting: The most bytes of a batch that waits for rows, without its slots of edges.
-        max_slots: The most bytes of a batch's slots of edges.
-    """
-
-    counts: dict[str | None, Tensor]
-    expanded: dict[str | None, Tensor] = field(default_factory=dict)
-    num_batches: int = 0
-    num_nodes: dict[str | None, int] = field(default_factory=dict)
-    max_nodes: dict[str | None, int] = field(default_factory=dict)
-    max_inner: dict[str | None, int] = field(default_factory=dict)
-    max_edges: int = 0
-    max_waiting: int = 0
-    max_slots: int = 0
-
-    @classmethod
-    def of(cls, graph: SampledGraph, lists: bool | None = False) -> AccessCounts:
-        """Counts of no batch yet; with ``lists``, of expanded nodes too; None: of no node."""
-        types = graph.node_types
-        counts = {} if lists is None else _zeros(types)
-        none = dict.fromkeys(types, 0)
-        return cls(counts, _zeros(types) if lists else {}, 0, none, dict(none), dict(none))
-
-    def add(self, batch: _core.Batch) -> None:
-        """Counts a batch."""
-        hops_of = batch.num_sampled_nodes
-        for (name, total), nodes, hops in zip(
-            self.num_nodes.items(), batch.nodes, hops_of, strict=True
-        ):
-            inner = sum(hops[:-1])
-            self.num_nodes[name] = total + nodes.numel()
-            self.max_nodes[name] = max(self.max_nodes[name], nodes.numel())
-            self.max_inner[name] = max(self.max_inner[name], inner)
-            if name in self.counts:
-                _core.count_rows(engine_array(nodes), engine_array(self.counts[name]))
-            if name in self.expanded:
-                _core.count_rows(engine_array(nodes[:inner]), engine_array(self.expanded[name]))
-        self.max_edges = max(self.max_edges, batch.num_edges)
-        ids = [*batch.nodes, *batch.trees, *(end for both in batch.edge_index for end in both)]
-        self.max_waiting = max(self.max_waiting, sum(map(_narrow_bytes, ids)))
-        self.max_slots = max(self.max_slots, sum(map(_narrow_bytes, batch.slots)))
-        self.num_batches += 1
-
-    @property
-    def sampling_bytes(self) -> int:
-        """Bytes of the largest batch until its ids are narrowed."""
-        return costs.NODE * sum(self.max_nodes.values()) + costs.EDGE * self.max_edges
-
-
-def _zeros(types: dict[str | None, int]) -> dict[str | None, Tensor]:
-    return {name: torch.zeros(num, dtype=torch.int16) for name, num in types.items()}
-
-
-def _narrow_bytes(ids: Tensor) -> int:
-    return _core.narrow_bytes(engine_array(ids))
 
 
 @dataclass
@@ -113,14 +41,26 @@ class Usage:
     """How batches use rows.
 
     Attributes:
-        counted: How many batches have each row, and draw neighbours of each node.
-        ranked: The rows of each node type as they were met, or in order.
-        epochs: How many epochs were counted.
+        counts: By node type: ``int16 [num_nodes]``, the batches that had the row, or the most that
+            there can be.
+        expanded: By node type: ``int16 [num_nodes]``, the batches that drew neighbours of it; empty
+            where that is not counted.
+        ranked: The rows of each node type as seeds that lie together met them, then in order; empty
+            where that is not known.
+        num_batches: Number of batches that were counted.
+        epochs: How many epochs these are.
     """
 
-    counted: AccessCounts
-    ranked: dict[str | None, RankedRows]
+    counts: dict[str | None, Tensor]
+    expanded: dict[str | None, Tensor] = field(default_factory=dict)
+    ranked: dict[str | None, RankedRows] = field(default_factory=dict)
+    num_batches: int = 0
     epochs: float = 1.0
+
+    @classmethod
+    def of(cls, graph: SampledGraph, lists: bool = False) -> Usage:
+        """Counts of no batch yet; with ``lists``, of expanded nodes too."""
+        return cls(_zeros(graph), _zeros(graph) if lists else {})
 
     @classmethod
     def sampled(
@@ -133,49 +73,59 @@ class Usage:
         each: Callable[[], object] = lambda: None,
     ) -> Usage:
         """By batches that are sampled for it, of two epochs, or for ``seconds``."""
-        counted = count_accesses(
+        found = count_accesses(
             source, epochs=EPOCHS, seconds=seconds, reading=reading, each=each, lists=lists
         )
-        epochs = epochs_of(source, counted)
-        ranked = number_by_first_touch(source, share=min(1.0, epochs), reading=reading, each=each)
-        return cls(counted, ranked, epochs)
+        share = min(1.0, found.epochs)
+        found.ranked = number_by_first_touch(source, share=share, reading=reading, each=each)
+        return found
+
+    def add(self, batch: _core.Batch) -> None:
+        """Counts a batch."""
+        for name, nodes, hops in zip(
+            self.counts, batch.nodes, batch.num_sampled_nodes, strict=True
+        ):
+            _core.count_rows(engine_array(nodes), engine_array(self.counts[name]))
+            if name in self.expanded:
+                inner = engine_array(nodes[: sum(hops[:-1])])
+                _core.count_rows(inner, engine_array(self.expanded[name]))
+        self.num_batches += 1
+
+
+def _zeros(graph: SampledGraph) -> dict[str | None, Tensor]:
+    return {name: torch.zeros(num, dtype=torch.int16) for name, num in graph.node_types.items()}
 
 
 class Watch(Usage):
-    """Counts an epoch's own batches as they are delivered, and lists rows as they are met.
+    """Counts an epoch's own batches as they are delivered.
 
     Where neighbours are read from disk, to sample more batches would take as long as training.
 
     Args:
         graph: The graph that the batches are from.
         epoch: How many batches to count.
-        key: Name of the copy that this is for.
 
     Attributes:
-        key: Name of the copy.
         is_done: All batches were counted.
     """
 
-    def __init__(self, graph: SampledGraph, epoch: int, key: str) -> None:
-        super().__init__(AccessCounts.of(graph, lists=True), _lists(graph))
-        self.key = key
+    def __init__(self, graph: SampledGraph, epoch: int) -> None:
+        super().__init__(_zeros(graph), _zeros(graph))
         self.is_done = False
         self._epoch = epoch
         self._lock = threading.Lock()
 
     @staticmethod
     def num_bytes(graph: SampledGraph) -> int:
-        """Memory that one takes for a graph: two counts, a bit, and at most a number a node."""
-        return sum((4 + 4) * num + num // 8 for num in graph.node_types.values())
+        """Memory that one takes for a graph: two counts a node."""
+        return sum(2 * 2 * num_nodes for num_nodes in graph.node_types.values())
 
     def add(self, batch: _core.Batch) -> None:
         """Counts a batch."""
         with self._lock:
-            if self.is_done:
-                return
-            self.counted.add(batch)
-            _list_rows(self.ranked, batch)
-            self.is_done = self.counted.num_batches >= self._epoch
+            if not self.is_done:
+                super().add(batch)
+            self.is_done = self.num_batches >= self._epoch
 
 
 def count_accesses(
@@ -186,7 +136,7 @@ def count_accesses(
     reading: Reading | None = None,
     each: Callable[[], object] = lambda: None,
     lists: bool = False,
-) -> AccessCounts:
+) -> Usage:
     """Samples shuffled batches as a loader would, gathers nothing, and counts which rows they have.
 
     Args:
@@ -210,19 +160,15 @@ def count_accesses(
         [2, 2, 1, 0]
     """
     begun = perf_counter()
-    found = AccessCounts.of(source.graph_sampler.graph, lists)
+    found = Usage.of(source.graph_sampler.graph, lists)
     positions = _epochs(len(source.dataset), _batch_size(source), epochs)
     for batch in sampled(source, positions, _COUNT_KEY, reading):
         found.add(batch)
         each()
         if seconds is not None and perf_counter() - begun >= seconds:
             break
+    found.epochs = found.num_batches / max(1, -(-len(source.dataset) // _batch_size(source)))
     return found
-
-
-def epochs_of(source: BatchSource, found: AccessCounts) -> float:
-    """How many epochs the batches are that were counted."""
-    return found.num_batches / max(1, -(-len(source.dataset) // _batch_size(source)))
 
 
 def number_by_first_touch(
@@ -245,27 +191,17 @@ def number_by_first_touch(
     Returns:
         The rows of every node type.
     """
-    found = _lists(source.graph_sampler.graph)
+    types = source.graph_sampler.graph.node_types
+    found = {name: RankedRows(num_nodes) for name, num_nodes in types.items()}
     at = source.seed_rows()
     pieces = (torch.arange(len(source.dataset)) if at is None else at.argsort()).split(TOUCH_BATCH)
     most = max(1, round(share * len(pieces)))
     some = (pieces[number * len(pieces) // most] for number in range(most))
     for batch in sampled(source, some, _TOUCH_KEY, reading):
-        _list_rows(found, batch)
+        for rows, nodes in zip(found.values(), batch.nodes, strict=True):
+            rows.add(nodes)
         each()
     return found
-
-
-def _lists(graph: SampledGraph) -> dict[str | None, RankedRows]:
-    """Lists of rows, none of them met yet; those of types with too many nodes are left empty."""
-    types = graph.node_types
-    return {name: RankedRows(num if num < _MOST_LISTED else 0) for name, num in types.items()}
-
-
-def _list_rows(lists: dict[str | None, RankedRows], batch: _core.Batch) -> None:
-    for rows, nodes in zip(lists.values(), batch.nodes, strict=True):
-        if rows.num_rows > 0:
-            rows.add(nodes)
 
 
 def shuffled_batches(

@@ -9,8 +9,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from io import FileIO
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -20,11 +19,11 @@ from pyg_graphzero import _core
 from pyg_graphzero.errors import FormatError
 from pyg_graphzero.memory.needs import Kind, Need, Needs
 from pyg_graphzero.memory.plan import divide, least_memory, neighbours_are_held
-from pyg_graphzero.memory.ranking import GROUP_BITS
+from pyg_graphzero.memory.ranking import GROUP_BITS, Uses
 from pyg_graphzero.store.columns import (
     engine_array,
+    gather,
     in_memory,
-    row_table,
     view_column,
     write_column,
 )
@@ -43,7 +42,6 @@ from pyg_graphzero.store.rows import FileRows
 from pyg_graphzero.util.locks import LOCK_FILE, make_scratch
 from pyg_graphzero.util.names import locate
 from pyg_graphzero.util.system import drop_pages
-from pyg_graphzero.util.workspace import Workspace
 
 #: Memory that copying takes, in slabs: rows that wait, rows on their way, and malloc's holes.
 WITH_SLAB = 4.5
@@ -87,25 +85,43 @@ class Rows:
         return cls(topology.path, topology.indices_offset, count, width, width)
 
 
-@dataclass
+@dataclass(frozen=True)
+class Copied:
+    """Rows or neighbours of one of the store's files, as a copy has them.
+
+    Attributes:
+        column: The copied rows, or groups of neighbours, as bytes.
+        order: Their numbers.
+        uses: See :class:`~pyg_graphzero.memory.needs.Need`.
+        group_bits: A row of ``column`` is a group of ``2 ** group_bits`` items: neighbours, or 0.
+    """
+
+    column: _core.Column
+    order: _core.RowOrder
+    uses: Uses
+    group_bits: int = 0
+
+    @property
+    def items(self) -> _core.ColumnFile:
+        """The copied items one by one."""
+        column, bits = self.column, self.group_bits
+        if bits == 0:
+            return _core.ColumnFile.of(column)
+        count, each = column.shape[0] << bits, column.row_bytes >> bits
+        return _core.ColumnFile.open(column.path, column.data_offset, count, each, each)
+
+
+@dataclass(frozen=True)
 class UsedCopy:
     """A copy, opened.
 
     Attributes:
         path: Its directory.
-        columns: The copied rows, by the store's file, as bytes.
-        orders: Numbers of the copied rows or groups, by the store's file.
-        types: Numbers of the copied rows, by node type.
-        uses: See :class:`~pyg_graphzero.memory.needs.Need`; by the store's file.
-        lists: The store's files among them that have neighbours.
+        files: Rows and neighbours that it has, by the store's file.
     """
 
     path: Path
-    columns: dict[str, _core.Column] = field(default_factory=dict)
-    orders: dict[str, _core.RowOrder] = field(default_factory=dict)
-    types: dict[str | None, _core.RowOrder] = field(default_factory=dict)
-    uses: dict[str, tuple[tuple[float, int], ...]] = field(default_factory=dict)
-    lists: set[str] = field(default_factory=set)
+    files: Mapping[str, Copied]
 
     @classmethod
     def open(cls, path: Path, contents: StoreContents) -> UsedCopy:
@@ -120,22 +136,18 @@ class UsedCopy:
         def open_file(name: str) -> _core.Column:
             return _core.Column.open(str(locate(path, name, trust=trust)))
 
-        found = cls(path)
+        found = {}
         for part in read_parts(path, trust):
             sources, num_rows, bits = _sources(contents, part)
             places, *files = part.places
             order = _read_order(open_file(places), part.rows, num_rows, bits)
-            if part.lists is None:
-                found.types[part.name] = order
-            else:
-                found.lists.add(part.lists)
+            uses = tuple((uses, rows << bits) for uses, rows in part.uses)
             for file, place in zip(part.files, files, strict=True):
                 column, expected = open_file(place), [part.rows, sources[file].width]
                 if list(column.shape) != expected:
                     raise FormatError.of(column.path, "shape", list(column.shape), expected)
-                found.columns[file], found.orders[file] = column, order
-                found.uses[file] = tuple((uses, rows << bits) for uses, rows in part.uses)
-        return found
+                found[file] = Copied(column, order, uses, bits)
+        return cls(path, found)
 
     def suited(self, memory: int, baseline: int, needs: Needs) -> UsedCopy:
         """Its rows alone, where neighbours are held or their table does not fit; else all of it."""
@@ -144,53 +156,32 @@ class UsedCopy:
             divide(memory, baseline, every), needs
         ):
             return self
-        rows = self.orders.keys() - self.lists
-        return UsedCopy(
-            self.path,
-            {file: self.columns[file] for file in rows},
-            {file: self.orders[file] for file in rows},
-            self.types,
-            {file: self.uses[file] for file in rows},
-        )
+        rows = {file: copied for file, copied in self.files.items() if copied.group_bits == 0}
+        return UsedCopy(self.path, rows)
 
     def applied_to(self, needs: Needs) -> Needs:
         """The needs of a loader that reads from it: its tables, and files that it has rows of."""
-        bits = {file.name: GROUP_BITS for file in needs.of(Kind.NEIGHBOURS)}
-        tables = {id(order): (order, bits.get(file, 0)) for file, order in self.orders.items()}
-        places = [
-            Need(
-                f"places {number}",
-                _core.RowOrder.num_bytes(order.num_rows, order.num_again >> each, each),
-                1,
-                Kind.TABLE,
-            )
-            for number, (order, each) in enumerate(tables.values())
-        ]
+        tables = {id(copied.order): copied for copied in self.files.values()}
+        places = []
+        for number, copied in enumerate(tables.values()):
+            order, bits = copied.order, copied.group_bits
+            size = _core.RowOrder.num_bytes(order.num_rows, order.num_again >> bits, bits)
+            places.append(Need(f"places {number}", size, 1, Kind.TABLE))
         files = [
-            replace(file, uses=self.uses[file.name]) if file.name in self.uses else file
+            replace(file, uses=self.files[file.name].uses) if file.name in self.files else file
             for file in needs.files
         ]
-        return needs.with_files(places + files)
-
-    def file_of(self, file: str, item_bytes: int) -> _core.ColumnFile:
-        """The copied rows of a store's file, as items of ``item_bytes`` each."""
-        rows = Rows.of_column(self.columns[file])
-        if rows.width == item_bytes:
-            return _core.ColumnFile.of(self.columns[file])
-        count = rows.count * rows.width // item_bytes
-        return _core.ColumnFile.open(rows.path, rows.offset, count, item_bytes, item_bytes)
+        return replace(needs, files=(*places, *files))
 
 
 def _sources(contents: StoreContents, part: CopiedPart) -> tuple[dict[str, Rows], int, int]:
     """The sources of a part: rows by file, how many there are, and bits of their groups."""
-    if part.lists is not None:
-        for t in contents.schema.edge_types:
-            if part.files == (t.topology,):
-                topology = contents.topology(t.name)
-                return {t.topology: Rows.of_neighbours(topology)}, topology.num_edges, GROUP_BITS
-    record = None if part.lists is not None else contents.schema.node_type(part.name)
-    attrs = set() if record is None else set(record.attrs.values())
-    if record is None or not attrs.issuperset(part.files):
+    names = {t.topology: t.name for t in contents.schema.edge_types}
+    if part.lists in names:
+        topology = contents.topology(names[part.lists])
+        return {part.lists: Rows.of_neighbours(topology)}, topology.num_edges, GROUP_BITS
+    record = contents.schema.node_type(part.name) if part.lists is None else None
+    if record is None or not set(part.files) <= set(record.attrs.values()):
         found_here = f"{list(part.files)} of {part.name!r}"
         raise FormatError.of(part.document, "files", found_here[:60], "the store's")
     columns = {file: Rows.of_column(contents.column(file)) for file in part.files}
@@ -228,7 +219,7 @@ class CopyOf:
 
     name: str | None
     order: Tensor
-    uses: tuple[tuple[float, int], ...]
+    uses: Uses
     sources: Mapping[str, Rows]
     lists: str | None = None
 
@@ -279,9 +270,8 @@ def write_copy(
             write_column(places, part.order)
             count = next(iter(part.sources.values())).count
             order = _core.RowOrder(engine_array(part.order), count)
-            with Workspace(places.parent / "rows") as space:
-                for file, source in zip(files, part.sources.values(), strict=True):
-                    _copy_rows(file, source, part.order, order, slab, space, each)
+            for file, source in zip(files, part.sources.values(), strict=True):
+                _copy_rows(file, source, part.order, order, slab, each)
             _core.sync_directory(str(places.parent))
         write_parts(scratch, records)
         _share(scratch, {rows.path for part in parts for rows in part.sources.values()})
@@ -319,89 +309,60 @@ def _copy_rows(
     rows: Tensor,
     order: _core.RowOrder,
     slab: int,
-    space: Workspace,
     each: Callable[[int], object],
 ) -> None:
-    def ranks(begin: int, end: int) -> Tensor:
-        return order.ranks(engine_array(torch.arange(begin, end)))
-
+    """Writes rows in their order, by way of a file in which each slab of them lies together."""
     most = max(1, slab // (source.width + _INDEX_BYTES))
-    writer = _core.ColumnWriter(str(path), "uint8", [rows.numel(), source.width])
     step = max(1, slab // _STEPS // (source.stride + _INDEX_BYTES))
-    for piece in _through_file(source, rows, ranks, most, step, space):
+    by_slab = path.with_suffix(".waiting")
+    _write_by_slab(by_slab, source, order, most, step)
+    waiting = FileRows(by_slab, 0, (rows.numel(), source.width), torch.uint8)
+    writer = _core.ColumnWriter(str(path), "uint8", [rows.numel(), source.width])
+    for piece in _sorted(waiting, rows, most, step):
         writer.append(engine_array(piece.view(-1)))
         each(piece.numel())
     writer.finish()
+    by_slab.unlink()
 
 
-def _through_file(
-    source: Rows,
-    order: Tensor,
-    ranks: Callable[[int, int], Tensor],
-    most: int,
-    step: int,
-    space: Workspace,
-) -> Iterator[Tensor]:
-    """Rows by way of a temporary file, in which each range of ``most`` copied rows lies together.
-
-    Within their range they lie as they did before.
+def _write_by_slab(path: Path, source: Rows, order: _core.RowOrder, most: int, step: int) -> None:
+    """Writes the rows of an order so that each ``most`` of it lie together, as they did before.
 
     Args:
+        path: The file.
         source: All rows as they lie.
-        order: The row of every copied one, ``int32 [n]``.
-        ranks: Finds the copied rows of a range of rows: ``int64``, ``n`` or more where there is
-            none.
-        most: Rows that are put in order at once.
+        order: The rows to write.
+        most: Rows of a slab.
         step: Rows that are read at once.
-        space: Where they wait.
     """
-    num_rows, width = order.numel(), source.width
-    shape = source.count, source.stride
-    raw = FileRows(Path(source.path), source.offset, shape, torch.uint8)
-    path = space.file("rows")
-    try:
-        with open(path, "xb", buffering=0) as file:
-            ends = [begin * width for begin in range(0, num_rows, most)]
-            for begin in range(0, len(raw), step):
-                whole = raw.read(begin, min(begin + step, len(raw)))
-                # They leave the page cache as it was.
-                drop_pages(raw.path, raw.offset + begin * raw.row_bytes, whole.numel())
-                slab = whole[:, :width]
-                rank = ranks(begin, begin + len(slab))
-                bucket = (rank // most).masked_fill_(rank >= num_rows, len(ends))
-                kept = len(slab) - int((rank >= num_rows).sum())
-                by_bucket = bucket.argsort(stable=True)[:kept]
-                (rows,) = _picked(slab, by_bucket, len(slab))
-                counts = torch.bincount(bucket[by_bucket], minlength=len(ends)).tolist()
-                for number, part in enumerate(rows.split(counts)):
-                    _write_all(file, part.reshape(-1), ends[number])
-                    ends[number] += part.numel()
-                del whole, slab, rows, part  # they would be there while the next ones are read
-        waiting = FileRows(path, 0, (num_rows, width), torch.uint8)
-        for begin in range(0, num_rows, most):
-            wanted = order[begin : begin + most]
-            place = torch.empty(wanted.numel(), dtype=torch.int64)
-            place[wanted.argsort()] = torch.arange(wanted.numel())
-            yield from _picked(waiting.read(begin, begin + wanted.numel()), place, step)
-    finally:
-        path.unlink(missing_ok=True)
+    count, width = order.num_again, source.width
+    raw = FileRows(Path(source.path), source.offset, (source.count, source.stride), torch.uint8)
+    ends = [begin * width for begin in range(0, count, most)]
+    with open(path, "xb") as file:
+        for begin in range(0, len(raw), step):
+            whole = raw.read(begin, min(begin + step, len(raw)))
+            # They leave the page cache as it was.
+            drop_pages(raw.path, raw.offset + begin * raw.row_bytes, whole.numel())
+            rank = order.ranks(engine_array(torch.arange(begin, begin + len(whole))))
+            slab = (rank // most).masked_fill_(rank >= count, len(ends))
+            by_slab = slab.argsort(stable=True)[: int((rank < count).sum())]
+            rows = gather(whole[:, :width], by_slab)
+            counts = torch.bincount(slab[by_slab], minlength=len(ends)).tolist()
+            for number, part in enumerate(rows.split(counts)):
+                file.seek(ends[number])
+                ends[number] += file.write(part.numpy())
+            del whole, rows, part  # they would be there while the next ones are read
 
 
-def _picked(rows: Tensor, order: Tensor, step: int) -> Iterator[Tensor]:
-    """``rows[order]``, ``step`` rows at a time."""
-    table = row_table(rows)
-    assert table is not None  # there are some, with some bytes
-    for part in order.split(step):
-        out = torch.empty((part.numel(), rows.size(1)), dtype=torch.uint8)
-        _core.gather_rows(table, engine_array(part), engine_array(out))
-        yield out
-
-
-def _write_all(file: FileIO, part: Tensor, at: int) -> None:
-    view = memoryview(part.numpy())  # type: ignore[arg-type]
-    file.seek(at)
-    while len(view):
-        view = view[file.write(view) :]
+def _sorted(waiting: FileRows, order: Tensor, most: int, step: int) -> Iterator[Tensor]:
+    """The rows that :func:`_write_by_slab` wrote in their order, ``step`` at a time."""
+    for begin in range(0, len(waiting), most):
+        wanted = order[begin : begin + most]
+        place = torch.empty(wanted.numel(), dtype=torch.int64)
+        place[wanted.argsort()] = torch.arange(wanted.numel())
+        rows = waiting.read(begin, begin + wanted.numel())
+        for part in place.split(step):
+            yield gather(rows, part)
 
 
 def is_writable(folder: Path) -> bool:

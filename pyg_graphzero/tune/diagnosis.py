@@ -133,7 +133,7 @@ def _memory_lines(found: Diagnosis) -> list[str]:
     if not plan.is_whole:
         paged = {file.name for file in found.files if file.kind is not Kind.NEIGHBOURS}
         rows = sum(size for name, size in plan.hot.items() if name in paged)
-        rows += plan.windows - plan.cached
+        rows += plan.windows
         lines[0] += (
             f"; rows that do not all fit have {format_bytes(rows)}, "
             f"{rows / max(1, plan.memory - plan.baseline):.0%} of what this process leaves"

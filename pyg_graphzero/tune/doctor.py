@@ -27,7 +27,7 @@ from pyg_graphzero.memory.needs import Kind, Need, Needs, files_of, needs_of
 from pyg_graphzero.memory.plan import MemoryPlan, divide
 from pyg_graphzero.memory.tables import Tables
 from pyg_graphzero.memory.usage import Usage
-from pyg_graphzero.memory.used_copy import UsedCopy
+from pyg_graphzero.memory.used_copy import Copied, UsedCopy
 from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.store.columns import engine_array
 from pyg_graphzero.store.contents import StoreContents
@@ -141,14 +141,14 @@ class _Examination:
         if not self._plan(contents.memory, self.needs).is_whole:
             self.needs = Tables().sizes(contents, self.needs)
             key = copy_key(contents, self.needs)
-            copy = find_copy(contents, key)
+            copy = None if key is None else find_copy(contents, key)
             if copy is None and key is not None:
                 copy = self._copy_to_make()
                 self.is_to_copy = copy is not None
             if copy is not None:
                 copy = copy.suited(contents.memory, self.baseline, self.needs)
                 self.needs = copy.applied_to(self.needs)
-                self.ranks = ranks_of(copy.types, loader.graph_sampler.graph)
+                self.ranks = ranks_of(copy, self.sampled)
 
     def _copy_to_make(self) -> UsedCopy | None:
         """The copy that a loader would have made, without its rows; None if it would not."""
@@ -158,15 +158,12 @@ class _Examination:
         if not is_worth_copying(self.needs, seconds, self.disk):
             return None
         usage = Usage.sampled(self.loader, None, lists=False, seconds=self.seconds / 4)
-        parts = copies_of(contents, graph, self.needs, usage)
-        orders = {
-            part.name: _core.RowOrder(engine_array(part.order), graph.node_types[part.name])
-            for part in parts
-        }
-        by_file = {file: orders[part.name] for part in parts for file in part.sources}
-        columns = {file: contents.column(file) for file in by_file}
-        uses = {file: part.uses for part in parts for file in part.sources}
-        return UsedCopy(contents.path, columns, by_file, orders, uses)
+        copied = {}
+        for part in copies_of(contents, graph, self.needs, usage):
+            order = _core.RowOrder(engine_array(part.order), graph.node_types[part.name])
+            for file in part.sources:
+                copied[file] = Copied(contents.column(file), order, part.uses)
+        return UsedCopy(contents.path, copied)
 
     def _plan(self, memory: int, needs: Needs) -> MemoryPlan:
         return divide(memory, self.baseline, needs)
@@ -234,7 +231,7 @@ class _Examination:
         def try_out(
             change: str, memory: int = memory, files: Sequence[Need] = self.needs.files
         ) -> None:
-            needs = self.needs.with_files(list(files))
+            needs = replace(self.needs, files=tuple(files))
             after = self._epoch(self._plan(memory, needs), needs)
             if now >= _WORTH * after.disk_seconds:
                 advice.append(Advice(change, after, after.disk_seconds / now))

@@ -17,10 +17,10 @@ from typing import Any
 from pyg_graphzero.loader.neighbor import NeighborLoader
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.making import (
-    CopyTarget,
     candidates,
     copies_of,
     copy_key,
+    folder_for,
     make_copy,
     making_bytes,
 )
@@ -30,7 +30,7 @@ from pyg_graphzero.memory.usage import Usage
 from pyg_graphzero.memory.used_copy import room_on_disk
 from pyg_graphzero.pyg.data import open_data
 from pyg_graphzero.store.contents import StoreContents
-from pyg_graphzero.store.copies import usable_folders
+from pyg_graphzero.store.copies import CopyFolder, usable_folders
 from pyg_graphzero.tune.seeds import choose_seeds
 from pyg_graphzero.util.html import Shown
 from pyg_graphzero.util.progress import Progress
@@ -156,11 +156,11 @@ def optimize(
             usage = Usage.sampled(loader, None, lists=True, each=each)
         _forget(contents)
         parts = copies_of(contents, graph, needs, usage)
-        target = _target(contents.path, key)
+        folder = _folder(contents.path, key)
         summary = OptimizeSummary(
-            target.path,
+            folder.path / key,
             chosen.name,
-            usage.counted.num_batches,
+            usage.num_batches,
             {name or "": rows.order.numel() for name, rows in usage.ranked.items()},
             sum(part.num_bytes for part in parts),
         )
@@ -169,28 +169,28 @@ def optimize(
             raise ValueError(
                 f"{contents.path}: found no node with such rows in any batch, expected some"
             )
-        found, needed = room_on_disk(target.folder.path, None), 2 * summary.num_bytes
+        found, needed = room_on_disk(folder.path, None), 2 * summary.num_bytes
         if found < needed:
             what = f"No space for a copy: found {found} bytes to spare, expected {needed}"
-            raise OSError(errno.ENOSPC, what, str(target.path))
+            raise OSError(errno.ENOSPC, what, str(summary.path))
         room = space.left(sum(part.order.nbytes for part in parts))
         with bars.step("copying", summary.num_bytes) as bar:
-            make_copy(target, parts, room, bar.update, _MOST_SLAB)
+            make_copy(folder, key, parts, room, bar.update, _MOST_SLAB)
     summary.seconds = time.perf_counter() - begin
     return summary
 
 
-def _target(store: Path, key: str) -> CopyTarget:
-    """Place for the copy; one that is there is removed."""
+def _folder(store: Path, key: str) -> CopyFolder:
+    """The folder for the copy; one that is there is removed."""
     for folder in usable_folders(store):
         if folder.find(key) is not None:
             with suppress(FileNotFoundError):  # a loader has removed it
                 folder.remove(key)
-    target = CopyTarget.new(store, key)
-    if target is None:
+    found = folder_for(store, key)
+    if found is None:
         what = "Neither the store nor a cache can be written"
         raise PermissionError(errno.EACCES, what, str(store))
-    return target
+    return found
 
 
 def _warm(contents: StoreContents) -> None:

@@ -13,11 +13,12 @@ from torch import Tensor
 
 from pyg_graphzero import _core
 from pyg_graphzero.memory import costs
-from pyg_graphzero.memory.needs import BatchSize, Kind, Need, batch_size, bytes_of_batches
+from pyg_graphzero.memory.needs import BatchSize, Kind, Need, batch_size, owners_of
 from pyg_graphzero.memory.plan import MemoryPlan
 from pyg_graphzero.memory.residence import group_bits_of, groups_kept
 from pyg_graphzero.memory.source import BatchSource
-from pyg_graphzero.memory.usage import AccessCounts, count_accesses, shuffled_batches
+from pyg_graphzero.memory.usage import Usage, count_accesses, shuffled_batches
+from pyg_graphzero.memory.used_copy import UsedCopy
 from pyg_graphzero.sampling.graph import SampledGraph
 from pyg_graphzero.store.columns import engine_array
 from pyg_graphzero.store.contents import StoreContents
@@ -27,13 +28,15 @@ from pyg_graphzero.util.disk import DiskSpeed
 Ranks = Mapping[str | None, Callable[[Tensor], Tensor]]
 
 
-def ranks_of(orders: Mapping[str | None, _core.RowOrder], graph: SampledGraph) -> Ranks:
+def ranks_of(copy: UsedCopy, sampled: Sampled) -> Ranks:
     """By node type, where rows would lie if those that are not copied followed the others."""
+    owners = owners_of(sampled.contents)
+    orders = {owners[file]: copied.order for file, copied in copy.files.items() if file in owners}
 
     def ranks(name: str | None, rows: Tensor) -> Tensor:
         return orders[name].ranks(engine_array(rows)) if name in orders else rows
 
-    return {name: partial(ranks, name) for name in graph.node_types}
+    return {name: partial(ranks, name) for name in sampled.graph.node_types}
 
 
 @dataclass
@@ -46,7 +49,7 @@ class Sampled:
         epoch: How many batches an epoch has.
         counted: How other batches use rows: those that are rehearsed would choose rows for
             themselves.
-        size: Size of a batch.
+        size: Size of the largest batch.
         batches: For each the rows of every node type, then the slots of every edge type where rows
             are gathered by them, ``int64``.
         nodes: Nodes of these batches together.
@@ -57,7 +60,7 @@ class Sampled:
     contents: StoreContents
     graph: SampledGraph
     epoch: int
-    counted: AccessCounts
+    counted: Usage
     size: BatchSize
     batches: list[list[Tensor]] = field(default_factory=list)
     nodes: int = 0
@@ -70,15 +73,15 @@ class Sampled:
     ) -> Sampled:
         """Samples ``most`` batches, or for ``seconds``, or of ``max_bytes``; one at least."""
         graph = loader.graph_sampler.graph
-        counted = AccessCounts.of(graph)
+        counted = Usage.of(graph)
         if len(loader.dataset) > 0:
             counted = count_accesses(loader, seconds=seconds / 2)
-        size = batch_size(counted, *bytes_of_batches(loader))
-        found = cls(graph.contents, graph, loader.epoch_length(), counted, size)
+        found = cls(graph.contents, graph, loader.epoch_length(), counted, BatchSize())
         begun, num_bytes = perf_counter(), 0
         for batch in shuffled_batches(loader, most, num_threads=torch.get_num_threads()):
             slots = batch.slots[: len(graph.edge_types)] if keeps_edges else []
             found.batches.append([*batch.nodes, *slots])
+            found.size = found.size.larger(batch_size(loader, batch))
             found.nodes += batch.num_nodes
             found.edges += batch.num_edges
             found.seconds += batch.sample_seconds
@@ -152,7 +155,7 @@ def _paged(contents: StoreContents, file: Need, kept: int, disk: DiskSpeed) -> _
 
 def _likely(sampled: Sampled, file: Need, plan: MemoryPlan) -> Tensor:
     """Groups of a file's rows that frames will have: those that most batches use, ascending."""
-    owners = {f: t.name for t in sampled.contents.schema.node_types for f in t.attrs.values()}
+    owners = owners_of(sampled.contents)
     if file.uses is not None or file.name not in owners:
         return torch.empty(0, dtype=torch.int64)
     counts, size = sampled.counted.counts[owners[file.name]], groups_kept(file, plan)
@@ -231,7 +234,7 @@ def _windows(
     at, longest = 0, 1 if growth < most else most
     while at < len(batches):
         next_ones = batches[at : at + min(most, longest)]
-        window = _window(next_ones, parts, plan.windows - plan.cached)
+        window = _window(next_ones, parts, plan.windows)
         at, longest = at + window.count, max(longest, growth * window.count)
         windows.append(window)
     # The last window is shorter than in an epoch if batches end within it.

@@ -169,8 +169,8 @@ def _mac_task() -> tuple[int, int, int]:
 # Files ---------------------------------------------------------------------------------------
 
 
-def prefetch(path: Path, piece: int, most: int | None = None) -> None:
-    """Has a file, or ``most`` bytes from its beginning, read into the page cache in pieces.
+def prefetch(path: Path, piece: int) -> None:
+    """Has a file read into the page cache in pieces.
 
     Each call returns when the disk was asked, which has to happen in turns with others; where a
     disk cannot be asked, what it is to read is read.
@@ -178,7 +178,7 @@ def prefetch(path: Path, piece: int, most: int | None = None) -> None:
     with path.open("rb", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size
         room = bytearray(0 if HERE == "linux" else piece)
-        for at in range(0, size if most is None else min(most, size), piece):
+        for at in range(0, size, piece):
             if HERE == "linux":
                 os.posix_fadvise(file.fileno(), at, piece, os.POSIX_FADV_WILLNEED)
             else:

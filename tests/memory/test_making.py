@@ -136,8 +136,8 @@ def test_rows_and_neighbours_of_several_types(several, read, monkeypatch):
         assert loader.stats().reordered == (epochs > 0 or not read)
     copied = {"node-a/x.gd", "node-b/x.gd", "node-b/z.gd"}
     topologies = {t.topology for t in loader.graph_sampler.graph.contents.schema.edge_types[:2]}
-    columns = residence_of(loader).copy.columns
-    assert columns.keys() == copied | (topologies if read else set())
+    files = residence_of(loader).copy.files
+    assert files.keys() == copied | (topologies if read else set())
     assert gz.verify(several).ok
 
 
@@ -154,8 +154,8 @@ def test_a_limit_takes_the_hottest_rows(store, limit):
     loader = training(store, row_cache=limit)
     goes_on(loader)
     copy = residence_of(loader).copy
-    rows = copy.columns[X].shape[0]
-    assert sum(count for _, count in copy.uses[X]) == rows
+    rows = copy.files[X].column.shape[0]
+    assert sum(count for _, count in copy.files[X].uses) == rows
     assert limit == "auto" or rows == limit // 1024
 
 
@@ -190,7 +190,7 @@ def test_a_short_epoch_does_not_speak_for_a_long_one(store, monkeypatch):
 def test_the_first_epoch_is_counted_where_neighbours_are_read(store, neighbours_are_read):
     loader = training(store)
     expected = [epoch(loader, seed)[0] for seed in range(2)]
-    assert residence_of(loader).copy.columns.keys() == {X, TOPOLOGY}
+    assert residence_of(loader).copy.files.keys() == {X, TOPOLOGY}
     assert loader.stats().topology_rows > 0
     del loader
     loader = training(store)  # of another run, which finds it
@@ -220,7 +220,7 @@ def test_epochs_that_are_broken_off_are_counted_until_they_are_one(store, neighb
         list(other)  # says nothing of the loader
     assert epoch(loader)[1].reordered
     used = torch.cat(batches).unique()
-    rows = residence_of(loader).copy.types[None].ranks(used.numpy())
+    rows = residence_of(loader).copy.files[X].order.ranks(used.numpy())
     assert sorted(rows.tolist()) == list(range(len(used)))  # these and no others were copied
 
 
@@ -250,7 +250,7 @@ def test_neighbours_that_take_much_of_the_memory_are_copied_too(wide):
     loader = loader_of()
     assert_same(batches_of(loader), expected)
     files = residence_of(loader)
-    assert files.copy.columns.keys() == {X, TOPOLOGY}
+    assert files.copy.files.keys() == {X, TOPOLOGY}
     assert files.plan.hot[X] > 1.5 * held.hot[X]
     assert files.plan.hot[TOPOLOGY] < 15 * MB
     remove_copies(wide)

@@ -118,11 +118,12 @@ def small_copy(contents, target):
 
 def test_a_copy_has_rows_and_neighbours_in_its_order(small, tmp_path):
     copy = UsedCopy.open(small_copy(small, tmp_path / "copy"), small)
-    rows, groups = (view_column(copy.columns[file]) for file in (X, TOPOLOGY))
+    rows, groups = (view_column(copy.files[file].column) for file in (X, TOPOLOGY))
     assert torch.equal(rows.view(torch.float32), view_column(small.column(X))[:10])
     expected = view_topology(small.topology(None))[1].view(-1, 1 << GROUP_BITS)[: 3 * 10 : 3]
     assert torch.equal(groups.view(torch.int32), expected.view(torch.int32))
-    assert copy.uses == {X: ((3.5, 4), (1.0, 6)), TOPOLOGY: ((3.5, 64), (1.0, 96))}
+    assert copy.files[X].uses == ((3.5, 4), (1.0, 6))
+    assert copy.files[TOPOLOGY].uses == ((3.5, 64), (1.0, 96))
     inode = (copy.path / "order.json").stat().st_ino
     small_copy(small, copy.path)  # a slower process leaves what is there
     assert (copy.path / "order.json").stat().st_ino == inode

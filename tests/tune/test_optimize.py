@@ -117,13 +117,13 @@ def test_neighbours_are_read_by_the_copy(tmp_path: Path, monkeypatch: pytest.Mon
 
     held = loader_of()
     expected = digest_of(held)
-    assert residence_of(held).copy.columns.keys() == {"node/x.gd"}
+    assert residence_of(held).copy.files.keys() == {"node/x.gd"}
     assert held.stats().topology_rows == 0
     del held
     monkeypatch.setattr(costs, "HELD_SHARE", 0.0)
     loader = loader_of()
     assert digest_of(loader) == expected
-    assert residence_of(loader).copy.columns.keys() == {"node/x.gd", "edge/topology.gl"}
+    assert residence_of(loader).copy.files.keys() == {"node/x.gd", "edge/topology.gl"}
     assert loader.stats().topology_rows > 0
 
 
