@@ -145,7 +145,7 @@ class OpenedFiles:
         record = self.schema.node_type(name)
         if record is None:
             names = [t.name for t in self.schema.node_types]
-            raise MissingAttributeError(f"{self.path}: node type {name!r}: expected one of {names}")
+            raise MissingAttributeError(f"{self.path}: node type {name!r}: expected {_one(names)}")
         return record
 
     def edge_type(self, name: EdgeType | None) -> EdgeTypeSchema:
@@ -153,7 +153,7 @@ class OpenedFiles:
         record = self.schema.edge_type(name)
         if record is None:
             names = [t.name for t in self.schema.edge_types]
-            raise MissingAttributeError(f"{self.path}: edge type {name!r}: expected one of {names}")
+            raise MissingAttributeError(f"{self.path}: edge type {name!r}: expected {_one(names)}")
         return record
 
     @property
@@ -211,3 +211,7 @@ class OpenedFiles:
         if self.how.keep_half and encoding is not None and not encoding.has_scales:
             return self.view(file)
         return column_rows(self._columns[file], self.view(file))
+
+
+def _one(names: list[Any]) -> str:
+    return "None, since the graph has one type" if names == [None] else f"one of {names}"
