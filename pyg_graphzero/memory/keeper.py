@@ -124,9 +124,9 @@ class Keeper:
     def watch_for(self, loader: BatchSource) -> Watch | None:
         """Where a loader's batches are to be counted as they are delivered; None: they are not."""
         now = self.current
-        if now is None or now.key != copy_key(self.contents, self._needs_of(loader)):
+        if now is None or now.watch is None:
             return None
-        return now.watch
+        return now.watch if now.key == copy_key(self.contents, self._needs_of(loader)) else None
 
     def relative_size(self, loader: BatchSource) -> float:
         """How large its batches are, in batches that there is room for; 1 at least.
