@@ -161,10 +161,7 @@ def nanobind_inside(target: Target) -> dict[str, object]:
     minor = sys.version_info.minor
     if minor < 12:
         raise SystemExit(f"found Python 3.{minor}, expected 3.12 or newer for {target.tag}")
-    settings: dict[str, object] = {
-        "wheel.py-api": "cp312",
-        "cmake.define.GZ_NANOBIND_INSIDE": "ON",
-    }
+    settings: dict[str, object] = {"wheel.py-api": "cp312", "cmake.define.GZ_OWN_NANOBIND": "ON"}
     if target.system != "Windows":
         return settings
     folder = BUILD / "python-windows"

@@ -111,7 +111,7 @@ EdgesBySource::EdgesBySource(const GroupedEdges& edges)
     : num_src_(edges.num_src), threads_(edges.threads) {
   const std::span<const std::int64_t> bounds = edges.bounds;
   const std::int64_t num_edges = bounds.back() - bounds.front();
-  if (std::max({num_src_, edges.num_dst(), std::ssize(edges.src)}) >
+  if (std::max({num_src_, edges.num_dst(), std::int64_t{std::ssize(edges.src)}}) >
       std::numeric_limits<std::uint32_t>::max()) {
     throw std::invalid_argument(
         "x, src, bounds: expected less than 2^32 rows, edges, destinations");
