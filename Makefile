@@ -19,8 +19,8 @@
 #   make replay     batches, bytes of stores and planned reads, compared with the recording
 #   make stock      torch-sparse from source (some 25 minutes): gives stock PyG a sampler
 #   make wheel      dist/: sdist and wheel, checked, installed in a fresh environment, the guide run there
-#   make wheels     dist/: wheels for Linux on x86-64 and ARM, and for macOS, compiled here by zig,
-#                   from an environment of Python 3.12 or newer; for Windows with WHEELS=windows
+#   make wheels     dist/: wheels for Linux on x86-64 and ARM, compiled here by zig, from an
+#                   environment of Python 3.12 or newer; for Windows with WHEELS=windows
 #   make gpu-kit    build/gpu/: what tools/gpu.sh installs on a machine with a GPU and no network
 #   make clean
 
@@ -167,7 +167,7 @@ wheel: $(VENV)/.torch
 	$(BIN)/python tools/wheel.py
 
 CROSS := build twine abi3audit auditwheel ziglang wheel
-WHEELS := x86-64 arm macos
+WHEELS := x86-64 arm
 wheels: $(VENV)/.tools
 	$(PIP) $(CROSS)
 	$(BIN)/python tools/cross.py wheels $(WHEELS)
