@@ -7,6 +7,7 @@ there are or what they are called.
 from __future__ import annotations
 
 import gc
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.util.machine import version
 
 
-class Contestant:
+class Contestant(ABC):
     """One way to sample and load; an object of it lives in a process of its own.
 
     Attributes:
@@ -40,9 +41,9 @@ class Contestant:
     data: Any
 
     @classmethod
+    @abstractmethod
     def title(cls) -> str:
         """Its name with versions."""
-        raise NotImplementedError
 
     @classmethod
     def missing(cls) -> str | None:
@@ -54,13 +55,13 @@ class Contestant:
         """Why its batches will not do for this model of ``training.MODELS``, or None."""
         return None
 
+    @abstractmethod
     def open(self, store: Path) -> None:
         """Does as a script does before it makes a loader."""
-        raise NotImplementedError
 
+    @abstractmethod
     def sampler(self, fanout: list[int], threads: int) -> Any:
         """A PyG ``BaseSampler``."""
-        raise NotImplementedError
 
     def node_loader(self, fanout: list[int], seeds: Seeds, **options: Any) -> Iterable[Any]:
         """A loader over ``seeds.nodes`` in that order; ``options`` are a ``DataLoader``'s."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -64,7 +65,7 @@ class Task:
     device: torch.device
 
 
-class Pass:
+class Pass(ABC):
     """A sweep over all nodes of its type, by parts: each of some nodes that follow one another.
 
     Args:
@@ -110,9 +111,9 @@ class Pass:
             del rows, convolve
             yield first, made
 
+    @abstractmethod
     def _parts(self) -> Iterator[tuple[int, int, dict[Value, Tensor], Convolve]]:
         """First row of each part, its number of rows, gathered rows, and its convolutions."""
-        raise NotImplementedError
 
 
 class RowPass(Pass):
@@ -273,14 +274,14 @@ def only(data: Any, task: Task) -> Any:
     """``store.data()`` with what batches of a sweep need.
 
     Args:
-        data: Is changed.
+        data: Is changed, but for one of several types, which is copied.
         task: The sweep.
     """
     sweep = task.sweep
     if sweep.node_type is not None:
         data = data.edge_type_subgraph(sweep.edge_types)
-        for key in list(data._global_store.keys()):
-            del data._global_store[key]
+        for key in list(data.stores[0].keys()):  # of the graph as a whole
+            del data.stores[0][key]
     kept: dict[Any, set[str]] = defaultdict(lambda: {"num_nodes", "edge_index"})
     for value in (*sweep.gathered, *sweep.of_edges):
         kept[value.space.name].add(task.columns[value])

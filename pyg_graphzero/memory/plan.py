@@ -282,9 +282,10 @@ def _read_ahead(
     # Where recently used rows stay, most of a window is read into their frames.
     all_rows, into_frames = max(1, sum(file.num_bytes for file in unranked)), 0
     for file in unranked:
+        own = min(file.num_bytes, budget.left * file.num_bytes // all_rows)
         part = int(costs.CACHED_SHARE * windows * file.num_bytes / all_rows)
-        hot[file.name] = min(file.num_bytes, budget.left * file.num_bytes // all_rows + part)
-        into_frames += part
+        hot[file.name] = min(file.num_bytes, own + part)
+        into_frames += hot[file.name] - own
     sampled += batch.sampled
     windows -= into_frames
     return replace(plan, hot=hot, windows=windows, window=window, plans=plans, sampled=sampled)

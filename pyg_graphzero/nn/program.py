@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -151,7 +152,7 @@ def _places(leaves: list[Any]) -> tuple[int, ...]:
     return tuple(at for at, leaf in enumerate(leaves) if isinstance(leaf, Tensor))
 
 
-class Watching(TorchFunctionMode):
+class Watching(TorchFunctionMode, ABC):
     """Sees every function of torch that a forward pass calls, and modules that are called whole."""
 
     def __init__(self, modules: list[torch.nn.Module]) -> None:
@@ -165,9 +166,9 @@ class Watching(TorchFunctionMode):
             return FASTER.get(func, func)(*args, **kwargs)
         return self.function(func, args, kwargs)
 
+    @abstractmethod
     def function(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Calls a function of torch."""
-        raise NotImplementedError
 
     @property
     def is_paused(self) -> bool:

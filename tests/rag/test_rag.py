@@ -356,8 +356,9 @@ def test_bad_settings(both, typed, tmp_path):
         features.retrieve_seed_nodes(torch.zeros(5))
     with pytest.raises(ValueError, match=r"'y': found torch.int64 of shape \[200\]"):
         gz.rag.FeatureStore(store, "y")
-    with pytest.raises(gz.MissingAttributeError, match="'z': expected one of"):
-        gz.rag.FeatureStore(store, "z", node_types=[None])
+    for types, found in (([None], "'z': expected one of"), (["paper"], "'paper': expected None")):
+        with pytest.raises(gz.MissingAttributeError, match=found):
+            gz.rag.FeatureStore(store, "z", node_types=types)
     with pytest.raises(ValueError, match="index: found 'hnsw'"):
         gz.rag.FeatureStore(store, index="hnsw")
     with pytest.raises(gz.UnsupportedError, match="found Tensor"):

@@ -107,6 +107,7 @@ def read_epochs(rank: int, *pairs: tuple[str, str]) -> None:
     for store, shards in pairs:
         memory = None if rank else private_rss() + (256 << 20)
         with gz.open_shards(shards, memory=memory) as opened, gz.open(store) as single:
+            assert (opened._exchange.reader is None) == (rank > 0)
             data, wanted = opened.data(), single.data()
             assert repr(data) == repr(wanted)
             for loader, other in zip(*(loaders(d, 13 * rank) for d in (data, wanted)), strict=True):
