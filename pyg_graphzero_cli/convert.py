@@ -144,7 +144,7 @@ def convert(
 
     SOURCE is text with an edge in each row (.csv, .tsv, .txt, also .gz or .zst; - for standard
     input), Parquet, Arrow or Feather, N-Triples (.nt), a file of arrays (.npy,
-    .npz, .npz:member, .pt, .safetensors, .bin:int64[2], GraphZero's .gl), a directory or a quoted
+    .npz, .npz:member, .pt, .safetensors, .bin:int64[2]), a directory or a quoted
     pattern of such files, the directory of a dataset (OGB, MAG240M, IGB, GraphBolt, PyG), or a
     .toml or .json specification of node and edge types.
 

@@ -16,7 +16,6 @@ from typing import Any
 from pyg_graphzero.conversion.detect import file_kind, graph_of
 from pyg_graphzero.conversion.ends import is_chunks
 from pyg_graphzero.conversion.files import has_edges, plan_files
-from pyg_graphzero.conversion.graphzero import GRAPH, weights_of
 from pyg_graphzero.conversion.options import Choices
 from pyg_graphzero.conversion.paths import is_paths
 from pyg_graphzero.conversion.plan import GraphPlan
@@ -81,7 +80,6 @@ def convert(
     * a file of arrays (``edges.npy``, ``graph.npz``, ``graph.npz:row,col``, ``.pt``,
       ``.safetensors``, raw ``edges.bin:int64[2]``), or an array or tensor ``[2, E]`` or ``[E, 2]``,
       or a pair of them,
-    * a graph of GraphZero 0.2 (``.gl``; its features, ``.gd``, are a source of an attribute),
     * several such files: a directory, a pattern or a list,
     * the directory of a dataset: OGB, MAG240M, IGB, GraphBolt or PyG's,
     * a PyG ``Data`` or ``HeteroData``, a dataset of one, or a ``.pt`` file with one,
@@ -226,8 +224,6 @@ def _plan(source: Any, flat: dict[str, Any], inputs: Inputs) -> GraphPlan:
             "or iterator of chunks",
             hint,
         )
-    if isinstance(source, str | os.PathLike) and Path(source).suffix == GRAPH:
-        flat["edge_attrs"] = flat["edge_attrs"] or weights_of(inputs.file(source))
     spec = flat_spec(source, flat)
     if is_paths(source):
         files = inputs.reference(source, flat["format"])

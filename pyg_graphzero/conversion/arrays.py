@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
-from pyg_graphzero.conversion.graphzero import FEATURES, GRAPH, open_features, open_graph
 from pyg_graphzero.conversion.ids import IdColumn, as_unsigned
 from pyg_graphzero.conversion.npz import open_npy, open_npz
 from pyg_graphzero.conversion.options import as_tensor
@@ -51,7 +50,6 @@ _FILES: tuple[tuple[tuple[str, ...], str, str], ...] = (
     ((".arrow", ".ipc"), "table", "Arrow"),
     ((".feather",), "table", "Feather"),
     ((TRIPLES,), "nt", "N-Triples"),
-    ((GRAPH, FEATURES), "graphzero", "GraphZero graph"),
 )
 _KINDS = {suffix: kind for suffixes, kind, _ in _FILES for suffix in suffixes}
 NAMES = {suffix: name for suffixes, _, name in _FILES for suffix in suffixes}
@@ -59,8 +57,8 @@ SUFFIXES = tuple(_KINDS)
 # Suffixes that files may be said to have, whatever they are called.
 FORMATS = {"text": ".csv", "parquet": ".parquet", "arrow": ".arrow", "nt": TRIPLES}
 _OPENERS: dict[str, Callable[[Path], Any]] = {
-    **{".npy": open_npy, ".safetensors": open_safetensors},
-    **{GRAPH: open_graph, FEATURES: open_features},
+    ".npy": open_npy,
+    ".safetensors": open_safetensors,
 }
 
 
