@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch_geometric.data import Data, Dataset, HeteroData
 
-from pyg_graphzero.conversion.ogb import add_split, num_classes, read_split
+from pyg_graphzero.conversion.ogb import add_split, read_split
 from pyg_graphzero.conversion.pyg import load_pyg, pyg_spec
 from pyg_graphzero.conversion.sources import Inputs, Labels
 from pyg_graphzero.conversion.spec import GraphSpec
@@ -44,7 +44,7 @@ def object_spec(dataset: Any, inputs: Inputs) -> GraphSpec:
             add_split(spec, getattr(dataset, method)(), name)
     has_classes = "classification" in str(getattr(dataset, "task_type", ""))
     if hasattr(dataset, "get_idx_split") and has_classes:
-        _label(spec, getattr(dataset, "num_classes", None))
+        _label(spec)
     return spec
 
 
@@ -69,15 +69,15 @@ def processed_spec(root: Path, file: Path, inputs: Inputs) -> GraphSpec | None:
     split = read_split(root)
     if split is not None and split.parts:
         add_split(spec, split.parts, str(split.folder))
-        _label(spec, num_classes(root), only_whole=True)
+        _label(spec, only_whole=True)
     return spec
 
 
-def _label(spec: GraphSpec, count: int | None, only_whole: bool = False) -> None:
+def _label(spec: GraphSpec, only_whole: bool = False) -> None:
     """Has labels be classes; with ``only_whole`` not where they are values of a regression."""
     for node in spec.nodes.values():
         if "y" in node.attrs and not (only_whole and _has_fractions(node.attrs["y"])):
-            node.attrs["y"] = Labels(node.attrs["y"], count)
+            node.attrs["y"] = Labels(node.attrs["y"])
 
 
 def _has_fractions(labels: Rows) -> bool:

@@ -176,14 +176,12 @@ def _read_columns(
     if dialect.names:
         result.names = dialect.names[src], dialect.names[dst]
     if spec.type is None:
-        ends = result.src, result.dst
         relation = dialect.path.name.partition(".")[0]
         if relation == "stdin" or relation.startswith("<"):
             relation = "to"
-        kinds = two_kinds(result.names, ends, relation)
+        kinds = two_kinds(result.names, relation)
         if kinds is not None:
-            labels = dialect.label(src), dialect.label(dst)
-            told = describe_two_kinds(labels, ends, kinds)
+            told = describe_two_kinds(result.names, kinds)
             result.doubts.append(f"{dialect.path.name}: {told}")
     result.notes += untaken(dialect, {src, dst}.union(*own.values()))
     return result

@@ -27,7 +27,7 @@ MAG240M = "meta.pt beside processed/HEAD___RELATION___TAIL"
 IGB = "processed/paper__cites__paper/edge_index.npy"
 _MAGIC = b"\x93NUMPY"
 _WIDTH = 1024  # of IGB's features
-_LABELS = {"node_label_19": ("y", 19), "node_label_2K": ("y_2K", 2983)}
+_LABELS = {"node_label_19": "y", "node_label_2K": "y_2K"}
 # Papers of IGB with a label come first, and in the full size not all have one.
 _LABELED = {269_346_174: 227_130_858}
 
@@ -49,14 +49,14 @@ def mag240m_spec(path: Path) -> GraphSpec:
         InputError: ``meta.pt`` or ``split_dict.pt`` holds something else than it should.
     """
     meta = _mapping(path / "meta.pt")
-    num_classes = meta.pop("num_classes", None)
+    meta.pop("num_classes", None)
     nodes: dict[NodeType, NodeSpec] = {}
     for kind, count in meta.items():
         folder = path / "processed" / kind
         files = {"x": folder / "node_feat.npy", "year": folder / "node_year.npy"}
         attrs: dict[str, Any] = {attr: file for attr, file in files.items() if file.exists()}
         if (folder / "node_label.npy").exists():
-            attrs["y"] = Labels(folder / "node_label.npy", num_classes)
+            attrs["y"] = Labels(folder / "node_label.npy")
         nodes[kind] = NodeSpec(num_nodes=int(count), ids="dense", attrs=attrs)
     split = path / "split_dict.pt"
     for part, ids in (_mapping(split) if split.exists() else {}).items():
@@ -82,10 +82,10 @@ def igb_spec(path: Path) -> GraphSpec:
     for file in sorted(path.glob("processed/*/node_feat.npy")):
         x = _open(file, f"float32[{_WIDTH}]")
         attrs: dict[str, Any] = {"x": x}
-        for stem, (attr, num_classes) in _LABELS.items():
+        for stem, attr in _LABELS.items():
             labels = file.with_name(f"{stem}.npy")
             if labels.exists():
-                attrs[attr] = Labels(_open(labels, "float32"), num_classes)
+                attrs[attr] = Labels(_open(labels, "float32"))
         if len(attrs) > 1:
             attrs |= _masks(len(x))
         name = file.parent.name if len(edges) > 1 else None

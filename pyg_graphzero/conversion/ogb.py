@@ -28,9 +28,7 @@ from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.rows import no_spool
 from pyg_graphzero.util.reading import reading
 
-# The package knows and the directory does not: number of classes, whether one direction of
-# each edge stands for both.
-_CLASSES = {"arxiv": 40, "products": 47, "proteins": 2, "mag": 349, "papers100m": 172}
+# The package knows and the directory does not: whether one direction of each edge stands for both.
 _ONE_WAY = ("products", "proteins", "ogbl_ppa", "ogbl_collab", "ogbl_ddi")
 _SIGNS = (
     "edge.csv.gz",
@@ -65,7 +63,7 @@ def ogb_spec(path: Path) -> GraphSpec:
     nodes, edges = read(raw)
     for node in nodes.values():
         if "y" in node.attrs:
-            node.attrs["y"] = Labels(node.attrs["y"], _CLASSES.get(name))
+            node.attrs["y"] = Labels(node.attrs["y"])
     spec = GraphSpec(nodes, edges, path)
     split = read_split(path)
     if split is not None:
@@ -80,11 +78,6 @@ def ogb_spec(path: Path) -> GraphSpec:
         full = name.replace("_", "-") if name.startswith("ogbl") else f"ogbn-{name}"
         spec.notes.append(f"{full} has one direction of each edge; the other is added")
     return spec
-
-
-def num_classes(path: Path) -> int | None:
-    """The number of classes of the dataset in a directory, if it is one of OGB's."""
-    return _CLASSES.get(_dataset_name(path))
 
 
 def _dataset_name(path: Path) -> str:

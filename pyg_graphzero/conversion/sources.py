@@ -80,11 +80,9 @@ class Labels:
 
     Attributes:
         source: Where they are, ``[num_rows]`` or ``[num_rows, k]``; one column becomes 1-D.
-        num_classes: How many there are, if that is known.
     """
 
     source: Any
-    num_classes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -344,7 +342,7 @@ class Inputs(ColumnReader):
 
     def _classes(self, name: str, labels: Labels) -> Loaded:
         loaded = self.load(name, labels.source)
-        rows, count = loaded.rows, labels.num_classes
+        rows = loaded.rows
         if len(rows.shape) == 2 and rows.shape[1] == 1:
             rows = rows.columns()[0]
 
@@ -352,11 +350,10 @@ class Inputs(ColumnReader):
             if slab.is_floating_point():
                 slab = slab.nan_to_num(nan=-1.0)
             classes = as_tensor(cast(slab, torch.int64, loaded.fail, begin))
-            bad = (classes < -1) | ((classes >= count) if count is not None else False)
+            bad = classes < -1
             if bool(bad.any()):
                 row, *cell = bad.nonzero()[0].tolist()
-                expected = "a class of 0 or more" if count is None else f"a class of 0…{count - 1}"
-                found = f"class {classes[(row, *cell)].item()}"
+                found, expected = f"class {classes[(row, *cell)].item()}", "a class of 0 or more"
                 raise loaded.fail(begin + row, found, f"{expected}, or -1 or NaN for none")
             return classes
 

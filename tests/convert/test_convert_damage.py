@@ -93,7 +93,7 @@ def test_parquet_text_that_is_none(tmp_path: Path) -> None:
     pq.write_table(table, path, compression="none", use_dictionary=False, write_statistics=False)
     path.write_bytes(path.read_bytes().replace(b"bcdefg", b"bc\xff\xfffg"))
     error = str(refused(path, tmp_path))
-    assert error.startswith(f"{path}: row group 0, column 'src': found ")
+    assert error.startswith(f"{path}: batch 0, column 'src': found ")
 
 
 @pytest.mark.parametrize(
