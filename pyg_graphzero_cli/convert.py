@@ -122,8 +122,7 @@ _named = partial(option, multiple=True, callback=_pairs)
     callback=_encodings,
     metavar="[NAME=]CODE",
 )
-@click.option("--adopt", "adopt_all", is_flag=True, help="Refer to feature files, do not copy.")
-@_several("--adopt-attr adopt", "Only these.", callback=_names)
+@click.option("--adopt", is_flag=True, help="Refer to feature files, do not copy.")
 @_several("--take", "Store these attributes only.", callback=_names)
 @_several("--skip", "Leave these attributes out.", callback=_names)
 @click.option("--force", is_flag=True, help="Replace the store if there is one.")
@@ -136,7 +135,6 @@ def convert(
     as_json: bool,
     nodes: tuple[str, ...],
     node_id: tuple[str, ...],
-    adopt_all: bool,
     no_edge_ids: bool,
     **options: Any,
 ) -> None:
@@ -154,7 +152,6 @@ def convert(
     options["comment"] = options["comment"] or None
     options["edge_ids"] = not no_edge_ids
     options["take"] = options["take"] or None
-    options["adopt"] = adopt_all or options["adopt"]
     options["nodes"] = _node_tables(nodes, node_id, options["edge_type"] is not None)
     for name in ("edge_attrs", "node_attrs"):
         options[name] = options[name] or None

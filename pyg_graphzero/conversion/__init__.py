@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +62,7 @@ def convert(
     dtypes: Mapping[str, Any] | None = None,
     fill: Mapping[str, Any] | None = None,
     features: str | Mapping[str, str] | None = None,
-    adopt: bool | Collection[str] = False,
+    adopt: bool = False,
     take: Sequence[str] | None = None,
     skip: Sequence[str] = (),
     memory: int | str | None = None,
@@ -138,8 +138,8 @@ def convert(
         features: ``"float16"``, ``"bfloat16"`` or ``"int8"``: store the node attribute ``x`` in
             fewer bytes, to be decoded to ``float32`` whenever rows are loaded; or a mapping from
             node attributes (``"x"``, ``"paper.x"``) to one of these.
-        adopt: Node attributes whose rows are left in the file they are in, which the store then
-            refers to; ``True`` for all that lie in a file as rows.
+        adopt: Leave node attributes in the files that they lie in as rows; the store refers to
+            these.
         take: Attributes to store (``"x"``, ``"paper.x"``); all that are given by default.
         skip: Attributes to leave out.
         memory: Budget of the whole process, in bytes or such as ``"4GB"``; half of what is free

@@ -1,19 +1,16 @@
-"""Dataset objects of PyG and of the ``ogb`` package, and what they have processed, as graphs."""
+"""Dataset objects of PyG and of the ``ogb`` package as graphs."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import torch
 from torch_geometric.data import Data, Dataset, HeteroData
 
-from pyg_graphzero.conversion.ogb import add_split, read_split
-from pyg_graphzero.conversion.pyg import load_pyg, pyg_spec
+from pyg_graphzero.conversion.ogb import add_split
+from pyg_graphzero.conversion.pyg import pyg_spec
 from pyg_graphzero.conversion.sources import Inputs, Labels
 from pyg_graphzero.conversion.spec import GraphSpec
 from pyg_graphzero.errors import InputError
-from pyg_graphzero.store.rows import Rows
 
 
 def is_dataset(value: Any) -> bool:
@@ -44,42 +41,7 @@ def object_spec(dataset: Any, inputs: Inputs) -> GraphSpec:
             add_split(spec, getattr(dataset, method)(), name)
     has_classes = "classification" in str(getattr(dataset, "task_type", ""))
     if hasattr(dataset, "get_idx_split") and has_classes:
-        _label(spec)
+        for node in spec.nodes.values():
+            if "y" in node.attrs:
+                node.attrs["y"] = Labels(node.attrs["y"])
     return spec
-
-
-def processed_spec(root: Path, file: Path, inputs: Inputs) -> GraphSpec | None:
-    """A graph that PyG or ``ogb`` processed, with the split beside it, and labels as classes.
-
-    Args:
-        root: The directory of the dataset, which may have no ``split``.
-        file: The processed file.
-        inputs: Says how edges become a CSC, and which attributes to take.
-
-    Returns:
-        The graph; None if the file holds something else.
-
-    Raises:
-        InputError: The split is damaged.
-    """
-    data = load_pyg(file)
-    if data is None:
-        return None
-    spec = pyg_spec(data, inputs, file)
-    split = read_split(root)
-    if split is not None and split.parts:
-        add_split(spec, split.parts, str(split.folder))
-        _label(spec, only_whole=True)
-    return spec
-
-
-def _label(spec: GraphSpec, only_whole: bool = False) -> None:
-    """Has labels be classes; with ``only_whole`` not where they are values of a regression."""
-    for node in spec.nodes.values():
-        if "y" in node.attrs and not (only_whole and _has_fractions(node.attrs["y"])):
-            node.attrs["y"] = Labels(node.attrs["y"])
-
-
-def _has_fractions(labels: Rows) -> bool:
-    slabs = (slab[~slab.isnan()] for slab in labels.slabs())
-    return labels.dtype == torch.bool or any(bool((each != each.round()).any()) for each in slabs)

@@ -12,7 +12,7 @@ from torch_geometric.data import Data, HeteroData
 
 from pyg_graphzero.conversion import folders, graphbolt, ogb
 from pyg_graphzero.conversion.arrays import NAMES, SUFFIXES, Reference
-from pyg_graphzero.conversion.datasets import is_dataset, object_spec, processed_spec
+from pyg_graphzero.conversion.datasets import is_dataset, object_spec
 from pyg_graphzero.conversion.dgl import dgl_spec, is_dgl
 from pyg_graphzero.conversion.files import has_edges
 from pyg_graphzero.conversion.paths import COMPRESSIONS, kind_suffix
@@ -71,13 +71,17 @@ def _graph_in(path: Path, inputs: Inputs) -> GraphSpec | None:
         spec = _dataset_spec(inputs.directory(path))
         processed = _processed_file(path) if spec is None else None
         if processed is not None:
-            return processed_spec(path, inputs.file(processed), inputs)
+            return _saved(inputs.file(processed), inputs)
         if spec is None:
             _check_files(path)
         return spec
     if path.suffix not in (".pt", ".pth"):
         return None
-    path = inputs.file(path)
+    return _saved(inputs.file(path), inputs)
+
+
+def _saved(path: Path, inputs: Inputs) -> GraphSpec | None:
+    """The graph of PyG in a file; ``None`` if it holds something else."""
     graph = load_pyg(path)
     return None if graph is None else pyg_spec(graph, inputs, path)
 

@@ -75,7 +75,7 @@ def adopted(store: Path) -> None:
         num_nodes=NODES,
         node_attrs=sources | rest,
         edge_attrs={name: data[name].numpy() for name in ("edge_attr", "weight")},
-        adopt=["x", "z"],
+        adopt=True,
         progress=False,
     )
 

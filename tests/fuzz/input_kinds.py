@@ -250,7 +250,7 @@ def npy(rng: random.Random, directory: Path) -> Input:
 
     options = {"node_attrs": {"x": files["x"]}, "edge_attrs": {"w": files["w"]}}
     if rng.random() < 0.3:
-        options["adopt"] = ["x"]
+        options["adopt"] = True
     return Input(files["edge_index"], list(files.values()), read, options)
 
 
@@ -363,7 +363,7 @@ def safetensors(rng: random.Random, directory: Path) -> Input:
 
     options: dict[str, Any] = {"node_attrs": {"x": f"{path}:x"}, "edge_attrs": {"w": f"{path}:w"}}
     if rng.random() < 0.3:
-        options["adopt"] = ["x"]
+        options["adopt"] = True
     return Input(path, [path], read, options)
 
 
