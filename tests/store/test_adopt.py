@@ -118,7 +118,7 @@ class TestReading:
         values = np.random.default_rng(2).integers(0, 2, shape).astype(dtype)
         np.save(tmp_path / "z.npy", values)
         source = {"z": tmp_path / "z.npy"}
-        gz.convert(EDGES, tmp_path / "s", node_attrs=source, adopt=["z"], num_nodes=N)
+        gz.convert(EDGES, tmp_path / "s", node_attrs=source, adopt=True, num_nodes=N)
         assert np.array_equal(gz.open(tmp_path / "s").data().z.numpy(), values)
 
 
