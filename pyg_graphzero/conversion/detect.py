@@ -8,11 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from torch_geometric.data import Data, HeteroData
+from torch_geometric.data import Data, Dataset, HeteroData
 
 from pyg_graphzero.conversion import folders, graphbolt, ogb
 from pyg_graphzero.conversion.arrays import NAMES, SUFFIXES, Reference
-from pyg_graphzero.conversion.datasets import is_dataset, object_spec
 from pyg_graphzero.conversion.dgl import dgl_spec, is_dgl
 from pyg_graphzero.conversion.files import has_edges
 from pyg_graphzero.conversion.paths import COMPRESSIONS, kind_suffix
@@ -54,8 +53,11 @@ def graph_of(source: Any, inputs: Inputs) -> GraphSpec | None:
     """A source that has nodes and edges of its own; ``None`` if it is edges."""
     if isinstance(source, str | os.PathLike):
         return _graph_in(Path(source), inputs)
-    if is_dataset(source):
-        return object_spec(source, inputs)
+    if isinstance(source, Dataset):
+        if len(source) != 1:
+            name = f"<{type(source).__name__}>"
+            raise InputError(name, "dataset", f"{len(source)} graphs", "one, which a store holds")
+        source = source[0]
     if isinstance(source, Data | HeteroData):
         return pyg_spec(source, inputs)
     if isinstance(source, Mapping) and not has_edges(source):

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from convert_support import SHARED_DATA, edges_of, needs_shared_data, write
+from convert_support import edges_of, write
 
 import pyg_graphzero as gz
 from pyg_graphzero import InputWarning
@@ -129,14 +129,3 @@ def test_text_beside_integers(tmp_path: Path) -> None:
         gz.convert(path, tmp_path / "s")
     gz.convert(path, tmp_path / "s", edge_type="person,has,book")
     assert edges_of(tmp_path / "s", ("person", "has", "book")) == [("ann", 4), ("bob", 5)]
-
-
-@needs_shared_data
-def test_movielens_by_one_line(tmp_path: Path) -> None:
-    folder = SHARED_DATA / "movielens_small"
-    summary = gz.convert(folder / "ratings.csv", tmp_path / "s", edge_type=RATES)
-    assert summary.nodes["user"].num_nodes == 610
-    assert summary.nodes["movie"].num_nodes == 9724
-    with pytest.warns(InputWarning, match="--edge-type user,ratings,movie"):
-        merged = gz.convert(folder / "ratings.csv", tmp_path / "t")
-    assert merged.num_nodes < 610 + 9724

@@ -92,15 +92,12 @@ def test_ogb_hetero(tmp_path: Path, write: Writer) -> None:
         assert data["author", "writes", "paper"].edge_reltype.shape == (50,)
 
 
-def split_as(root: Path, parts: dict[str, Any], name: str | None = "split_dict") -> None:
-    """The split as ``torch.save`` has it: in one file, or (without a name) one for each part."""
+def split_as(root: Path, parts: dict[str, Any], name: str = "split_dict") -> None:
+    """The split as ``torch.save`` has it."""
     folder = root / "split" / "time"
     for file in folder.rglob("*.csv.gz"):
         file.unlink()
-    if name is not None:
-        torch.save(parts, folder / f"{name}.pt")
-    for part in parts if name is None else ():
-        torch.save(parts[part], folder / f"{part}.pt")
+    torch.save(parts, folder / f"{name}.pt")
 
 
 @pytest.mark.parametrize("kind", [np.asarray, torch.as_tensor])
@@ -119,24 +116,13 @@ def test_ogb_split_of_its_own_saver(tmp_path: Path, kind: Callable[[Any], Any]) 
     check(tmp_path / "t", graph)
 
 
-@pytest.mark.parametrize("name", [None, "split_dict"])
-def test_ogb_split_of_links(tmp_path: Path, name: str | None) -> None:
-    graph = citations()
-    root = layouts.ogb_csv(tmp_path / "ogbl_citation2", graph)
-    pairs = np.arange(12).reshape(6, 2)
-    train = {"edge": pairs, "weight": np.arange(6)}
-    valid = {"edge": torch.from_numpy(pairs[:2]), "edge_neg": pairs[2:4]}
-    test = {"source_node": np.arange(3), "target_node_neg": np.ones((3, 5), int), "kind": ["a"] * 3}
-    split_as(root, {"train": train, "valid": valid, "test": test}, name)
+def test_ogb_split_of_links_is_left_out(tmp_path: Path) -> None:
+    root = layouts.ogb_csv(tmp_path / "ogbl_citation2", citations())
+    pairs = {"edge": np.arange(12).reshape(6, 2), "kind": ["a"] * 6}
+    split_as(root, dict.fromkeys(("train", "valid", "test"), pairs))
     summary = gz.convert(root, tmp_path / "s")
-    data = gz.open(tmp_path / "s").data()
-    assert data.train_edge_index.tolist() == pairs.T.tolist()
-    assert data.train_weight.tolist() == [0, 1, 2, 3, 4, 5]
-    assert data.val_edge_index.tolist() == pairs[:2].T.tolist()
-    assert data.val_edge_neg_index.tolist() == pairs[2:4].T.tolist()
-    assert data.test_source_node.tolist() == [0, 1, 2]
-    assert data.test_target_node_neg.shape == (3, 5)
-    assert any(note.endswith("not taken, being no arrays: test_kind") for note in summary.notes)
+    assert summary.what == "OGB directory, CSV files, no split"
+    assert any("being no ids of nodes: split_dict.pt" in note for note in summary.notes)
 
 
 def test_ogb_split_that_is_unknown(tmp_path: Path) -> None:
@@ -145,7 +131,7 @@ def test_ogb_split_that_is_unknown(tmp_path: Path) -> None:
     split_as(root, {"train": [1, 2]}, "folds")
     summary = gz.convert(root, tmp_path / "s")
     assert summary.what == "OGB directory, CSV files, no split"
-    assert any("no split that is known; found folds.pt" in note for note in summary.notes)
+    assert any("being no ids of nodes: folds.pt" in note for note in summary.notes)
     split_as(root, {"a": [1, 2]})
     with pytest.raises(
         InputError, match=r"split_dict\.pt: members: found a, expected train, valid"
@@ -251,59 +237,6 @@ def test_a_dataset_of_several_graphs_is_refused(tmp_path: Path) -> None:
     InMemoryDataset.save([graph, graph, graph], str(tmp_path / "data.pt"))
     with pytest.raises(InputError, match=r"data\.pt: dataset: found 3 graphs, expected one, which"):
         gz.convert(tmp_path / "data.pt", tmp_path / "s")
-
-
-class OgbDataset(list[Any]):
-    """Parts that the datasets of the `ogb` package for PyG have in common."""
-
-    task_type = "multiclass classification"
-
-    def __init__(self, graph: Graph, item: Any) -> None:
-        super().__init__([item])
-        self._split = graph.split
-
-    def get_idx_split(self) -> dict[str, Any]:
-        return {part: torch.from_numpy(ids) for part, ids in self._split.items()}
-
-
-def test_ogb_dataset_object(tmp_path: Path) -> None:
-    graph = unlabeled(citations())
-    (edges,) = graph.edges.values()
-    labels = np.where(graph.y < 0, np.nan, graph.y)[:, None]
-    item = Data(
-        edge_index=torch.from_numpy(edges),
-        x=torch.from_numpy(graph.x["paper"]),
-        y=torch.from_numpy(labels).float(),
-        node_year=torch.from_numpy(graph.year[:, None]),
-        num_nodes=30,
-    )
-    gz.convert(OgbDataset(graph, item), tmp_path / "s")
-    check(tmp_path / "s", graph)
-    item.y[3] = -2
-    with pytest.raises(InputError, match="<y>: row 3: found class -2, expected a class"):
-        gz.convert(OgbDataset(graph, item), tmp_path / "t")
-    with pytest.raises(InputError, match="found tuple, expected a Data, as ogb's datasets for PyG"):
-        gz.convert(OgbDataset(graph, ({}, None)), tmp_path / "t")
-
-
-class LinkDataset(list[Any]):
-    """Datasets of the `ogb` package for links."""
-
-    def get_edge_split(self) -> dict[str, Any]:
-        pairs = torch.tensor([[0, 1], [2, 3], [4, 5]])
-        valid = {"edge": pairs[:1], "edge_neg": pairs[1:]}
-        return {"train": {"edge": pairs, "year": torch.arange(3)}, "valid": valid, "test": valid}
-
-
-def test_ogb_dataset_of_links(tmp_path: Path) -> None:
-    (edges,) = citations().edges.values()
-    item = Data(edge_index=torch.from_numpy(edges), num_nodes=30)
-    gz.convert(LinkDataset([item]), tmp_path / "s")
-    data = gz.open(tmp_path / "s").data()
-    assert data.train_edge_index.tolist() == [[0, 2, 4], [1, 3, 5]]
-    assert data.train_year.tolist() == [0, 1, 2]
-    assert data.val_edge_neg_index.tolist() == [[2, 4], [3, 5]]
-    assert "y" not in data
 
 
 def damage(tmp_path: Path, change: Callable[[Path], None], write: Writer, graph: Graph) -> str:
