@@ -9,12 +9,11 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pyg_graphzero.conversion.detect import file_kind, graph_of
-from pyg_graphzero.conversion.ends import is_chunks
 from pyg_graphzero.conversion.files import has_edges, plan_files
 from pyg_graphzero.conversion.options import Choices
 from pyg_graphzero.conversion.paths import is_paths
@@ -86,7 +85,6 @@ def convert(
     * a graph of DGL, a sparse matrix of SciPy or torch,
     * a table of whatever hands out Arrow data: a frame of pandas or polars, a table, reader or
       dataset of Arrow, a relation of DuckDB, a cursor of ADBC,
-    * a function that returns an iterator of chunks of edges, or such an iterator,
     * a specification of node and edge types: a dict, or a ``.toml`` or ``.json`` file.
 
     An attribute's *source* is a column of the text file at hand (a name, ``"f0,f1"``, ``"f*"``, a
@@ -216,12 +214,13 @@ def _plan(source: Any, flat: dict[str, Any], inputs: Inputs) -> GraphPlan:
         hint = "Batch.from_data_list(...) makes one graph of several." if is_several else ""
         if type(source).__module__.startswith("networkx"):
             hint = "torch_geometric.utils.from_networkx(graph) makes a Data of it."
+        if isinstance(source, Iterator):
+            hint = "pyarrow.RecordBatchReader.from_batches(schema, batches) makes a table of them."
         raise InputError(
             "source",
             "type",
             type(source).__name__ + (f" of {type(source[0]).__name__}" if is_several else ""),
-            "a path, Data, HeteroData, a dataset, array, table, sparse matrix, graph of DGL, dict "
-            "or iterator of chunks",
+            "a path, Data, HeteroData, dataset, array, table, sparse matrix, graph of DGL or dict",
             hint,
         )
     spec = flat_spec(source, flat)
@@ -239,7 +238,7 @@ def _in_memory(source: Any) -> str:
     if is_frame(source) or is_sparse(source):
         kind = "table" if is_frame(source) else "sparse matrix in memory"
         return f"{kind} ({type(source).__name__})"
-    return "chunks of edges" if is_chunks(source) else "arrays in memory"
+    return "arrays in memory"
 
 
 def _refuse_flat(flat: dict[str, Any], reason: str) -> None:

@@ -34,8 +34,6 @@ from pyg_graphzero.conversion.ends import (
     from_file,
     from_memory,
     from_sparse,
-    is_chunks,
-    read_chunks,
 )
 from pyg_graphzero.conversion.ids import IdColumn
 from pyg_graphzero.conversion.names import (
@@ -99,9 +97,6 @@ def read_edges(spec: EdgeSpec, id_types: tuple[str, str], inputs: Inputs) -> Edg
 
     table, notes = _table_of(spec, inputs)
     if table is not None:
-        if is_chunks(spec.file):
-            come = [name for name in table.names if name not in ("src", "dst") and takes(name)]
-            wanted = {name: [name] for name in come} | wanted
         result = _read_columns(table, spec, id_types, wanted, takes, inputs)
         result.notes += notes
         return result
@@ -133,8 +128,6 @@ def _refuse_options(spec: EdgeSpec, options: Sequence[str], source: object) -> N
 
 def _table_of(spec: EdgeSpec, inputs: Inputs) -> tuple[Columns | None, list[str]]:
     """The table whose columns the edges are, and notes; None if they are arrays."""
-    if is_chunks(spec.file):
-        return read_chunks(spec.file, inputs.space), []
     named = [column for column in (spec.src, spec.dst) if column is not None]
     table = inputs.table(spec.file, named, spec.format, **layout_of(spec))
     reference = inputs.reference(spec.file, spec.format) if in_files(spec.file) else None

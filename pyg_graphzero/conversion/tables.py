@@ -332,23 +332,14 @@ class FrameTable(ArrowTable):
         batches: Record batches, which are read once.
         space: Memory and temporary files.
         name: The table, for messages.
-        row_word: How messages call a row.
 
     Attributes:
         index: Names of the columns that were the index of a frame of pandas.
     """
 
-    def __init__(
-        self,
-        schema: Any,
-        batches: Iterable[Any],
-        space: Workspace,
-        name: str,
-        row_word: str = "row",
-    ) -> None:
+    def __init__(self, schema: Any, batches: Iterable[Any], space: Workspace, name: str) -> None:
         self.path = Path(name)
         self.files = (self.path,)
-        self._row_word = row_word
         self.schema = pa.schema(map(_plain, schema), schema.metadata)
         spool = BatchSpool(space, "frame")
         for batch in batches:
@@ -371,7 +362,7 @@ class FrameTable(ArrowTable):
 
     def place(self, row: int) -> str:
         """See :meth:`ArrowTable.place`."""
-        return f"{self._row_word} {row}"
+        return f"row {row}"
 
     def check(self, position: int) -> None:
         """There is one part: nothing can differ."""
