@@ -141,10 +141,9 @@ def convert(
     """Convert SOURCE to a store.
 
     SOURCE is text with an edge in each row (.csv, .tsv, .txt, also .gz or .zst; - for standard
-    input), Parquet, Arrow or Feather, N-Triples (.nt), a file of arrays (.npy,
-    .npz, .npz:member, .pt, .safetensors, .bin:int64[2]), a directory or a quoted
-    pattern of such files, the directory of a dataset (OGB, MAG240M, IGB, GraphBolt, PyG), or a
-    .toml or .json specification of node and edge types.
+    input), Parquet, Arrow or Feather, N-Triples (.nt), a file of arrays (.npy, .npz, .npz:member,
+    .pt), a directory or a quoted pattern of such files, the directory of a dataset (OGB, MAG240M,
+    IGB, GraphBolt, PyG), or a .toml or .json specification of node and edge types.
 
     The SOURCE of an attribute is a column of the edge list or node table ("rating", "f0,f1",
     "f*"), or a file ("feat.npy", "graph.npz:label", "labels.csv:y").

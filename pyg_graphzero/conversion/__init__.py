@@ -76,9 +76,8 @@ def convert(
     * text with an edge in each row (``.csv``, ``.tsv``, ``.txt``, each also ``.gz`` or ``.zst``;
       ``"-"`` for standard input), or a Parquet, Arrow or Feather file,
     * triples of RDF (``.nt``),
-    * a file of arrays (``edges.npy``, ``graph.npz``, ``graph.npz:row,col``, ``.pt``,
-      ``.safetensors``, raw ``edges.bin:int64[2]``), or an array or tensor ``[2, E]`` or ``[E, 2]``,
-      or a pair of them,
+    * a file of arrays (``edges.npy``, ``graph.npz``, ``graph.npz:row,col``, ``.pt``), or an array
+      or tensor ``[2, E]`` or ``[E, 2]``, or a pair of them,
     * several such files: a directory, a pattern or a list,
     * the directory of a dataset: OGB, MAG240M, IGB, GraphBolt or PyG's,
     * a PyG ``Data`` or ``HeteroData``, a dataset of one, or a ``.pt`` file with one,
@@ -89,8 +88,7 @@ def convert(
 
     An attribute's *source* is a column of the text file at hand (a name, ``"f0,f1"``, ``"f*"``, a
     0-based position, or a list of these: several columns make a matrix), or an array, or a path
-    with an optional member: ``"feat.npy"``, ``"graph.npz:label"``, ``"split.csv:node"``,
-    ``"feat.bin:float32[128]"``.
+    with an optional member: ``"feat.npy"``, ``"graph.npz:label"``, ``"split.csv:node"``.
 
     Args:
         source: The graph.

@@ -223,7 +223,8 @@ def _endpoint_columns(columns: Columns, spec: EdgeSpec, taken: set[int]) -> list
     names = columns.names or ("",) * columns.num_columns
     in_order = [at if at is not None else first + end for end, at in enumerate(found)]
     holds = partial(holds_ids, columns)
-    if are_numbered(columns.names) and all(holds(at) is not False for at in in_order):
+    is_pair = columns.num_columns == 2 or all(holds(at) is not False for at in in_order)
+    if are_numbered(columns.names) and is_pair:
         ends = in_order
     if len(ends) != 2:
         kinds = ("", "") if spec.type is None else (spec.type[0], spec.type[2])

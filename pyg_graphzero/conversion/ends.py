@@ -29,9 +29,8 @@ from pyg_graphzero.conversion.arrays import (
 from pyg_graphzero.conversion.sources import Inputs
 from pyg_graphzero.conversion.sparse import coo, shape_of
 from pyg_graphzero.conversion.spec import EdgeSpec
-from pyg_graphzero.conversion.tensors import open_raw
 from pyg_graphzero.errors import InputError
-from pyg_graphzero.store.rows import FileRows, Rows, describe
+from pyg_graphzero.store.rows import Rows, describe
 
 MATRIX = Path("<matrix>")
 LAYOUTS = ("2xE", "Ex2")
@@ -99,24 +98,12 @@ def from_memory(spec: EdgeSpec, inputs: Inputs) -> Ends:
 
 def from_file(reference: Reference, path: Path, spec: EdgeSpec, inputs: Inputs) -> Ends:
     """Ends in one of the files of ``reference``."""
-    if reference.kind == "bin":
-        return _from_raw(open_raw(path, reference.member), path, spec, inputs)
     content = load_all(path, inputs.space.file)
     if isinstance(content, Mapping):
         return _from_members(content, reference.member, path, spec, inputs)
     if reference.member is not None:
         raise InputError(path, "member", "a single array", f"a member {reference.member!r}")
     return _whole(content, path, spec.edge_layout, inputs)
-
-
-def _from_raw(rows: FileRows, path: Path, spec: EdgeSpec, inputs: Inputs) -> Ends:
-    """Raw rows of two ids each; or, being told so, all sources and then all destinations."""
-    if len(rows.shape) == 1 and spec.edge_layout == "2xE":
-        shape = (2, len(rows) // 2)
-        if len(rows) % 2:
-            raise InputError(path, "edges", f"{len(rows)} ids", "an even number, [2, E]")
-        rows = FileRows(path, 0, shape, rows.dtype, rows.swapped)
-    return _whole(rows, path, spec.edge_layout or "Ex2", inputs)
 
 
 def _from_members(
@@ -136,8 +123,6 @@ def _from_members(
             f"a member {missing[0]!r}" if missing else "edge_index, row/col or indptr/indices",
             "" if missing else f"Name them: {path.name}:SRC,DST.",
         )
-    if not isinstance(spec.file, Reference):  # a dataset's own says what it takes
-        inputs.take_members(path, [*names, "format", "shape"], members)
     tables = [members[name]() for name in names]
     if len(tables) == 1:
         return _whole(tables[0], path, spec.edge_layout, inputs)

@@ -88,7 +88,6 @@ def plan_files(spec: GraphSpec, inputs: Inputs) -> GraphPlan:
             plan.edges |= _by_relation(edge.type, planned, lists[edge.type].src.path, inputs)
         else:
             plan.edges[edge.type] = planned
-    plan.notes += inputs.untaken_members()
     return plan
 
 

@@ -9,8 +9,11 @@ described.
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from pyg_graphzero.conversion.arrays import as_table, only_rows
 from pyg_graphzero.conversion.npz import open_npy
@@ -19,9 +22,8 @@ from pyg_graphzero.conversion.plan import NodeType
 from pyg_graphzero.conversion.pyg import load_safely
 from pyg_graphzero.conversion.sources import Labels, mask
 from pyg_graphzero.conversion.spec import EdgeSpec, GraphSpec, NodeSpec
-from pyg_graphzero.conversion.tensors import open_raw
 from pyg_graphzero.errors import InputError
-from pyg_graphzero.store.rows import RangeRows, Rows
+from pyg_graphzero.store.rows import FileRows, RangeRows, Rows
 
 MAG240M = "meta.pt beside processed/HEAD___RELATION___TAIL"
 IGB = "processed/paper__cites__paper/edge_index.npy"
@@ -80,12 +82,12 @@ def igb_spec(path: Path) -> GraphSpec:
         edges[0].type = None
     nodes: dict[NodeType, NodeSpec] = {}
     for file in sorted(path.glob("processed/*/node_feat.npy")):
-        x = _open(file, f"float32[{_WIDTH}]")
+        x = _open(file, _WIDTH)
         attrs: dict[str, Any] = {"x": x}
         for stem, attr in _LABELS.items():
             labels = file.with_name(f"{stem}.npy")
             if labels.exists():
-                attrs[attr] = Labels(_open(labels, "float32"))
+                attrs[attr] = Labels(_open(labels))
         if len(attrs) > 1:
             attrs |= _masks(len(x))
         name = file.parent.name if len(edges) > 1 else None
@@ -112,10 +114,15 @@ def _mapping(path: Path) -> dict[str, Any]:
     return dict(value)
 
 
-def _open(path: Path, layout: str) -> Rows:
+def _open(path: Path, width: int = 1) -> Rows:
     with open(path, "rb") as file:
-        is_npy = file.read(len(_MAGIC)) == _MAGIC
-    return only_rows(open_npy(path), path) if is_npy else open_raw(path, layout)
+        if file.read(len(_MAGIC)) == _MAGIC:
+            return only_rows(open_npy(path), path)
+    count, rest = divmod(path.stat().st_size, 4 * width)
+    if rest:
+        raise InputError(path, "file", f"{path.stat().st_size} bytes", f"a multiple of {4 * width}")
+    shape = (count, width) if width > 1 else (count,)
+    return FileRows(path, 0, shape, torch.float32, sys.byteorder == "big")
 
 
 def _masks(num_nodes: int) -> dict[str, Rows]:

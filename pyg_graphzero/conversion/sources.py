@@ -1,8 +1,8 @@
 """Tables from wherever the user keeps them: files of arrays, columns of text or Parquet, memory.
 
 A *source* is an array or tensor, or a path with an optional member: ``feat.npy``,
-``graph.npz:label``, ``split.pt:train``, ``nodes.csv:year``, ``nodes.parquet:f0,f1``,
-``feat.bin:float32[128]``. Files are read in pieces when they are needed; nothing is ever unpickled.
+``graph.npz:label``, ``split.pt:train``, ``nodes.csv:year``, ``nodes.parquet:f0,f1``.
+Files are read in pieces when they are needed; nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -129,8 +129,6 @@ class Inputs(ColumnReader):
         self.options = options
         self._out = out.resolve()
         self._named_in = ""
-        self._members: dict[Path, list[str]] = {}  # of archives with edges
-        self._taken: set[tuple[Path, str]] = set()
         self._frames: dict[int, tuple[Any, list[FrameTable]]] = {}
 
     def beside(self, base: Path, named_in: str | Path) -> Inputs:
@@ -139,21 +137,6 @@ class Inputs(ColumnReader):
         other.base = base
         other._named_in = f"{named_in}: "
         return other
-
-    def take_members(self, path: Path, taken: Iterable[str], there: Iterable[str] = ()) -> None:
-        """Note what is read of an archive, and, of one that has edges, what there is."""
-        self._taken |= {(path, name) for name in taken}
-        if there:
-            self._members[path] = [*there]
-
-    def untaken_members(self) -> list[str]:
-        """A note on every archive with edges that holds more than was asked for."""
-        notes = []
-        for path, names in self._members.items():
-            rest = [name for name in names if (path, name) not in self._taken]
-            if rest:
-                notes.append(f"{path.name}: members not taken: {', '.join(rest[:8])}")
-        return notes
 
     def file(self, path: str | os.PathLike[str]) -> Path:
         """An existing input file.
@@ -304,8 +287,6 @@ class Inputs(ColumnReader):
         reference = self._reference_of(name, source)
         if reference.kind == "nt":
             raise InputError(reference.path, "file", "edges (nt)", "an attribute")
-        for path in reference.files if reference.member is not None else ():
-            self.take_members(path, [str(reference.member)])
         files = reference.files
         path = files[0] if len(files) == 1 else files[0].parent
         return load_member(reference, self.space.file), path, files

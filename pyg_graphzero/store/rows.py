@@ -120,7 +120,7 @@ def origin(table: object, name: str) -> Path:
 
 
 class FileRows(Rows):
-    """Rows that lie one after another in a file: `.npy`, stored `.npz` members, raw binary.
+    """Rows that lie one after another in a file: `.npy`, stored `.npz` members.
 
     Args:
         path: The file.
