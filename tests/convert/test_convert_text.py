@@ -12,7 +12,7 @@ import chunks
 import pytest
 import torch
 from convert_support import edges_of, kinds, write
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import pyg_graphzero as gz
@@ -340,6 +340,7 @@ def test_any_integers_come_back(
 
 @FAST
 @given(edges=st.lists(st.tuples(CELLS, CELLS), min_size=1))
+@example(edges=[("0", "FALSE")])
 def test_any_text_ids_come_back(tmp_path: Path, edges: list[tuple[str, str]]) -> None:
     buffer = io.StringIO()
     csv.writer(buffer, quoting=csv.QUOTE_ALL).writerows(edges)
