@@ -22,11 +22,12 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -90,16 +91,13 @@ class Features(Rows):
     def read(self, begin: int, end: int) -> Tensor:
         """Rows ``begin … end - 1``."""
         ids = torch.arange(begin, end)
-        rows = torch.zeros(end - begin, WIDTH)
-        for table in self.tables:
-            rows += table[ids % len(table)]
-        return rows
+        return torch.stack([table[ids % len(table)] for table in self.tables]).sum(0)
 
 
-def edges(num_src: int, num_dst: int, count: int, seed: int, classes: int) -> Callable[[], Any]:
-    """A function that gives random edges in chunks; the same ones each time."""
+def edges(num_src: int, num_dst: int, count: int, seed: int, classes: int) -> Any:
+    """Random edges in batches, as a reader of Arrow; the same ones for each seed."""
 
-    def chunks() -> Iterator[tuple[Tensor, Tensor]]:
+    def batches() -> Iterator[Any]:
         generator = torch.Generator().manual_seed(seed)
         for first in range(0, count, _CHUNK_EDGES):
             n = min(_CHUNK_EDGES, count - first)
@@ -110,9 +108,10 @@ def edges(num_src: int, num_dst: int, count: int, seed: int, classes: int) -> Ca
                 own = dst - dst % classes + src % classes
                 is_own = (torch.rand(n, generator=generator) < 0.5) & (own < num_dst)
                 dst = torch.where(is_own, own, dst)
-            yield src, dst
+            yield pa.RecordBatch.from_pydict({"src": src.numpy(), "dst": dst.numpy()})
 
-    return chunks
+    schema = pa.schema({"src": pa.int64(), "dst": pa.int64()})
+    return pa.RecordBatchReader.from_batches(schema, batches())
 
 
 def specification(size: str, classes: int, scale: float) -> dict[str, Any]:

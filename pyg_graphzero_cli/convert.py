@@ -122,8 +122,7 @@ _named = partial(option, multiple=True, callback=_pairs)
     callback=_encodings,
     metavar="[NAME=]CODE",
 )
-@click.option("--adopt", "adopt_all", is_flag=True, help="Refer to feature files, do not copy.")
-@_several("--adopt-attr adopt", "Only these.", callback=_names)
+@click.option("--adopt", is_flag=True, help="Refer to feature files, do not copy.")
 @_several("--take", "Store these attributes only.", callback=_names)
 @_several("--skip", "Leave these attributes out.", callback=_names)
 @click.option("--force", is_flag=True, help="Replace the store if there is one.")
@@ -136,17 +135,15 @@ def convert(
     as_json: bool,
     nodes: tuple[str, ...],
     node_id: tuple[str, ...],
-    adopt_all: bool,
     no_edge_ids: bool,
     **options: Any,
 ) -> None:
     """Convert SOURCE to a store.
 
     SOURCE is text with an edge in each row (.csv, .tsv, .txt, also .gz or .zst; - for standard
-    input), Parquet, Arrow or Feather, N-Triples (.nt), a file of arrays (.npy,
-    .npz, .npz:member, .pt, .safetensors, .bin:int64[2], GraphZero's .gl), a directory or a quoted
-    pattern of such files, the directory of a dataset (OGB, MAG240M, IGB, GraphBolt, PyG), or a
-    .toml or .json specification of node and edge types.
+    input), Parquet, Arrow or Feather, N-Triples (.nt), a file of arrays (.npy, .npz, .npz:member,
+    .pt), a directory or a quoted pattern of such files, the directory of a dataset (OGB, MAG240M,
+    IGB, GraphBolt, PyG), or a .toml or .json specification of node and edge types.
 
     The SOURCE of an attribute is a column of the edge list or node table ("rating", "f0,f1",
     "f*"), or a file ("feat.npy", "graph.npz:label", "labels.csv:y").
@@ -154,7 +151,6 @@ def convert(
     options["comment"] = options["comment"] or None
     options["edge_ids"] = not no_edge_ids
     options["take"] = options["take"] or None
-    options["adopt"] = adopt_all or options["adopt"]
     options["nodes"] = _node_tables(nodes, node_id, options["edge_type"] is not None)
     for name in ("edge_attrs", "node_attrs"):
         options[name] = options[name] or None

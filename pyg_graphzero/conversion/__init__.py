@@ -9,14 +9,12 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pyg_graphzero.conversion.detect import file_kind, graph_of
-from pyg_graphzero.conversion.ends import is_chunks
 from pyg_graphzero.conversion.files import has_edges, plan_files
-from pyg_graphzero.conversion.graphzero import GRAPH, weights_of
 from pyg_graphzero.conversion.options import Choices
 from pyg_graphzero.conversion.paths import is_paths
 from pyg_graphzero.conversion.plan import GraphPlan
@@ -63,7 +61,7 @@ def convert(
     dtypes: Mapping[str, Any] | None = None,
     fill: Mapping[str, Any] | None = None,
     features: str | Mapping[str, str] | None = None,
-    adopt: bool | Collection[str] = False,
+    adopt: bool = False,
     take: Sequence[str] | None = None,
     skip: Sequence[str] = (),
     memory: int | str | None = None,
@@ -78,23 +76,19 @@ def convert(
     * text with an edge in each row (``.csv``, ``.tsv``, ``.txt``, each also ``.gz`` or ``.zst``;
       ``"-"`` for standard input), or a Parquet, Arrow or Feather file,
     * triples of RDF (``.nt``),
-    * a file of arrays (``edges.npy``, ``graph.npz``, ``graph.npz:row,col``, ``.pt``,
-      ``.safetensors``, raw ``edges.bin:int64[2]``), or an array or tensor ``[2, E]`` or ``[E, 2]``,
-      or a pair of them,
-    * a graph of GraphZero 0.2 (``.gl``; its features, ``.gd``, are a source of an attribute),
+    * a file of arrays (``edges.npy``, ``graph.npz``, ``graph.npz:row,col``, ``.pt``), or an array
+      or tensor ``[2, E]`` or ``[E, 2]``, or a pair of them,
     * several such files: a directory, a pattern or a list,
     * the directory of a dataset: OGB, MAG240M, IGB, GraphBolt or PyG's,
     * a PyG ``Data`` or ``HeteroData``, a dataset of one, or a ``.pt`` file with one,
     * a graph of DGL, a sparse matrix of SciPy or torch,
     * a table of whatever hands out Arrow data: a frame of pandas or polars, a table, reader or
       dataset of Arrow, a relation of DuckDB, a cursor of ADBC,
-    * a function that returns an iterator of chunks of edges, or such an iterator,
     * a specification of node and edge types: a dict, or a ``.toml`` or ``.json`` file.
 
     An attribute's *source* is a column of the text file at hand (a name, ``"f0,f1"``, ``"f*"``, a
     0-based position, or a list of these: several columns make a matrix), or an array, or a path
-    with an optional member: ``"feat.npy"``, ``"graph.npz:label"``, ``"split.csv:node"``,
-    ``"feat.bin:float32[128]"``.
+    with an optional member: ``"feat.npy"``, ``"graph.npz:label"``, ``"split.csv:node"``.
 
     Args:
         source: The graph.
@@ -140,8 +134,8 @@ def convert(
         features: ``"float16"``, ``"bfloat16"`` or ``"int8"``: store the node attribute ``x`` in
             fewer bytes, to be decoded to ``float32`` whenever rows are loaded; or a mapping from
             node attributes (``"x"``, ``"paper.x"``) to one of these.
-        adopt: Node attributes whose rows are left in the file they are in, which the store then
-            refers to; ``True`` for all that lie in a file as rows.
+        adopt: Leave node attributes in the files that they lie in as rows; the store refers to
+            these.
         take: Attributes to store (``"x"``, ``"paper.x"``); all that are given by default.
         skip: Attributes to leave out.
         memory: Budget of the whole process, in bytes or such as ``"4GB"``; half of what is free
@@ -218,16 +212,15 @@ def _plan(source: Any, flat: dict[str, Any], inputs: Inputs) -> GraphPlan:
         hint = "Batch.from_data_list(...) makes one graph of several." if is_several else ""
         if type(source).__module__.startswith("networkx"):
             hint = "torch_geometric.utils.from_networkx(graph) makes a Data of it."
+        if isinstance(source, Iterator):
+            hint = "pyarrow.RecordBatchReader.from_batches(schema, batches) makes a table of them."
         raise InputError(
             "source",
             "type",
             type(source).__name__ + (f" of {type(source[0]).__name__}" if is_several else ""),
-            "a path, Data, HeteroData, a dataset, array, table, sparse matrix, graph of DGL, dict "
-            "or iterator of chunks",
+            "a path, Data, HeteroData, dataset, array, table, sparse matrix, graph of DGL or dict",
             hint,
         )
-    if isinstance(source, str | os.PathLike) and Path(source).suffix == GRAPH:
-        flat["edge_attrs"] = flat["edge_attrs"] or weights_of(inputs.file(source))
     spec = flat_spec(source, flat)
     if is_paths(source):
         files = inputs.reference(source, flat["format"])
@@ -243,7 +236,7 @@ def _in_memory(source: Any) -> str:
     if is_frame(source) or is_sparse(source):
         kind = "table" if is_frame(source) else "sparse matrix in memory"
         return f"{kind} ({type(source).__name__})"
-    return "chunks of edges" if is_chunks(source) else "arrays in memory"
+    return "arrays in memory"
 
 
 def _refuse_flat(flat: dict[str, Any], reason: str) -> None:

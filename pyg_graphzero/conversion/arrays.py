@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
-from pyg_graphzero.conversion.graphzero import FEATURES, GRAPH, open_features, open_graph
 from pyg_graphzero.conversion.ids import IdColumn, as_unsigned
 from pyg_graphzero.conversion.npz import open_npy, open_npz
 from pyg_graphzero.conversion.options import as_tensor
@@ -26,7 +25,7 @@ from pyg_graphzero.conversion.plan import Array
 from pyg_graphzero.conversion.sparse import is_sparse
 from pyg_graphzero.conversion.spool import PrintedRows, word_rows
 from pyg_graphzero.conversion.tables import PARQUET_SUFFIXES, is_series
-from pyg_graphzero.conversion.tensors import load_torch, open_raw, open_safetensors, tensor_rows
+from pyg_graphzero.conversion.tensors import load_torch, tensor_rows
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.rows import (
     ArrayRows,
@@ -44,24 +43,17 @@ _FILES: tuple[tuple[tuple[str, ...], str, str], ...] = (
     ((".npy",), "npy", "NumPy array"),
     ((".npz",), "npz", "NumPy archive"),
     ((".pt", ".pth"), "pt", "torch file"),
-    ((".safetensors",), "safetensors", "safetensors"),
-    ((".bin", ".raw"), "bin", "raw binary"),
     (TEXT_SUFFIXES, "text", "delimited text"),
     (PARQUET_SUFFIXES, "table", "Parquet"),
     ((".arrow", ".ipc"), "table", "Arrow"),
     ((".feather",), "table", "Feather"),
     ((TRIPLES,), "nt", "N-Triples"),
-    ((GRAPH, FEATURES), "graphzero", "GraphZero graph"),
 )
 _KINDS = {suffix: kind for suffixes, kind, _ in _FILES for suffix in suffixes}
 NAMES = {suffix: name for suffixes, _, name in _FILES for suffix in suffixes}
 SUFFIXES = tuple(_KINDS)
 # Suffixes that files may be said to have, whatever they are called.
 FORMATS = {"text": ".csv", "parquet": ".parquet", "arrow": ".arrow", "nt": TRIPLES}
-_OPENERS: dict[str, Callable[[Path], Any]] = {
-    **{".npy": open_npy, ".safetensors": open_safetensors},
-    **{GRAPH: open_graph, FEATURES: open_features},
-}
 
 
 @dataclass(frozen=True)
@@ -247,8 +239,6 @@ def only_rows(table: Table, path: Path) -> Rows:
 
 
 def _load_one(reference: Reference, path: Path, spool: Spool) -> Table:
-    if reference.kind == "bin":
-        return open_raw(path, reference.member)
     loaded = load_all(path, spool)
     if not isinstance(loaded, Mapping):
         if reference.member is not None:
@@ -273,9 +263,8 @@ def load_all(path: Path, spool: Spool) -> Table | Mapping[str, Callable[[], Tabl
     Raises:
         InputError: The file is damaged or holds pickled objects.
     """
-    if path.suffix in _OPENERS:
-        opened: Table | Mapping[str, Callable[[], Table]] = _OPENERS[path.suffix](path)
-        return opened
+    if path.suffix == ".npy":
+        return open_npy(path)
     if path.suffix == ".npz":
         return open_npz(path, spool)
     value = load_torch(path, f"a {path.suffix} file of arrays")

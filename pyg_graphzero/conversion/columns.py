@@ -20,7 +20,7 @@ from pyg_graphzero.conversion.dialect import Dialect
 from pyg_graphzero.conversion.ids import IdColumn, IdSpace
 from pyg_graphzero.conversion.names import is_neo4j_id
 from pyg_graphzero.conversion.options import MULTIPLIED, Choices, Fill, filled_dtype
-from pyg_graphzero.conversion.spool import BatchSpool, RowSpool, word_rows
+from pyg_graphzero.conversion.spool import BatchSpool, RowSpool
 from pyg_graphzero.conversion.tables import ArrowTable
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.rows import MappedRows, Rows, StackedRows
@@ -83,8 +83,7 @@ class ColumnReader:
         for name, positions in attrs.items():
             fill = self.choices.fill(name)
             if len(positions) == 1 and self._is_coded(name) and columns.is_text(positions[0]):
-                words = self._words(columns, positions[0], name, fill)
-                loaded[name] = self.coded(name, words, columns.order(positions[0]))
+                loaded[name] = self.coded(name, self._words(columns, positions[0], name, fill))
                 continue
             parts = [columns.rows(position, name, fill) for position in positions]
             for part, position in zip(parts, positions, strict=True):
@@ -100,19 +99,15 @@ class ColumnReader:
         """The rows of an attribute in the dtype that is asked for."""
         return replace(loaded, rows=self.choices.cast(name, loaded.rows, loaded.fail))
 
-    def coded(self, name: str, column: IdColumn, order: Any = None) -> Loaded:
-        """Text as numbers, which are the places of names in ``order``, or else in ascending order.
+    def coded(self, name: str, column: IdColumn) -> Loaded:
+        """Text as numbers, the places of its names in ascending order.
 
         Args:
             name: The attribute.
             column: Its text; empty strings, if it has a fill, are missing.
-            order: An Arrow array of all names.
         """
         space = IdSpace(self.space, name, "map", columns=[column])
         fill = self.choices.fill(name)
-        if order is not None:
-            order = order if fill is None else pa.concat_arrays([pa.array([""]), order])
-            space.table = IdColumn(column.path, column.where, word_rows(order))
         space.resolve()
         rows, names = space.rows_of(column), space.ids
         if fill is not None and len(names) and not names[0].as_py():

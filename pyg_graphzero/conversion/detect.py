@@ -8,11 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from torch_geometric.data import Data, HeteroData
+from torch_geometric.data import Data, Dataset, HeteroData
 
 from pyg_graphzero.conversion import folders, graphbolt, ogb
 from pyg_graphzero.conversion.arrays import NAMES, SUFFIXES, Reference
-from pyg_graphzero.conversion.datasets import is_dataset, object_spec, processed_spec
 from pyg_graphzero.conversion.dgl import dgl_spec, is_dgl
 from pyg_graphzero.conversion.files import has_edges
 from pyg_graphzero.conversion.paths import COMPRESSIONS, kind_suffix
@@ -54,8 +53,11 @@ def graph_of(source: Any, inputs: Inputs) -> GraphSpec | None:
     """A source that has nodes and edges of its own; ``None`` if it is edges."""
     if isinstance(source, str | os.PathLike):
         return _graph_in(Path(source), inputs)
-    if is_dataset(source):
-        return object_spec(source, inputs)
+    if isinstance(source, Dataset):
+        if len(source) != 1:
+            name = f"<{type(source).__name__}>"
+            raise InputError(name, "dataset", f"{len(source)} graphs", "one, which a store holds")
+        source = source[0]
     if isinstance(source, Data | HeteroData):
         return pyg_spec(source, inputs)
     if isinstance(source, Mapping) and not has_edges(source):
@@ -71,13 +73,17 @@ def _graph_in(path: Path, inputs: Inputs) -> GraphSpec | None:
         spec = _dataset_spec(inputs.directory(path))
         processed = _processed_file(path) if spec is None else None
         if processed is not None:
-            return processed_spec(path, inputs.file(processed), inputs)
+            return _saved(inputs.file(processed), inputs)
         if spec is None:
             _check_files(path)
         return spec
     if path.suffix not in (".pt", ".pth"):
         return None
-    path = inputs.file(path)
+    return _saved(inputs.file(path), inputs)
+
+
+def _saved(path: Path, inputs: Inputs) -> GraphSpec | None:
+    """The graph of PyG in a file; ``None`` if it holds something else."""
     graph = load_pyg(path)
     return None if graph is None else pyg_spec(graph, inputs, path)
 

@@ -34,8 +34,6 @@ from pyg_graphzero.conversion.ends import (
     from_file,
     from_memory,
     from_sparse,
-    is_chunks,
-    read_chunks,
 )
 from pyg_graphzero.conversion.ids import IdColumn
 from pyg_graphzero.conversion.names import (
@@ -99,9 +97,6 @@ def read_edges(spec: EdgeSpec, id_types: tuple[str, str], inputs: Inputs) -> Edg
 
     table, notes = _table_of(spec, inputs)
     if table is not None:
-        if is_chunks(spec.file):
-            come = [name for name in table.names if name not in ("src", "dst") and takes(name)]
-            wanted = {name: [name] for name in come} | wanted
         result = _read_columns(table, spec, id_types, wanted, takes, inputs)
         result.notes += notes
         return result
@@ -133,8 +128,6 @@ def _refuse_options(spec: EdgeSpec, options: Sequence[str], source: object) -> N
 
 def _table_of(spec: EdgeSpec, inputs: Inputs) -> tuple[Columns | None, list[str]]:
     """The table whose columns the edges are, and notes; None if they are arrays."""
-    if is_chunks(spec.file):
-        return read_chunks(spec.file, inputs.space), []
     named = [column for column in (spec.src, spec.dst) if column is not None]
     table = inputs.table(spec.file, named, spec.format, **layout_of(spec))
     reference = inputs.reference(spec.file, spec.format) if in_files(spec.file) else None
@@ -176,14 +169,12 @@ def _read_columns(
     if dialect.names:
         result.names = dialect.names[src], dialect.names[dst]
     if spec.type is None:
-        ends = result.src, result.dst
         relation = dialect.path.name.partition(".")[0]
         if relation == "stdin" or relation.startswith("<"):
             relation = "to"
-        kinds = two_kinds(result.names, ends, relation)
+        kinds = two_kinds(result.names, relation)
         if kinds is not None:
-            labels = dialect.label(src), dialect.label(dst)
-            told = describe_two_kinds(labels, ends, kinds)
+            told = describe_two_kinds(result.names, kinds)
             result.doubts.append(f"{dialect.path.name}: {told}")
     result.notes += untaken(dialect, {src, dst}.union(*own.values()))
     return result
@@ -232,7 +223,8 @@ def _endpoint_columns(columns: Columns, spec: EdgeSpec, taken: set[int]) -> list
     names = columns.names or ("",) * columns.num_columns
     in_order = [at if at is not None else first + end for end, at in enumerate(found)]
     holds = partial(holds_ids, columns)
-    if are_numbered(columns.names) and all(holds(at) is not False for at in in_order):
+    is_pair = columns.num_columns == 2 or all(holds(at) is not False for at in in_order)
+    if are_numbered(columns.names) and is_pair:
         ends = in_order
     if len(ends) != 2:
         kinds = ("", "") if spec.type is None else (spec.type[0], spec.type[2])

@@ -1,24 +1,19 @@
-"""Both ends of all edges from arrays: in memory, in a file, in chunks, or a sparse matrix.
+"""Both ends of all edges from arrays: in memory, in a file, or a sparse matrix.
 
 An array of edges is ``[2, E]`` or ``[E, 2]``. An archive may hold it as ``edge_index``,
 ``row``/``col``, ``src``/``dst``, CSR (``indptr``/``indices``, rows are sources) or CSC
 (``colptr``/``row``, columns are destinations), with any prefix such as ``adj_``; what SciPy's
 ``save_npz`` writes is understood too. Pointers become one row id per edge, a slab at a time.
-
-A program hands over chunks by an iterator, or by a function that returns one. A chunk is a pair
-``(src, dst)``, an array or tensor ``[2, n]``, or a dict with ``src`` and ``dst`` (or
-``edge_index``) and edge attributes ``[n]`` or ``[n, k]`` by name. Each becomes a batch of a table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import torch
 from torch import Tensor
 
@@ -34,13 +29,8 @@ from pyg_graphzero.conversion.arrays import (
 from pyg_graphzero.conversion.sources import Inputs
 from pyg_graphzero.conversion.sparse import coo, shape_of
 from pyg_graphzero.conversion.spec import EdgeSpec
-from pyg_graphzero.conversion.tables import FrameTable, is_frame
-from pyg_graphzero.conversion.tensors import open_raw
 from pyg_graphzero.errors import InputError
-from pyg_graphzero.store.csc import EdgeChunk
-from pyg_graphzero.store.rows import FileRows, Rows, describe
-from pyg_graphzero.util.reading import reading
-from pyg_graphzero.util.workspace import Workspace
+from pyg_graphzero.store.rows import Rows, describe
 
 MATRIX = Path("<matrix>")
 LAYOUTS = ("2xE", "Ex2")
@@ -108,24 +98,12 @@ def from_memory(spec: EdgeSpec, inputs: Inputs) -> Ends:
 
 def from_file(reference: Reference, path: Path, spec: EdgeSpec, inputs: Inputs) -> Ends:
     """Ends in one of the files of ``reference``."""
-    if reference.kind == "bin":
-        return _from_raw(open_raw(path, reference.member), path, spec, inputs)
     content = load_all(path, inputs.space.file)
     if isinstance(content, Mapping):
         return _from_members(content, reference.member, path, spec, inputs)
     if reference.member is not None:
         raise InputError(path, "member", "a single array", f"a member {reference.member!r}")
     return _whole(content, path, spec.edge_layout, inputs)
-
-
-def _from_raw(rows: FileRows, path: Path, spec: EdgeSpec, inputs: Inputs) -> Ends:
-    """Raw rows of two ids each; or, being told so, all sources and then all destinations."""
-    if len(rows.shape) == 1 and spec.edge_layout == "2xE":
-        shape = (2, len(rows) // 2)
-        if len(rows) % 2:
-            raise InputError(path, "edges", f"{len(rows)} ids", "an even number, [2, E]")
-        rows = FileRows(path, 0, shape, rows.dtype, rows.swapped)
-    return _whole(rows, path, spec.edge_layout or "Ex2", inputs)
 
 
 def _from_members(
@@ -145,8 +123,6 @@ def _from_members(
             f"a member {missing[0]!r}" if missing else "edge_index, row/col or indptr/indices",
             "" if missing else f"Name them: {path.name}:SRC,DST.",
         )
-    if not isinstance(spec.file, Reference):  # a dataset's own says what it takes
-        inputs.take_members(path, [*names, "format", "shape"], members)
     tables = [members[name]() for name in names]
     if len(tables) == 1:
         return _whole(tables[0], path, spec.edge_layout, inputs)
@@ -283,73 +259,3 @@ class ExpandedRows(Rows):
             pieces.append((torch.arange(len(counts)) + first).repeat_interleave(counts))
             block += 1
         return torch.cat(pieces)
-
-
-PATH = Path("<chunks>")
-
-
-def is_chunks(value: Any) -> bool:
-    """Whether this is an iterator, or a function that may return one, and no table.
-
-    A cursor of a database is an iterator of its rows, and a table.
-    """
-    is_function = callable(value) and not isinstance(value, type)
-    return (isinstance(value, Iterator) or is_function) and not is_frame(value)
-
-
-def read_chunks(source: Any, space: Workspace) -> FrameTable:
-    """All chunks as a table with the columns ``src``, ``dst`` and the attributes.
-
-    Args:
-        source: Chunks that :func:`is_chunks` recognises.
-        space: Memory and temporary files.
-
-    Raises:
-        InputError: A chunk is none, or has other columns than the first; names its number.
-    """
-    chunks = enumerate(source if isinstance(source, Iterator) else iter(source()))
-    batches = (_batch(value, f"chunk {number}") for number, value in chunks)
-    first = next(batches, None)
-    if first is None:
-        raise InputError(PATH, "chunks", "none", "at least one")
-
-    def alike() -> Iterator[Any]:
-        yield first
-        for number, batch in enumerate(batches, 1):
-            if batch.schema != first.schema:
-                found, expected = (x.schema.to_string().split("\n") for x in (batch, first))
-                raise InputError(PATH, f"chunk {number}", found, f"{expected} as in chunk 0")
-            yield batch
-
-    return FrameTable(first.schema, alike(), space, str(PATH), "edge")
-
-
-def _batch(value: Any, where: str) -> Any:
-    """A chunk as a record batch."""
-    columns = _columns(value, where)
-    with reading(PATH, where, "columns of one length, [n] or [n, k], of numbers or text"):
-        return pa.RecordBatch.from_arrays([*map(_arrow, columns.values())], names=[*columns])
-
-
-def _arrow(column: Any) -> Any:
-    array = column.detach().cpu().numpy() if isinstance(column, Tensor) else np.asarray(column)
-    flat = pa.array(np.ascontiguousarray(array).reshape(-1))
-    return flat if array.ndim == 1 else pa.FixedSizeListArray.from_arrays(flat, array.shape[1])
-
-
-def _columns(value: Any, where: str) -> dict[str, Any]:
-    if isinstance(value, EdgeChunk):
-        return {"src": value.src, "dst": value.dst, **value.columns}
-    if isinstance(value, Mapping):
-        columns = dict(value)
-        if "edge_index" in columns:
-            ends = columns.pop("edge_index")
-            columns = {"src": ends[0], "dst": ends[1], **columns}
-        if "src" in columns and "dst" in columns:
-            return columns
-        found = ", ".join(columns) or "nothing"
-        raise InputError(PATH, where, found, "src and dst, or edge_index")
-    if isinstance(value, tuple | list | np.ndarray | Tensor) and len(value) == 2:
-        return {"src": value[0], "dst": value[1]}
-    found = type(value).__name__
-    raise InputError(PATH, where, found, "(src, dst), an array [2, n], or a dict of columns")

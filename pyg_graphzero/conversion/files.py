@@ -12,7 +12,6 @@ import torch
 
 from pyg_graphzero.conversion.columns import Loaded, first_column
 from pyg_graphzero.conversion.edges import RELATION, EdgeList, read_edges, split_own, untaken
-from pyg_graphzero.conversion.ends import is_chunks
 from pyg_graphzero.conversion.ids import IdColumn, IdSpace
 from pyg_graphzero.conversion.join import OfNodes, in_node_order
 from pyg_graphzero.conversion.names import is_index_name
@@ -89,7 +88,6 @@ def plan_files(spec: GraphSpec, inputs: Inputs) -> GraphPlan:
             plan.edges |= _by_relation(edge.type, planned, lists[edge.type].src.path, inputs)
         else:
             plan.edges[edge.type] = planned
-    plan.notes += inputs.untaken_members()
     return plan
 
 
@@ -328,13 +326,13 @@ class _NodeBuilder:
 
 
 def has_edges(value: Any) -> bool:
-    """Whether a source in memory is edges: arrays, chunks of them, a table or a sparse matrix."""
+    """Whether a source in memory is edges: arrays, a table or a sparse matrix."""
 
     def is_array(part: Any) -> bool:
         return isinstance(part, np.ndarray | torch.Tensor) or is_series(part)
 
     if isinstance(value, tuple):
         return len(value) == 2 and all(map(is_array, value))
-    if is_chunks(value) or is_frame(value) or is_sparse(value):
+    if is_frame(value) or is_sparse(value):
         return True
     return is_array(value) or (isinstance(value, Mapping) and any(map(is_array, value.values())))

@@ -9,8 +9,11 @@ described.
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from pyg_graphzero.conversion.arrays import as_table, only_rows
 from pyg_graphzero.conversion.npz import open_npy
@@ -19,15 +22,14 @@ from pyg_graphzero.conversion.plan import NodeType
 from pyg_graphzero.conversion.pyg import load_safely
 from pyg_graphzero.conversion.sources import Labels, mask
 from pyg_graphzero.conversion.spec import EdgeSpec, GraphSpec, NodeSpec
-from pyg_graphzero.conversion.tensors import open_raw
 from pyg_graphzero.errors import InputError
-from pyg_graphzero.store.rows import RangeRows, Rows
+from pyg_graphzero.store.rows import FileRows, RangeRows, Rows
 
 MAG240M = "meta.pt beside processed/HEAD___RELATION___TAIL"
 IGB = "processed/paper__cites__paper/edge_index.npy"
 _MAGIC = b"\x93NUMPY"
 _WIDTH = 1024  # of IGB's features
-_LABELS = {"node_label_19": ("y", 19), "node_label_2K": ("y_2K", 2983)}
+_LABELS = {"node_label_19": "y", "node_label_2K": "y_2K"}
 # Papers of IGB with a label come first, and in the full size not all have one.
 _LABELED = {269_346_174: 227_130_858}
 
@@ -49,14 +51,14 @@ def mag240m_spec(path: Path) -> GraphSpec:
         InputError: ``meta.pt`` or ``split_dict.pt`` holds something else than it should.
     """
     meta = _mapping(path / "meta.pt")
-    num_classes = meta.pop("num_classes", None)
+    meta.pop("num_classes", None)
     nodes: dict[NodeType, NodeSpec] = {}
     for kind, count in meta.items():
         folder = path / "processed" / kind
         files = {"x": folder / "node_feat.npy", "year": folder / "node_year.npy"}
         attrs: dict[str, Any] = {attr: file for attr, file in files.items() if file.exists()}
         if (folder / "node_label.npy").exists():
-            attrs["y"] = Labels(folder / "node_label.npy", num_classes)
+            attrs["y"] = Labels(folder / "node_label.npy")
         nodes[kind] = NodeSpec(num_nodes=int(count), ids="dense", attrs=attrs)
     split = path / "split_dict.pt"
     for part, ids in (_mapping(split) if split.exists() else {}).items():
@@ -80,12 +82,12 @@ def igb_spec(path: Path) -> GraphSpec:
         edges[0].type = None
     nodes: dict[NodeType, NodeSpec] = {}
     for file in sorted(path.glob("processed/*/node_feat.npy")):
-        x = _open(file, f"float32[{_WIDTH}]")
+        x = _open(file, _WIDTH)
         attrs: dict[str, Any] = {"x": x}
-        for stem, (attr, num_classes) in _LABELS.items():
+        for stem, attr in _LABELS.items():
             labels = file.with_name(f"{stem}.npy")
             if labels.exists():
-                attrs[attr] = Labels(_open(labels, "float32"), num_classes)
+                attrs[attr] = Labels(_open(labels))
         if len(attrs) > 1:
             attrs |= _masks(len(x))
         name = file.parent.name if len(edges) > 1 else None
@@ -112,10 +114,15 @@ def _mapping(path: Path) -> dict[str, Any]:
     return dict(value)
 
 
-def _open(path: Path, layout: str) -> Rows:
+def _open(path: Path, width: int = 1) -> Rows:
     with open(path, "rb") as file:
-        is_npy = file.read(len(_MAGIC)) == _MAGIC
-    return only_rows(open_npy(path), path) if is_npy else open_raw(path, layout)
+        if file.read(len(_MAGIC)) == _MAGIC:
+            return only_rows(open_npy(path), path)
+    count, rest = divmod(path.stat().st_size, 4 * width)
+    if rest:
+        raise InputError(path, "file", f"{path.stat().st_size} bytes", f"a multiple of {4 * width}")
+    shape = (count, width) if width > 1 else (count,)
+    return FileRows(path, 0, shape, torch.float32, sys.byteorder == "big")
 
 
 def _masks(num_nodes: int) -> dict[str, Rows]:

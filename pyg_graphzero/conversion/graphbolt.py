@@ -118,8 +118,7 @@ class _Reader:
                 known = node.attrs.get(attr, Scattered((), False)).parts
                 node.attrs[attr] = Scattered((*known, (seeds, True)), False)
                 if classes is not None:
-                    source = Labels(classes, task.get("num_classes"))
-                    labels.setdefault(kind, []).append((seeds, source))
+                    labels.setdefault(kind, []).append((seeds, Labels(classes)))
         for kind, parts in labels.items():
             self._nodes[kind].attrs.setdefault("y", Scattered(tuple(parts), -1))
 

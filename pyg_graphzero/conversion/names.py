@@ -4,8 +4,8 @@ One table and one rule, for text, Parquet and frames alike. Two columns whose na
 words are the ends. Without such a pair they are the two columns that remain when those of times,
 weights and row ids are left out. Any other number that remains is refused.
 
-Names, and ranges of ids, also tell whether the ends are two kinds of nodes: read as one kind, user
-7 and movie 7 would be the same node, and nothing in the result would tell.
+Names also tell whether the ends are two kinds of nodes: read as one kind, user 7 and movie 7 would
+be the same node, and nothing in the result would tell.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Sequence
 from functools import cache
-
-from pyg_graphzero.conversion.ids import IdColumn
 
 
 def _set(words: str) -> frozenset[str]:
@@ -62,7 +60,6 @@ _VALUES = _set(
 )
 _KINDS = _set("label labels type types kind class relation rel predicate sign status text comment")
 _ROWS = _set("tx txn txid transaction row rowid record eid uuid guid")
-_ANY_ROWS = _ID_WORDS | {"edge", "event"}
 _HEADER = frozenset(
     f"{word}{end}"
     for word in _set("source target src dst from to head tail subject object node")
@@ -144,17 +141,8 @@ def ends_of(
         if at not in taken and at not in given and not words[at] & (_VALUES | _ROWS)
     ]
     left = [at for at in left if holds_ids(at) is not False]
-    needed = given.count(None)
-    others = {pair[given.index(None)] for pair in _PAIRS if needed == 1}
-    doubts = (
-        lambda at: any(_rest(names[at], side, 1) is not None for side in others),
-        lambda at: holds_ids(at),
-        lambda at: not (words[at] & _KINDS or words[at] <= _ANY_ROWS),
-        lambda at: words[at] & _ID_WORDS,
-    )
-    for is_likely in doubts:  # each counts where enough are left
-        likely = [at for at in left if is_likely(at)]
-        left = likely if len(likely) >= needed else left
+    needed, certain = given.count(None), [at for at in left if holds_ids(at)]
+    left = certain if len(certain) >= needed else left
     if len(left) != needed:
         return [*(at for at in given if at is not None), *left]
     rest = iter(left)
@@ -205,49 +193,23 @@ def _rest(name: str, side: str, level: int) -> set[str] | None:
     return rest if is_clear else None
 
 
-# Ends of one kind have ids of one range, or nearly so.
-_RANGES_DIFFER = 1.5
-_FEW = 1000  # ids whose range tells nothing
-
-
-def two_kinds(
-    names: tuple[str, str], ends: tuple[IdColumn, IdColumn], relation: str
-) -> tuple[str, str, str] | None:
-    """The edge type that the columns seem to be of; None if both hold the same kind of nodes.
-
-    They do not if their names say different things, or if they say nothing and one column's ids
-    range much farther.
+def two_kinds(names: tuple[str, str], relation: str) -> tuple[str, str, str] | None:
+    """The edge type that two columns are of by their names; None if these do not say two kinds.
 
     Args:
         names: Names of the columns; empty where they have none.
-        ends: Their ids.
         relation: The name of the edges.
     """
-    if are_of_one_kind(names):
+    src, dst = (kind_of(name) for name in names)
+    if not (src and dst) or src == dst or are_of_one_kind(names):
         return None
-    kinds = [kind_of(name) for name in names]
-    relation = "_".join(re.findall(r"\w+", relation)) or "to"
-    if all(kinds):
-        return None if kinds[0] == kinds[1] else (kinds[0], relation, kinds[1])
-    if any(column.is_text or len(column) < _FEW for column in ends):
-        return None
-    spans = sorted(high - min(low, 1) for low, high in (column.range for column in ends))
-    if spans[1] <= _RANGES_DIFFER * max(spans[0], 1):
-        return None
-    return kinds[0] or "source", relation, kinds[1] or "target"
+    return src, "_".join(re.findall(r"\w+", relation)) or "to", dst
 
 
-def describe_two_kinds(
-    labels: tuple[str, str], ends: tuple[IdColumn, IdColumn], edge_type: tuple[str, str, str]
-) -> str:
-    """A note on two kinds of nodes: columns, ranges, and how to keep the kinds apart."""
-    shown = [
-        f"{label} ({column.range[0]}…{column.range[1]})" if not column.is_text else label
-        for label, column in zip(labels, ends, strict=True)
-    ]
-    option = ",".join(edge_type)
+def describe_two_kinds(names: tuple[str, str], edge_type: tuple[str, str, str]) -> str:
+    """A note on two kinds of nodes: columns, and how to keep the kinds apart."""
     return (
-        f"columns {shown[0]} and {shown[1]} look like two kinds of nodes, and an id that is in "
+        f"columns {names[0]!r} and {names[1]!r} look like two kinds of nodes, and an id that is in "
         f"both is one node here; to keep them apart, pass edge_type={edge_type} "
-        f"(--edge-type {option})"
+        f"(--edge-type {','.join(edge_type)})"
     )

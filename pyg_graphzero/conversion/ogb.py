@@ -1,22 +1,19 @@
 """A dataset directory of the Open Graph Benchmark to a specification: ``ogbn_arxiv`` and its like.
 
 ``raw/`` holds the graph, as gzipped CSV (one matrix per file, no header) or as `.npz`, and
-``split/NAME/`` the ids of the training, validation and test nodes, or pairs of nodes whose links
-are to be predicted. A graph of several types has a folder per node type and per relation,
-``raw/relations/HEAD___RELATION___TAIL``, or archives with a member for each. ``docs/convert.md``
-says where the layout is described.
+``split/NAME/`` the ids of the training, validation and test nodes. A graph of several types has a
+folder per node type and per relation, ``raw/relations/HEAD___RELATION___TAIL``, or archives with a
+member for each. ``docs/convert.md`` says where the layout is described.
 """
 
 from __future__ import annotations
 
 import gzip
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from pyg_graphzero.conversion.arrays import Reference
 from pyg_graphzero.conversion.npz import open_npz
@@ -28,9 +25,7 @@ from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.rows import no_spool
 from pyg_graphzero.util.reading import reading
 
-# The package knows and the directory does not: number of classes, whether one direction of
-# each edge stands for both.
-_CLASSES = {"arxiv": 40, "products": 47, "proteins": 2, "mag": 349, "papers100m": 172}
+# The package knows and the directory does not: whether one direction of each edge stands for both.
 _ONE_WAY = ("products", "proteins", "ogbl_ppa", "ogbl_collab", "ogbl_ddi")
 _SIGNS = (
     "edge.csv.gz",
@@ -41,7 +36,6 @@ _SIGNS = (
 )
 LOOKED_FOR = "raw/ with one of " + ", ".join(_SIGNS)
 SPLITS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
-_PAIRS = {"edge": "edge_index", "edge_neg": "edge_neg_index"}  # transposed, as PyG has pairs
 _NAMES = {"node_feat": "x", "edge_feat": "edge_attr", "species": "node_species"}
 
 
@@ -65,26 +59,21 @@ def ogb_spec(path: Path) -> GraphSpec:
     nodes, edges = read(raw)
     for node in nodes.values():
         if "y" in node.attrs:
-            node.attrs["y"] = Labels(node.attrs["y"], _CLASSES.get(name))
+            node.attrs["y"] = Labels(node.attrs["y"])
     spec = GraphSpec(nodes, edges, path)
-    split = read_split(path)
-    if split is not None:
-        add_split(spec, split.parts, str(split.folder))
-    told = "no split" if split is None or not split.parts else f"split {split.folder.name!r}"
+    folder, parts = _read_split(path)
+    is_taken = all(_add_part(spec, part, parts.get(part, {})) for part in SPLITS) and bool(parts)
+    told = f"split {folder.name!r}" if folder is not None and is_taken else "no split"
     spec.what = f"OGB directory, {'binary' if is_binary else 'CSV'} files, {told}"
-    if split is not None and not split.parts:
-        spec.notes.append(f"{split.folder}: no split that is known; found {split.shown}")
+    if folder is not None and not is_taken:
+        found = ", ".join(sorted(each.name for each in folder.iterdir())[:8]) or "nothing"
+        spec.notes.append(f"{folder}: not taken, being no ids of nodes: {found}")
     if name in _ONE_WAY:
         for edge in edges:
             edge.undirected = True
         full = name.replace("_", "-") if name.startswith("ogbl") else f"ogbn-{name}"
         spec.notes.append(f"{full} has one direction of each edge; the other is added")
     return spec
-
-
-def num_classes(path: Path) -> int | None:
-    """The number of classes of the dataset in a directory, if it is one of OGB's."""
-    return _CLASSES.get(_dataset_name(path))
 
 
 def _dataset_name(path: Path) -> str:
@@ -186,27 +175,11 @@ def _attr(name: str) -> str:
     return _NAMES.get(name, name)
 
 
-@dataclass(frozen=True)
-class Split:
-    """The files in ``split/NAME/``.
+def _read_split(path: Path) -> tuple[Path | None, dict[str, Any]]:
+    """The folder of a dataset's split, and its parts; ``None`` if there is no such folder.
 
-    Attributes:
-        folder: That directory.
-        parts: By ``"train"``, ``"valid"`` and ``"test"``: ids of nodes (an array, or a file of
-            them), these by node type, or the arrays of pairs of nodes by name.
-    """
-
-    folder: Path
-    parts: dict[str, Any]
-
-    @property
-    def shown(self) -> str:
-        """The files, for messages."""
-        return ", ".join(sorted(each.name for each in self.folder.iterdir())[:8]) or "nothing"
-
-
-def read_split(path: Path) -> Split | None:
-    """The split of a dataset in a directory; ``None`` if there is no folder of one.
+    Parts go by ``"train"``, ``"valid"`` and ``"test"``: ids of nodes (an array, or a file of them),
+    or these by node type.
 
     Raises:
         InputError: There are several, or a file is damaged.
@@ -214,7 +187,7 @@ def read_split(path: Path) -> Split | None:
     roots = [root for root in (path / "split", path / "raw" / "split") if root.is_dir()]
     folders = sorted(each for each in roots[0].iterdir() if each.is_dir()) if roots else []
     if not folders:
-        return None
+        return None, {}
     if len(folders) > 1:
         found = ", ".join(each.name for each in folders)
         raise InputError(roots[0], "splits", found, "one split", "Move the others elsewhere.")
@@ -224,55 +197,26 @@ def read_split(path: Path) -> Split | None:
         if not isinstance(value, Mapping) or not value.keys() & SPLITS.keys():
             found = ", ".join(map(str, value)) if isinstance(value, Mapping) else "no mapping"
             raise InputError(folder / "split_dict.pt", "members", found, "train, valid and test")
-        return Split(folder, {part: value[part] for part in SPLITS if part in value})
+        return folder, {part: value[part] for part in SPLITS if part in value}
     parts: dict[str, Any] = {}
     for part in SPLITS:
-        if (folder / f"{part}.pt").exists():
-            parts[part] = load_safely(folder / f"{part}.pt")
-        elif (folder / f"{part}.csv.gz").exists():
+        if (folder / f"{part}.csv.gz").exists():
             parts[part] = folder / f"{part}.csv.gz"
         else:
             files = sorted(folder.glob(f"*/{part}.csv.gz"))
             parts |= {part: {file.parent.name: file for file in files}} if files else {}
-    return Split(folder, parts)
+    return folder, parts
 
 
-def add_split(spec: GraphSpec, parts: Mapping[str, Any], where: str) -> None:
-    """Training, validation and test nodes as masks, or such pairs of nodes as they are.
-
-    Pairs ``[n, 2]`` become ``train_edge_index`` and ``train_edge_neg_index`` ``[2, n]`` of the
-    graph; other arrays, such as ``train_weight`` or ``train_source_node``, stay as they are.
-
-    Args:
-        spec: The graph.
-        parts: Ids or pairs, by part; see :class:`Split`.
-        where: The split, for messages.
-
-    Raises:
-        InputError: Ids without node types are those of a graph that has some.
-    """
-    left = []
-    for part, name in SPLITS.items():
-        found = parts.get(part, {})
-        by_type = found if isinstance(found, Mapping) else {None: found}
-        if by_type.keys() <= spec.nodes.keys():
-            for node_type, ids in by_type.items():
-                source = Reference((ids,), is_bare=True) if isinstance(ids, Path) else ids
-                spec.nodes[node_type].attrs[name] = mask(source)
-            continue
-        if not isinstance(found, Mapping):
-            there = ", ".join(map(str, spec.nodes))
-            raise InputError(where, part, "ids", f"ids by node type: {there}")
-        for key, value in found.items():
-            attr = f"{name.removesuffix('_mask')}_{_PAIRS.get(key, key)}"
-            if not isinstance(value, np.ndarray | torch.Tensor) or value.dtype == np.dtype(object):
-                left.append(attr)
-                continue
-            tensor = torch.as_tensor(value)
-            is_pairs = key in _PAIRS and tensor.dim() == 2
-            spec.graph_attrs[attr] = tensor.t().contiguous() if is_pairs else tensor
-    if left:
-        spec.notes.append(f"{where}: not taken, being no arrays: {', '.join(left)}")
+def _add_part(spec: GraphSpec, part: str, found: Any) -> bool:
+    """Has the nodes of a part be a mask; whether they are nodes, not pairs of such."""
+    by_type = found if isinstance(found, Mapping) else {None: found}
+    if not by_type.keys() <= spec.nodes.keys():
+        return False
+    for node_type, ids in by_type.items():
+        source = Reference((ids,), is_bare=True) if isinstance(ids, Path) else ids
+        spec.nodes[node_type].attrs[SPLITS[part]] = mask(source)
+    return True
 
 
 def _lines(path: Path) -> list[list[str]]:

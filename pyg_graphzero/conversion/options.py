@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import pyarrow as pa
@@ -14,16 +14,7 @@ import torch
 from pyg_graphzero.conversion.plan import Array, GraphPlan
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.encoding import check_encoding
-from pyg_graphzero.store.rows import (
-    ArrayRows,
-    ChainRows,
-    FileRows,
-    FortranRows,
-    MappedRows,
-    Rows,
-    StreamRows,
-    origin,
-)
+from pyg_graphzero.store.rows import FileRows, MappedRows, Rows
 
 
 def parse_dtype(value: Any) -> torch.dtype:
@@ -103,15 +94,14 @@ class Choices:
         dtypes: Attribute → dtype.
         fill: Attribute → value in place of missing ones.
         features: An encoding for ``x``, or node attribute → encoding.
-        adopt: Node attributes to leave in their files; True for all that lie in a file as rows.
+        adopt: Leave node attributes in the files that they lie in as rows.
 
     Attributes:
         notes: On attributes that have become shorter unasked.
         is_exact: Whether nothing becomes shorter unasked.
 
     Raises:
-        ValueError: A value is not one of its choices, or an attribute is to be both encoded and
-            adopted.
+        ValueError: A value is not one of its choices.
     """
 
     def __init__(
@@ -121,15 +111,13 @@ class Choices:
         dtypes: Mapping[str, Any] | None = None,
         fill: Mapping[str, Any] | None = None,
         features: str | Mapping[str, str] | None = None,
-        adopt: bool | Collection[str] = False,
+        adopt: bool = False,
     ) -> None:
-        for option, names, kinds in (
-            ("take", take, ""),
-            ("skip", skip, ""),
-            ("adopt", adopt, "True or "),
-        ):
+        for option, names in (("take", take), ("skip", skip)):
             if isinstance(names, str):
-                raise ValueError(f"{option}={names!r}: expected {kinds}a list of names")
+                raise ValueError(f"{option}={names!r}: expected a list of names")
+        if not isinstance(adopt, bool):
+            raise ValueError(f"adopt={adopt!r}: expected True or False")
         self.notes: list[str] = []
         self.is_exact = False
         self._take = None if take is None else frozenset(take)
@@ -138,13 +126,7 @@ class Choices:
         self._fills = {name: parse_fill(name, value) for name, value in (fill or {}).items()}
         named = {"x": features} if isinstance(features, str) else dict(features or {})
         self._encodings = {key: check_encoding(name, "features") for key, name in named.items()}
-        self._adopts_all = adopt is True
-        self._adopted = frozenset() if isinstance(adopt, bool) else frozenset(adopt)
-        both = sorted(self._adopted & self._encodings.keys())
-        if both:
-            raise ValueError(
-                f"{both[0]!r} is named by features and by adopt: what is adopted stays as it is"
-            )
+        self._adopts = adopt
         self._seen: set[str] = set()  # what there was to choose from
         self._attrs: set[str] = set()  # what became an attribute
 
@@ -164,7 +146,6 @@ class Choices:
             ("dtypes", self._dtypes, self._attrs | self._seen),
             ("fill", self._fills, self._attrs),
             ("features", self._encodings, known),
-            ("adopt", self._adopted, known),
         ):
             for name in sorted({*names} - there):
                 shown = ", ".join(sorted(each for each in there if not each.startswith(".")))
@@ -190,7 +171,7 @@ class Choices:
         """``rows`` in the dtype asked for ``attr``, NaN filled if there is a fill for it."""
         dtype, fill = self.dtype(attr), self.fill(attr)
         is_long = rows.dtype == torch.float64 and attr in _SINGLE_PRECISION
-        stays = self.is_exact or self._adopts_all or attr in self._adopted
+        stays = self.is_exact or self._adopts
         if dtype is None and is_long and not stays:
             dtype, asked = torch.float32, f"dtypes={{{attr!r}: 'float64'}} (--dtype {attr}=float64)"
             told = f"{attr}: float64 is stored as float32; {asked} keeps it"
@@ -206,37 +187,10 @@ class Choices:
         bare, full = _names(owner, attr)
         return self._encodings.get(full, self._encodings.get(bare))
 
-    def adopted(self, owner: str, attr: str, rows: Rows) -> FileRows | None:
-        """``rows``, if the attribute is to be adopted; None if it is to be written.
-
-        Raises:
-            InputError: It is to be, and cannot be.
-        """
-        is_named = any(name in self._adopted for name in _names(owner, attr))
-        if not is_named and (not self._adopts_all or self.encoding(owner, attr) is not None):
-            return None
-        if type(rows) is FileRows and not rows.swapped:
-            return rows
-        if not is_named and not isinstance(rows, FileRows | StreamRows):
-            return None  # not rows of a file as they are, so not among "all"
-        raise InputError(
-            origin(rows, attr),
-            attr,
-            next(found for kind, found in _OBSTACLES.items() if isinstance(rows, kind)),
-            "rows in C order and this machine's byte order, one after another in a file",
-            "Name other attributes to adopt, and this one is copied.",
-        )
-
-
-# Rows that cannot be adopted, special kinds before general ones.
-_OBSTACLES = {
-    FortranRows: "Fortran order",
-    FileRows: "another byte order",
-    StreamRows: "compressed rows",
-    ChainRows: "several files",
-    ArrayRows: "values in memory",
-    Rows: "values made on the way",
-}
+    def adopts(self, rows: Rows, owner: str, attr: str) -> TypeGuard[FileRows]:
+        """Whether rows are left in their file: they lie in it as the store would have them."""
+        is_plain = type(rows) is FileRows and not rows.swapped
+        return self._adopts and is_plain and self.encoding(owner, attr) is None
 
 
 def _names(owner: str, attr: str) -> tuple[str, str]:

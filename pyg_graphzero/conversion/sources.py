@@ -1,8 +1,8 @@
 """Tables from wherever the user keeps them: files of arrays, columns of text or Parquet, memory.
 
 A *source* is an array or tensor, or a path with an optional member: ``feat.npy``,
-``graph.npz:label``, ``split.pt:train``, ``nodes.csv:year``, ``nodes.parquet:f0,f1``,
-``feat.bin:float32[128]``. Files are read in pieces when they are needed; nothing is ever unpickled.
+``graph.npz:label``, ``split.pt:train``, ``nodes.csv:year``, ``nodes.parquet:f0,f1``.
+Files are read in pieces when they are needed; nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -80,11 +80,9 @@ class Labels:
 
     Attributes:
         source: Where they are, ``[num_rows]`` or ``[num_rows, k]``; one column becomes 1-D.
-        num_classes: How many there are, if that is known.
     """
 
     source: Any
-    num_classes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -131,8 +129,6 @@ class Inputs(ColumnReader):
         self.options = options
         self._out = out.resolve()
         self._named_in = ""
-        self._members: dict[Path, list[str]] = {}  # of archives with edges
-        self._taken: set[tuple[Path, str]] = set()
         self._frames: dict[int, tuple[Any, list[FrameTable]]] = {}
 
     def beside(self, base: Path, named_in: str | Path) -> Inputs:
@@ -141,21 +137,6 @@ class Inputs(ColumnReader):
         other.base = base
         other._named_in = f"{named_in}: "
         return other
-
-    def take_members(self, path: Path, taken: Iterable[str], there: Iterable[str] = ()) -> None:
-        """Note what is read of an archive, and, of one that has edges, what there is."""
-        self._taken |= {(path, name) for name in taken}
-        if there:
-            self._members[path] = [*there]
-
-    def untaken_members(self) -> list[str]:
-        """A note on every archive with edges that holds more than was asked for."""
-        notes = []
-        for path, names in self._members.items():
-            rest = [name for name in names if (path, name) not in self._taken]
-            if rest:
-                notes.append(f"{path.name}: members not taken: {', '.join(rest[:8])}")
-        return notes
 
     def file(self, path: str | os.PathLike[str]) -> Path:
         """An existing input file.
@@ -306,8 +287,6 @@ class Inputs(ColumnReader):
         reference = self._reference_of(name, source)
         if reference.kind == "nt":
             raise InputError(reference.path, "file", "edges (nt)", "an attribute")
-        for path in reference.files if reference.member is not None else ():
-            self.take_members(path, [str(reference.member)])
         files = reference.files
         path = files[0] if len(files) == 1 else files[0].parent
         return load_member(reference, self.space.file), path, files
@@ -344,7 +323,7 @@ class Inputs(ColumnReader):
 
     def _classes(self, name: str, labels: Labels) -> Loaded:
         loaded = self.load(name, labels.source)
-        rows, count = loaded.rows, labels.num_classes
+        rows = loaded.rows
         if len(rows.shape) == 2 and rows.shape[1] == 1:
             rows = rows.columns()[0]
 
@@ -352,11 +331,10 @@ class Inputs(ColumnReader):
             if slab.is_floating_point():
                 slab = slab.nan_to_num(nan=-1.0)
             classes = as_tensor(cast(slab, torch.int64, loaded.fail, begin))
-            bad = (classes < -1) | ((classes >= count) if count is not None else False)
+            bad = classes < -1
             if bool(bad.any()):
                 row, *cell = bad.nonzero()[0].tolist()
-                expected = "a class of 0 or more" if count is None else f"a class of 0…{count - 1}"
-                found = f"class {classes[(row, *cell)].item()}"
+                found, expected = f"class {classes[(row, *cell)].item()}", "a class of 0 or more"
                 raise loaded.fail(begin + row, found, f"{expected}, or -1 or NaN for none")
             return classes
 

@@ -81,7 +81,7 @@ class EdgeSpec:
 
     Attributes:
         type: ``(source type, relation, destination type)``; ``None`` when homogeneous.
-        file: Files with one edge per row, any source of an edge index, or chunks of edges.
+        file: Files with one edge per row, or any source of an edge index.
         src, dst: Columns of the file; by the usual names, else the first two.
         attrs: Attribute → column(s) of the file, or any source.
         format: Kind of the file, where its name does not tell: ``"text"``, ``"nt"`` …

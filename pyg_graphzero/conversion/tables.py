@@ -57,30 +57,22 @@ class ArrowTable(NamedColumns):
         self.is_parquet = form == "parquet" or (
             form is None and files[0].suffix in PARQUET_SUFFIXES
         )
-        parts = [_open_file(path, self.is_parquet) for path in files]
-        self.schemas = [schema for schema, _ in parts]
+        opened = [_open_file(path, self.is_parquet) for path in files]
+        self.schemas = [schema for schema, _ in opened]
         self.schema = self.schemas[0]
         self.names = tuple(self.schema.names)
         self.num_columns = len(self.names)
-        # (file, row group; None where a file has none, rows)
-        self.parts = [
-            (file, group, num_rows)
-            for file, (_, groups) in enumerate(parts)
-            for group, num_rows in groups
-        ]
-        self.starts = np.cumsum([0, *(num_rows for *_, num_rows in self.parts)]).tolist()
-        self.num_rows: int = self.starts[-1]
-        self._first_of_file: dict[int, int] = {}
-        for part, (file, *_) in enumerate(self.parts):
-            self._first_of_file.setdefault(file, self.starts[part])
+        self.starts: list[int] = np.cumsum([0, *(count for _, count in opened)]).tolist()
+        self.num_rows = self.starts[-1]
 
     def place(self, row: int) -> str:
         """Where a row is, seen from :attr:`path`, for messages."""
-        part = bisect_right(self.starts, row, hi=len(self.parts)) - 1
-        file, group, _ = self.parts[part]
+        file = self._file_of(row)
         within = "" if len(self.files) == 1 else f"{self.files[file].relative_to(self.path)}: "
-        within += "" if group is None else f"row group {group}, "
-        return f"{within}row {row - self._first_of_file[file]}"
+        return f"{within}row {row - self.starts[file]}"
+
+    def _file_of(self, row: int) -> int:
+        return max(bisect_right(self.starts, row, hi=len(self.files)) - 1, 0)
 
     def where(self, position: int) -> Callable[[int], str]:
         """Where the value of a row is, for messages."""
@@ -128,16 +120,6 @@ class ArrowTable(NamedColumns):
                 words = pc.cast(batch, pa.string())
             yield words if fill is None else words.fill_null("")
 
-    def order(self, position: int) -> Any:
-        """The names of a column of dictionaries, in their order; None if it is no such column."""
-        if not pa.types.is_dictionary(self.schema.field(position).type):
-            return None
-        found: dict[str, None] = {}
-        for _, batch in self.batches(position, 0, _BATCH_ROWS):
-            if pa.types.is_dictionary(batch.type):
-                order_of(batch, found)
-        return pa.array(found, pa.string())
-
     def check(self, position: int) -> None:
         """Refuse a column that is missing from a file, or of another type there."""
         name = self.names[position]
@@ -157,29 +139,24 @@ class ArrowTable(NamedColumns):
             raise self.fail(start + row, position, "null", "a value", hint)
 
     def batches(self, position: int, row: int, num_rows: int) -> Iterator[tuple[int, Any]]:
-        """A column from the part that holds ``row`` on: number of the first row, Arrow array."""
-        first = max(bisect_right(self.starts, row, hi=len(self.parts)) - 1, 0)
-        for start, (file, group, count) in zip(
-            self.starts[first:], self.parts[first:], strict=False
-        ):
-            name = self.names[position]
-            at = start
-            for batch in self._file_batches(file, group, name, num_rows):
+        """A column from the file that holds ``row`` on: number of the first row, Arrow array."""
+        name = self.names[position]
+        for file in range(self._file_of(row), len(self.files)):
+            at, end = self.starts[file : file + 2]
+            for batch in self._file_batches(file, name, num_rows):
                 yield at, batch
                 at += len(batch)
-            if at != start + count:
-                path = self.files[file]
-                raise InputError(path, "file", f"an end after {at - start} rows", f"{count} rows")
+            if at != end:
+                found, expected = (f"{each - self.starts[file]} rows" for each in (at, end))
+                raise InputError(self.files[file], "file", f"an end after {found}", expected)
 
-    def _file_batches(
-        self, file: int, group: int | None, name: str, num_rows: int
-    ) -> Iterator[Any]:
+    def _file_batches(self, file: int, name: str, num_rows: int) -> Iterator[Any]:
         path = self.files[file]
         with _reading(path), ExitStack() as stack:
             if self.is_parquet:
+                # A scanner of pyarrow.dataset would decode a column of a whole row group at once.
                 source = pq.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER_BYTES)
-                stack.enter_context(source)
-                batches = source.iter_batches(num_rows, [] if group is None else [group], [name])
+                batches = stack.enter_context(source).iter_batches(num_rows, columns=[name])
             else:
                 raw = stack.enter_context(pa.OSFile(str(path)))
                 index = self.schemas[file].get_field_index(name)
@@ -189,27 +166,20 @@ class ArrowTable(NamedColumns):
             for number, batch in enumerate(batches):
                 # Arrow takes lengths and offsets as they are in the file; what is not checked here
                 # reads, and writes, outside of its buffers.
-                with _reading(path, f"{_place(group, number)}, column {name!r}"):
+                with _reading(path, f"batch {number}, column {name!r}"):
                     batch.validate(full=True)
                 yield batch.column(0)
 
 
-def order_of(batch: Any, found: dict[str, None]) -> None:
-    """Adds the names of a dictionary array that are new to ``found``."""
-    found.update(dict.fromkeys(name for name in batch.dictionary.to_pylist() if name is not None))
-
-
-def _open_file(path: Path, is_parquet: bool) -> tuple[Any, list[tuple[int | None, int]]]:
-    """Schema of one file, and the rows of each of its row groups."""
+def _open_file(path: Path, is_parquet: bool) -> tuple[Any, int]:
+    """Schema and number of rows of one file."""
     with _reading(path):
         if is_parquet:
             with pq.ParquetFile(path) as source:
-                groups = range(source.metadata.num_row_groups)
-                counts = [(group, source.metadata.row_group(group).num_rows) for group in groups]
-                return _with_names(source.schema_arrow), [*counts]
+                return _with_names(source.schema_arrow), source.metadata.num_rows
         with pa.OSFile(str(path)) as raw, pa.ipc.open_file(raw) as reader:
             schema = _with_names(reader.schema)
-        return schema, [(None, pads.dataset(str(path), format="ipc").count_rows())]
+        return schema, pads.dataset(str(path), format="ipc").count_rows()
 
 
 def _with_names(schema: Any) -> Any:
@@ -223,12 +193,8 @@ def _reading(path: Path, where: str = "file") -> AbstractContextManager[None]:
     return reading(path, where, f"a whole {kind} file")
 
 
-def _place(group: int | None, batch: int) -> str:
-    return f"batch {batch}" if group is None else f"row group {group}"
-
-
 class ColumnRows(Rows):
-    """One column of a table; reading onwards goes on in the same row group.
+    """One column of a table; reading onwards goes on in the same file.
 
     Args:
         table: The table.
@@ -366,24 +332,14 @@ class FrameTable(ArrowTable):
         batches: Record batches, which are read once.
         space: Memory and temporary files.
         name: The table, for messages.
-        row_word: How messages call a row.
 
     Attributes:
         index: Names of the columns that were the index of a frame of pandas.
     """
 
-    def __init__(
-        self,
-        schema: Any,
-        batches: Iterable[Any],
-        space: Workspace,
-        name: str,
-        row_word: str = "row",
-    ) -> None:
+    def __init__(self, schema: Any, batches: Iterable[Any], space: Workspace, name: str) -> None:
         self.path = Path(name)
         self.files = (self.path,)
-        self._row_word = row_word
-        self._orders: dict[str, dict[str, None]] = {}
         self.schema = pa.schema(map(_plain, schema), schema.metadata)
         spool = BatchSpool(space, "frame")
         for batch in batches:
@@ -396,27 +352,20 @@ class FrameTable(ArrowTable):
         self.num_rows = self._batches.starts[-1]
 
     def _taken(self, batch: Any) -> Any:
-        """A batch without dictionaries, whose order of names is kept."""
+        """A batch without dictionaries."""
         columns = []
         for field, column in zip(self.schema, batch.columns, strict=True):
             if pa.types.is_dictionary(column.type):
-                if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
-                    order_of(column, self._orders.setdefault(field.name, {}))
                 column = pc.cast(column.dictionary, field.type).take(column.indices)
             columns.append(column if column.type == field.type else pc.cast(column, field.type))
         return pa.record_batch(columns, schema=self.schema)
 
     def place(self, row: int) -> str:
         """See :meth:`ArrowTable.place`."""
-        return f"{self._row_word} {row}"
+        return f"row {row}"
 
     def check(self, position: int) -> None:
         """There is one part: nothing can differ."""
-
-    def order(self, position: int) -> Any:
-        """See :meth:`ArrowTable.order`."""
-        found = self._orders.get(self.names[position])
-        return None if found is None else pa.array(found, pa.string())
 
     def batches(self, position: int, row: int, num_rows: int) -> Iterator[tuple[int, Any]]:
         """See :meth:`ArrowTable.batches`."""

@@ -48,7 +48,7 @@ def read_triples(files: tuple[Path, ...], space: Workspace) -> tuple[FrameTable,
                 words = [pc.replace_substring_regex(each, "^<|>$", "") for each in words]
                 yield pa.RecordBatch.from_arrays(words, schema=_SCHEMA)
 
-    table = FrameTable(_SCHEMA, batches(), space, str(path), "triple")
+    table = FrameTable(_SCHEMA, batches(), space, str(path))
     if not table.num_rows:
         raise InputError(path, "file", "no triples between nodes", "at least one")
     told = f"{files[0].name}: {num_literals:,} triples to literals are no edges"

@@ -60,9 +60,8 @@ def write_plan(
                 writer.add_node_ids(node_type, node.ids)
             nodes[node_type] = NodeSummary(node.num_nodes, ids=node.note)
             for attr, rows in node.attrs.items():
-                adopted = choices.adopted(node_type or "", attr, rows)
-                if adopted is not None:
-                    writer.adopt_node_attr(node_type, attr, adopted)
+                if choices.adopts(rows, node_type or "", attr):
+                    writer.adopt_node_attr(node_type, attr, rows)
                     continue
                 encoding = choices.encoding(node_type or "", attr)
                 with progress.step(f"writing {attr}", work_bytes(rows, encoding)) as bar:

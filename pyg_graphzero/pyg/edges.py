@@ -9,10 +9,14 @@ from torch import Tensor
 from torch_geometric.data import EdgeAttr, GraphStore
 from torch_geometric.data.graph_store import EdgeLayout
 
-from pyg_graphzero.store.csc import EdgeChunk
+from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.store.handle import StoreHandle
 from pyg_graphzero.store.schema import EdgeType
-from pyg_graphzero.util.arguments import as_tensor
+
+_FIXED = (
+    "found edges that are to change, expected those that conversion wrote: gz.convert() writes a "
+    "store of others"
+)
 
 
 class DiskGraphStore(GraphStore):
@@ -72,30 +76,11 @@ class DiskGraphStore(GraphStore):
             perm = edge_id if perm is None else edge_id[perm]
         return row, col, perm
 
-    def _put_edge_index(self, edge_index: tuple[Any, Any], edge_attr: EdgeAttr) -> bool:
-        name = edge_attr.edge_type
-        contents = self.handle.contents
-        src_type, dst_type = (None, None) if name is None else (name[0], name[2])
-        num_src = contents.node_type(src_type).num_nodes
-        num_dst = contents.node_type(dst_type).num_nodes
-        if edge_attr.size is not None and tuple(edge_attr.size) != (num_src, num_dst):
-            raise ValueError(
-                f"edge type {name!r}: size: found {tuple(edge_attr.size)}, expected "
-                f"{(num_src, num_dst)}"
-            )
-        row, col = (as_tensor(part, "edge_index").to(torch.int64) for part in edge_index)
-        if edge_attr.layout == EdgeLayout.CSR:
-            row = torch.repeat_interleave(torch.arange(row.numel() - 1), row.diff())
-        elif edge_attr.layout == EdgeLayout.CSC:
-            col = torch.repeat_interleave(torch.arange(col.numel() - 1), col.diff())
-        chunk = EdgeChunk(row, col)
-        self.handle.edit(lambda editor: editor.put_edges(name, [chunk], num_src, num_dst))
-        return True
+    def _put_edge_index(self, edge_index: Any, edge_attr: EdgeAttr) -> bool:
+        raise UnsupportedError(f"{self.handle.path}: put_edge_index: {_FIXED}")
 
     def _remove_edge_index(self, edge_attr: EdgeAttr) -> bool:
-        self.handle.contents.edge_type(edge_attr.edge_type)
-        self.handle.edit(lambda editor: editor.remove_edge_type(edge_attr.edge_type))
-        return True
+        raise UnsupportedError(f"{self.handle.path}: remove_edge_index: {_FIXED}")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.handle.path)!r})"

@@ -19,7 +19,6 @@ from pyg_graphzero.store.columns import (
 )
 from pyg_graphzero.store.editor import StoreEditor
 from pyg_graphzero.store.handle import StoreHandle
-from pyg_graphzero.store.rows import ScatterRows
 from pyg_graphzero.store.schema import EdgeTypeSchema, NodeTypeSchema, TypeSchema
 from pyg_graphzero.util.arguments import as_row_index, as_tensor
 
@@ -117,9 +116,13 @@ class DiskFeatureStore(FeatureStore):
                 column.put_tensor(tensor, attr.index)
                 return True
         self._check_no_index_set(record, attr)
-        value: Any = as_tensor(tensor, f"attribute {attr.attr_name!r}")
+        what = f"attribute {attr.attr_name!r}"
         if attr.index is not None:
-            value = self._replaced(attr, value)
+            raise UnsupportedError(
+                f"{self.handle.path}: {what}: found an index, expected all rows (index=None); "
+                "create_column() writes an attribute by rows"
+            )
+        value = as_tensor(tensor, what)
 
         def change(editor: StoreEditor) -> None:
             rows, contents = value, self.handle.contents
@@ -127,7 +130,7 @@ class DiskFeatureStore(FeatureStore):
                 contents.need_edge_ids(record.name, f"edge attribute {attr.attr_name!r}")
                 ids = contents.edge_id(record.name)
                 # Other lengths are about to be refused.
-                if isinstance(rows, Tensor) and ids is not None and rows.shape[:1] == ids.shape:
+                if ids is not None and rows.shape[:1] == ids.shape:
                     rows = permuted(rows.contiguous(), ids)
             editor.put_attr(record, attr.attr_name, rows)
 
@@ -135,20 +138,17 @@ class DiskFeatureStore(FeatureStore):
         return True
 
     def update_tensor(self, tensor: Any, *args: Any, **kwargs: Any) -> bool:
-        """Replaces an attribute, or the rows that ``index`` names, in one atomic step.
-
-        The column is written anew, a slab at a time, whatever its size; until it is there, and if
-        that fails, readers have the old one.
+        """Replaces an attribute in one atomic step: until that, and if it fails, readers have it.
 
         Args:
-            tensor: All rows, or those of ``index``, which are converted to the column's dtype.
+            tensor: All rows.
             *args: Arguments of PyG's ``TensorAttr``.
             **kwargs: Its arguments by name.
 
         Raises:
             MissingAttributeError: There is no such attribute.
-            IndexError: ``index`` names a row that there is not.
-            ValueError: The shape is another.
+            ValueError: The number of rows is another.
+            UnsupportedError: An index names some of the rows.
             OSError: The disk is full or fails: readers have the old one, unless the message says
                 that the new content is in place, and may not outlast a power failure.
         """
@@ -162,37 +162,6 @@ class DiskFeatureStore(FeatureStore):
                 f"{self.handle.path}: {attr.attr_name!r} of {attr.group_name!r}: found an index "
                 "set, expected an attribute; index sets are written by conversion alone"
             )
-
-    def _replaced(self, attr: TensorAttr, value: Tensor) -> ScatterRows:
-        """The rows of an attribute as they lie on disk, some of them replaced."""
-        record, file = self._find(attr)
-        contents = self.handle.contents
-        table = contents.rows(file)
-        num_rows, what = table.size(0), f"{self.handle.path}: attribute {attr.attr_name!r}"
-        index = attr.index
-        if isinstance(index, (slice, int)):
-            found = range(num_rows)[index]
-            chosen = range(found, found + 1) if isinstance(found, int) else found
-            rows = chosen.start + chosen.step * torch.arange(len(chosen))
-        else:
-            rows = as_row_index(index, num_rows)
-        bad = (rows < 0) | (rows >= num_rows)
-        if bad.any():
-            at = int(bad.nonzero()[0, 0])
-            raise IndexError(
-                f"{what}: index[{at}]: found row {int(rows[at])}, expected 0 <= row < {num_rows}"
-            )
-        shape = (rows.numel(), *table.shape[1:])
-        try:
-            value = value.to(table.dtype).expand(shape)
-        except RuntimeError:
-            raise ValueError(
-                f"{what}: found shape {list(value.shape)}, expected {list(shape)}"
-            ) from None
-        if isinstance(record, EdgeTypeSchema):
-            position = contents.edge_position(record.name)
-            rows = rows if position is None else look_up(position, rows)
-        return ScatterRows(num_rows, rows, value, lambda begin, end: table[begin:end].clone())
 
     def _remove_tensor(self, attr: TensorAttr) -> bool:
         record, _ = self._find(attr)

@@ -35,7 +35,6 @@ def open(
     path: str | os.PathLike[str],
     mode: str = "r",
     *,
-    keep_half: bool = False,
     memory: int | str | None = None,
     processes: int = 1,
     strict: bool = False,
@@ -47,7 +46,6 @@ def open(
         path: The store's directory.
         mode: ``"r"``, or ``"r+"`` to add and remove columns through PyG's ``put_*`` and
             ``remove_*``; one process at a time may hold it so.
-        keep_half: Attributes stored as float16 or bfloat16 for float32 are left in half precision.
         memory: Memory of this process, in bytes or such as ``"8GB"`` (10⁹) and ``"8GiB"`` (2³⁰):
             all that it takes already, and rows, topologies and batches of the store's loaders. The
             memory of a model and its training comes on top. None: all that the process takes
@@ -78,7 +76,7 @@ def open(
         >>> store.data().num_nodes
         4
     """
-    return Store(path, mode, Opening(keep_half, memory, processes, strict, row_cache))
+    return Store(path, mode, Opening(memory, processes, strict, row_cache))
 
 
 def info(path: str | os.PathLike[str]) -> Info:

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from pyg_graphzero.reporting.components import PIECE, ComponentReport, Components
 from pyg_graphzero.reporting.nodes import Update
-from pyg_graphzero.reporting.splits import COMPARED, EdgeSplitReport, EdgeSplits, count_leaks
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.csc import edge_slices
 from pyg_graphzero.store.schema import EdgeType
@@ -86,7 +85,6 @@ class EdgeReport:
         by_chance: How many of them would be, had each end a label drawn from those of all ends.
         homophily: Share of equal labels, less chance: 1 where all are equal, 0 where they are by
             chance.
-        splits: Its splits.
     """
 
     name: EdgeType | None
@@ -100,7 +98,6 @@ class EdgeReport:
     same_label: int = 0
     by_chance: float = 0.0
     homophily: float | None = None
-    splits: EdgeSplitReport = field(default_factory=EdgeSplitReport)
 
 
 class EdgePass:
@@ -119,10 +116,6 @@ class EdgePass:
         ends = accumulate((each.num_nodes for each in records), initial=0)
         self._offsets = dict(zip(self._linked, ends, strict=False))
         self._components = Components(sum(each.num_nodes for each in records))
-        types = contents.schema.edge_types
-        share = min(1.0, COMPARED / max(1, sum(each.num_edges for each in types)))
-        self._splits = {each.name: EdgeSplits(contents, each, share) for each in types}
-        self._compared = {each.relation for each in self._splits.values() if each.is_split}
 
     def all(self) -> list[EdgeReport]:
         """All edge types.
@@ -130,9 +123,7 @@ class EdgePass:
         Raises:
             FormatError: A topology is damaged; sources that are no nodes are counted.
         """
-        found = [self._look(name) for name in self._splits]
-        count_leaks(self._splits.values())
-        return found
+        return [self._look(each.name) for each in self._contents.schema.edge_types]
 
     def isolated(self, node_type: str | None) -> int:
         """Nodes of a type without any edge."""
@@ -151,9 +142,7 @@ class EdgePass:
         topology = self._contents.topology(name)
         src, dst = (None, None) if name is None else (name[0], name[2])
         num_src, num_dst, num_edges = topology.num_src, topology.num_dst, topology.num_edges
-        splits, done = self._splits[name], 0
-        is_compared = splits.relation in self._compared
-        found = EdgeReport(name, num_edges, splits=splits.found)
+        found = EdgeReport(name, num_edges)
         kind = np.int32 if num_edges < 1 << 31 else np.int64
         counts = np.empty(num_dst, kind)
         for first in range(0, num_dst, PIECE):
@@ -178,18 +167,13 @@ class EdgePass:
             found.duplicates += parallel.count(sources, rows)
             if src == dst:
                 found.self_loops += int((sources == rows).sum())
-            both = sources + self._offsets[src], rows + self._offsets[dst]
-            if is_compared:
-                splits.add(*both, done, inside)
-            done += len(inside)
-            self._components.join(*both)
+            self._components.join(sources + self._offsets[src], rows + self._offsets[dst])
             if labels is not None:
                 known = torch.stack([labels[sources], labels[rows]])
                 known = known[:, (known >= 0).all(0)]
                 found.labelled += known.shape[1]
                 found.same_label += int((known[0] == known[1]).sum())
                 ends += torch.stack([torch.bincount(end, minlength=classes) for end in known])
-        splits.add_pairs(torch.tensor([[self._offsets[src]], [self._offsets[dst]]]))
         found.by_chance = float(ends.double().prod(0).sum()) / max(1, found.labelled)
         apart = found.labelled - found.by_chance
         found.homophily = (found.same_label - found.by_chance) / apart if apart > 0 else None

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from pyg_graphzero.conversion.plan import edge_label
 from pyg_graphzero.reporting.components import ComponentReport
 from pyg_graphzero.reporting.edges import EdgeReport
-from pyg_graphzero.reporting.nodes import NodeReport, SplitReport
+from pyg_graphzero.reporting.nodes import NodeReport
 
 #: From the worst on.
 LEVELS = ("error", "warning", "note")
@@ -26,8 +26,6 @@ RULES = {
     "isolated": ("warning", 0.01, "{share} of the nodes have no edge"),
     "dangling ids": ("error", 0, "{count:,} ids are no nodes"),
     "overlap": ("error", 0, "{count:,} are in both"),
-    "leak": ("error", 0, "{count:,} are to train on as well, as parallel or reverse edges"),
-    "seeds": ("note", 0, "{count:,} are edges of the graph, or reverses of such"),
     "late": ("warning", 0, "{share} of those to train on are later than one to evaluate"),
     "unlabelled": ("error", 0, "{count:,} training nodes have no label"),
     "imbalance": ("warning", 20, "the largest class is {ratio:,.0f} times the smallest"),
@@ -59,10 +57,6 @@ WHY = {
     "dangling ids": "Loaders refuse them. Often they are ids of the input, not rows: "
     "store.lookup() turns the former into the latter.",
     "overlap": "A model is evaluated on labels it has seen: its accuracy is too high.",
-    "leak": "An edge tells of its reverse and of its parallels: have one split take all edges "
-    "between two nodes.",
-    "seeds": 'Seeds to train on: `exclude_seed_edges="reverse"` has them be no messages of their '
-    "batch. Seeds to evaluate: the graph tells their labels, leave them out of it.",
     "late": "The split leaks in time: in use, a model knows nothing later. Split by time, and "
     "sample with `time_attr=`.",
     "unlabelled": "A loss over -1 or NaN fails, or is NaN, or learns a class that is none.",
@@ -118,15 +112,6 @@ def _of_edges(edges: EdgeReport) -> Iterator[_Check]:
     yield "hub", where, degree.largest, max(1.0, degree.mean)
     if edges.homophily is not None:
         yield "homophily", where, 1 - edges.homophily, 1
-    yield from _of_splits(edges.splits, where)
-    for role, size in edges.splits.leaks.items():
-        yield "seeds" if role == "seeds" else "leak", f"{where}, {role}", size, num
-
-
-def _of_splits(splits: SplitReport, where: str) -> Iterator[_Check]:
-    for name, size in splits.overlaps.items():
-        yield "overlap", f"{where}, {name}", size, 1
-    yield "late", f"{where}, {splits.time}", splits.late, splits.sizes.get("train", 0)
 
 
 def _of_nodes(nodes: NodeReport) -> Iterator[_Check]:
@@ -135,7 +120,9 @@ def _of_nodes(nodes: NodeReport) -> Iterator[_Check]:
     yield "isolated", where, nodes.isolated, num
     for name, size in splits.dangling.items():
         yield "dangling ids", f"{where}, {name}", size, num
-    yield from _of_splits(splits, where)
+    for name, size in splits.overlaps.items():
+        yield "overlap", f"{where}, {name}", size, 1
+    yield "late", f"{where}, {splits.time}", splits.late, splits.sizes.get("train", 0)
     if labels is not None:
         place = f"{where}, {labels.attr}"
         yield "unlabelled", place, labels.train_unlabelled, num

@@ -16,7 +16,7 @@ from pyg_graphzero.inference.rows import RowFile
 from pyg_graphzero.reporting.components import PIECE
 from pyg_graphzero.store.columns import DTYPES, dtype_name, in_memory
 from pyg_graphzero.store.contents import StoreContents
-from pyg_graphzero.store.schema import NodeTypeSchema, TypeSchema
+from pyg_graphzero.store.schema import NodeTypeSchema
 
 #: Called with the number of bytes or edges of each piece.
 Update: TypeAlias = Callable[[int], object]
@@ -51,14 +51,14 @@ class LabelReport:
 
 @dataclass
 class SplitReport:
-    """Masks of nodes or edges and sets of nodes, called ``train…``, ``val…`` or ``test…``.
+    """Masks and sets of nodes, called ``train…``, ``val…`` or ``test…``.
 
     Attributes:
-        sizes: Nodes or edges of each role.
-        overlaps: Nodes or edges in two roles, such as ``"train and val"``.
+        sizes: Nodes of each role.
+        overlaps: Nodes in two roles, such as ``"train and val"``.
         dangling: By name, ids of a set that are no nodes.
-        time: The attribute that says when nodes or edges are from.
-        late: Nodes or edges to train on that are later than the first one to evaluate.
+        time: The attribute that says when nodes are from.
+        late: Nodes to train on that are later than the first one to evaluate.
     """
 
     sizes: dict[str, int] = field(default_factory=dict)
@@ -66,24 +66,6 @@ class SplitReport:
     dangling: dict[str, int] = field(default_factory=dict)
     time: str | None = None
     late: int = 0
-
-    def count(self, marks: Tensor) -> None:
-        """Adds some rows, by a bit of each of ``ROLES`` (``uint8``)."""
-        for bit, role in enumerate(ROLES):
-            size = int((marks & 1 << bit).count_nonzero())
-            self.sizes[role] = self.sizes.get(role, 0) + size
-        for one, other in combinations(range(len(ROLES)), 2):
-            both, name = marks >> one & marks >> other & 1, f"{ROLES[one]} and {ROLES[other]}"
-            self.overlaps[name] = self.overlaps.get(name, 0) + int(both.count_nonzero())
-
-    def count_late(self, times: Column, marks_of: Callable[[slice], Tensor]) -> None:
-        """Compares the times of all rows, read twice, by their marks."""
-        self.time, first = times.name, inf
-        for where, rows in times.slabs():
-            if len(evaluated := rows[marks_of(where) > 1]):
-                first = min(first, float(evaluated.min()))
-        for where, rows in times.slabs():
-            self.late += int(((marks_of(where) & 1 > 0) & (rows[:, 0] > first)).sum())
 
 
 @dataclass
@@ -148,7 +130,8 @@ def look_at_nodes(
     Returns:
         The report, and the class of each node (``int16``, -1: none) where labels are classes.
     """
-    columns = columns_of(contents, record, progress)
+    made = {name: Column(contents, record, name, progress) for name in record.attrs}
+    columns = {name: each for name, each in made.items() if each.width and each.num_rows}
     splits, marks = _splits(contents, record, columns)
     labels, classes = None, None
     for name in [name for name in _LABELS if name in columns][:1]:
@@ -166,7 +149,7 @@ class Column:
     """An attribute, read a slab at a time."""
 
     def __init__(
-        self, contents: StoreContents, record: TypeSchema, name: str, progress: Update
+        self, contents: StoreContents, record: NodeTypeSchema, name: str, progress: Update
     ) -> None:
         column = contents.column(record.attrs[name])
         self.name, self.num_rows = name, record.num_rows
@@ -178,32 +161,17 @@ class Column:
         """Rows ``[n, width]``, whole numbers as ``int64``, and which these are."""
         step = max(1, _SLAB_BYTES // max(8, self._file.row_bytes))
         for first in range(0, self.num_rows, step):
-            rows = self.read(first, min(step, self.num_rows - first))
+            count = min(step, self.num_rows - first)
+            rows = self._file.read(first, count)
+            rows = (rows if rows.is_floating_point() else rows.to(torch.int64)).view(count, -1)
             self._progress(rows.nbytes)
-            yield slice(first, first + len(rows)), rows
-
-    def read(self, first: int, count: int) -> Tensor:
-        """Some rows, as :meth:`slabs` gives them."""
-        rows = self._file.read(first, count)
-        return (rows if rows.is_floating_point() else rows.to(torch.int64)).view(count, -1)
+            yield slice(first, first + count), rows
 
 
-def columns_of(contents: StoreContents, record: TypeSchema, progress: Update) -> dict[str, Column]:
-    """The attributes of a type that have values."""
-    columns = {name: Column(contents, record, name, progress) for name in record.attrs}
-    return {name: each for name, each in columns.items() if each.width and each.num_rows}
-
-
-def role_bit(name: str) -> int:
+def _role_bit(name: str) -> int:
     """The bit of the role that a split is called after; 0 if it is none."""
     match = _ROLE.match(name)
     return 1 << ROLES.index(match[1]) if match else 0
-
-
-def time_of(columns: dict[str, Column]) -> Column | None:
-    """The column that says when rows are from."""
-    times = [each for name, each in columns.items() if _TIME.search(name) and each.width == 1]
-    return times[0] if times else None
 
 
 def _splits(
@@ -216,14 +184,24 @@ def _splits(
         ids = in_memory(contents.view(file))
         inside = ids[(ids >= 0) & (ids < num_nodes)]
         found.dangling[name] = len(ids) - len(inside)
-        marks[inside] |= role_bit(name)
+        marks[inside] |= _role_bit(name)
     for name, column in columns.items():
-        if (bit := role_bit(name)) and column.dtype == torch.bool:
+        if (bit := _role_bit(name)) and column.dtype == torch.bool:
             for where, rows in column.slabs():  # of several splits the first
                 marks[where] |= (bit * rows[:, 0]).to(torch.uint8)
-    found.count(marks)
-    if (times := time_of(columns)) is not None:
-        found.count_late(times, marks.__getitem__)
+    for at, role in enumerate(ROLES):
+        found.sizes[role] = int((marks & 1 << at).count_nonzero())
+    for one, other in combinations(range(len(ROLES)), 2):
+        both = marks >> one & marks >> other & 1
+        found.overlaps[f"{ROLES[one]} and {ROLES[other]}"] = int(both.count_nonzero())
+    times = [each for name, each in columns.items() if _TIME.search(name) and each.width == 1]
+    for column in times[:1]:
+        found.time, first_late = column.name, inf
+        for where, rows in column.slabs():
+            if len(evaluated := rows[marks[where] > 1]):
+                first_late = min(first_late, float(evaluated.min()))
+        for where, rows in column.slabs():
+            found.late += int(((marks[where] & 1 > 0) & (rows[:, 0] > first_late)).sum())
     return found, marks
 
 

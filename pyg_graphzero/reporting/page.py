@@ -12,7 +12,7 @@ from typing import Any
 from pyg_graphzero.reporting.components import ComponentReport
 from pyg_graphzero.reporting.edges import Degrees, EdgeReport
 from pyg_graphzero.reporting.findings import Finding, findings_of, percent
-from pyg_graphzero.reporting.nodes import NodeReport, SplitReport
+from pyg_graphzero.reporting.nodes import NodeReport
 from pyg_graphzero.tune.diagnosis import Diagnosis
 from pyg_graphzero.util.html import outline
 from pyg_graphzero.util.sizes import format_bytes
@@ -123,7 +123,9 @@ def _sections(report: Report) -> Iterator[tuple[str, list[str], list[str]]]:
 def _node_lines(nodes: NodeReport) -> Iterator[str]:
     splits, labels, num = nodes.splits, nodes.labels, nodes.num_nodes
     yield f"number: {num:,}, {nodes.isolated:,} without edges"
-    yield from _split_lines(splits, num)
+    for role, size in splits.sizes.items():
+        if size:
+            yield f"{role}: {size:,} ({percent(size, num)})"
     if labels is not None:
         kind = f", {len(labels.classes)} classes" * bool(labels.classes)
         yield f"labels {labels.attr}: {percent(labels.labelled, num)} of the nodes{kind}"
@@ -143,18 +145,11 @@ def _node_lines(nodes: NodeReport) -> Iterator[str]:
         yield f"  deviation: {found.typical:.2g}; column {found.widest_column}: {found.widest:.2g}"
 
 
-def _split_lines(splits: SplitReport, num: int) -> Iterator[str]:
-    for role, size in splits.sizes.items():
-        if size:
-            yield f"{role}: {size:,} ({percent(size, num)})"
-
-
 def _edge_lines(edges: EdgeReport) -> Iterator[str]:
     num = edges.num_edges
     yield f"number: {num:,}"
     yield f"duplicates: {edges.duplicates:,} ({percent(edges.duplicates, num)})"
     yield f"self-loops: {edges.self_loops:,} ({percent(edges.self_loops, num)})"
-    yield from _split_lines(edges.splits, num)
     if edges.homophily is not None:
         same, chance = (percent(n, edges.labelled) for n in (edges.same_label, edges.by_chance))
         yield f"homophily: {edges.homophily:.2f}; {same} join equal labels, {chance} by chance"

@@ -20,9 +20,7 @@ from torch import Tensor
 
 from pyg_graphzero import _core
 from pyg_graphzero.store import leftovers, schema
-from pyg_graphzero.store.csc import EdgeChunk
 from pyg_graphzero.store.leftovers import Draft
-from pyg_graphzero.store.rows import Rows
 from pyg_graphzero.store.schema import (
     EdgeType,
     NodeTypeSchema,
@@ -71,7 +69,7 @@ class StoreEditor:
         if self._is_synced:
             leftovers.sweep(self._directory, self.store)
 
-    def put_attr(self, record: TypeSchema, attr: str, value: Tensor | Rows) -> None:
+    def put_attr(self, record: TypeSchema, attr: str, value: Tensor) -> None:
         """Writes or replaces a column; rows of edges are in CSC order."""
         self._lock.check()
         kind = "node" if isinstance(record, NodeTypeSchema) else "edge"
@@ -121,16 +119,6 @@ class StoreEditor:
                 os.rename(place, path)
             raise
 
-    def put_edges(
-        self, name: EdgeType | None, chunks: Iterable[EdgeChunk], num_src: int, num_dst: int
-    ) -> None:
-        """Writes or replaces an edge type. Replacing one drops its edge attributes."""
-        self._lock.check()
-        record, _ = self.files.edges(name, chunks, num_src, num_dst)
-        kept = [t for t in self.store.edge_types if t.name != name]
-        self.store.edge_types[:] = [*kept, record]
-        self.commit()
-
     def create_csr(self, names: Iterable[EdgeType | None]) -> None:
         """Writes the edges of some types once more, by source."""
         self._lock.check()
@@ -145,11 +133,6 @@ class StoreEditor:
         record = self._own(record)
         del record.attrs[attr]
         self._forget(attr, record)
-        self.commit()
-
-    def remove_edge_type(self, name: EdgeType | None) -> None:
-        """Removes an edge type and its columns."""
-        self.store.edge_types[:] = [t for t in self.store.edge_types if t.name != name]
         self.commit()
 
     def _forget(self, attr: str, owner: TypeSchema) -> None:

@@ -33,7 +33,6 @@ class Opening:
     """How a store is opened; ``gz.open`` says more.
 
     Attributes:
-        keep_half: Attributes that are float16 or bfloat16 for float32 are left so.
         memory: Memory of the process, in bytes or such as ``"8GB"``; None takes most of what the
             machine and its cgroups leave.
         processes: How many share that memory, and have the store open.
@@ -42,7 +41,6 @@ class Opening:
         drafts: Drafts that are complete, to be attributes all the same.
     """
 
-    keep_half: bool = False
     memory: int | str | None = None
     processes: int = 1
     strict: bool = False
@@ -60,7 +58,6 @@ class OpenedFiles:
         how: How it is opened.
 
     Raises:
-        ValueError: ``keep_half`` is no truth value.
         FileNotFoundError: No store at ``path``.
         FormatError: A file contradicts the format or the schema.
     """
@@ -68,8 +65,6 @@ class OpenedFiles:
     def __init__(self, path: Path, how: Opening | None = None) -> None:
         self.path = path
         self.how = how or Opening()
-        if not isinstance(self.how.keep_half, bool):
-            raise ValueError(f"keep_half: found {self.how.keep_half!r}, expected True or False")
         self.schema = schema.load(path)
         schema.check_files(path, self.schema)
         for draft in self.how.drafts:
@@ -207,9 +202,6 @@ class OpenedFiles:
 
     def rows(self, file: str) -> Tensor | EncodedRows:
         """The column in ``file`` as it was meant: its view, or rows to be decoded."""
-        encoding = self._columns[file].encoding
-        if self.how.keep_half and encoding is not None and not encoding.has_scales:
-            return self.view(file)
         return column_rows(self._columns[file], self.view(file))
 
 

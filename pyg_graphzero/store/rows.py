@@ -120,7 +120,7 @@ def origin(table: object, name: str) -> Path:
 
 
 class FileRows(Rows):
-    """Rows that lie one after another in a file: `.npy`, stored `.npz` members, raw binary.
+    """Rows that lie one after another in a file: `.npy`, stored `.npz` members.
 
     Args:
         path: The file.
@@ -369,14 +369,14 @@ class ChainRows(Rows):
 
 
 class ScatterRows(Rows):
-    """A table, or one value in all rows, but for a few rows, which are kept in memory.
+    """One value in all rows but for a few, which are kept in memory.
 
     Args:
         num_rows: Number of rows.
         index: Rows that have a value of their own, ``int64 [n]``; of a row named twice the last
             value counts.
         values: Theirs, ``[n, ...]``.
-        base: The value of all others; or reads rows ``begin … end - 1``, which may be written to.
+        base: The value of all others.
     """
 
     def __init__(
@@ -384,7 +384,7 @@ class ScatterRows(Rows):
         num_rows: int,
         index: Tensor,
         values: Tensor,
-        base: float | Callable[[int, int], Tensor],
+        base: float,
     ) -> None:
         super().__init__((num_rows, *values.shape[1:]), values.dtype)
         order = index.argsort(stable=True)
@@ -394,10 +394,7 @@ class ScatterRows(Rows):
 
     def read(self, begin: int, end: int) -> Tensor:
         """See :meth:`Rows.read`."""
-        if callable(self._base):
-            out = self._base(begin, end)
-        else:
-            out = torch.full((end - begin, *self.shape[1:]), self._base, dtype=self.dtype)
+        out = torch.full((end - begin, *self.shape[1:]), self._base, dtype=self.dtype)
         first, last = np.searchsorted(self._index, (begin, end))
         places = torch.from_numpy(self._index[first:last]) - begin
         out[places] = self._values[self._order[first:last]]

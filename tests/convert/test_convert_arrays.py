@@ -9,7 +9,7 @@ import chunks
 import numpy as np
 import pytest
 import torch
-from convert_support import SHARED_DATA, edges_of, kinds, needs_shared_data, random_edges, write
+from convert_support import edges_of, kinds, random_edges, write
 
 import pyg_graphzero as gz
 from pyg_graphzero import InputError
@@ -239,29 +239,6 @@ def test_attributes_from_everywhere(tmp_path: Path) -> None:
     assert sizes == {"valid_idx": [2], "test_idx": [3], "train_idx": [2]}
 
 
-FEATURE_FAULTS = [
-    ("0, 0.5\n1,\n", "line 2, column 1: found an empty cell, expected a number"),
-    ("0, 0.5\n1,NA\n", "line 2, column 1: found 'NA', expected a number"),
-    ("0, 0.5\n1,2,3\n", "line 2: found 3 cells ('1,2,3'), expected 2 cells separated by ','"),
-]
-
-
-@pytest.mark.parametrize(("text", "message"), FEATURE_FAULTS)
-def test_faults_in_feature_text(tmp_path: Path, text: str, message: str) -> None:
-    path = write(tmp_path / "x.csv", text)
-    with pytest.raises(InputError) as caught:
-        gz.convert(np.array([[0, 1, 1], [1, 0, 1]]), tmp_path / "store", node_attrs={"x": path})
-    assert str(caught.value).startswith(f"{path}: {message}")
-
-
-def test_features_as_text(tmp_path: Path) -> None:
-    path = write(tmp_path / "x.csv", "0, 0.5\n1,+1.5\n")
-    gz.convert(np.array([[0, 1, 1], [1, 0, 1]]), tmp_path / "store", node_attrs={"x": path})
-    x = gz.open(tmp_path / "store").data().x
-    assert x.dtype == torch.float32
-    assert x.tolist() == [[0, 0.5], [1, 1.5]]
-
-
 def test_a_number_float32_cannot_hold_is_refused_in_features(tmp_path: Path) -> None:
     path = write(tmp_path / "x.csv", "0,1\n1,1e60\n")
     edges = np.array([[0, 1, 1], [1, 0, 1]])
@@ -445,24 +422,6 @@ def test_the_output_is_never_an_input_and_never_replaced_unasked(tmp_path: Path)
         gz.convert(RING, tmp_path / "e.npy", force=True)
     gz.convert(RING[:, :3], tmp_path / "s", force=True)
     assert edges_of(tmp_path / "s") == [(0, 1), (1, 2), (2, 3)]
-
-
-@needs_shared_data
-def test_cora(tmp_path: Path) -> None:
-    path = SHARED_DATA / "cora.npz"
-    members = np.load(path)
-    summary = gz.convert(
-        path,
-        tmp_path / "s",
-        node_attrs={"y": f"{path}:label", "train_idx": f"{path}:train_idx"},
-        undirected=True,
-        coalesce="first",
-    )
-    assert summary.num_nodes == 2708
-    assert summary.num_edges == 2 * 5278
-    data = gz.open(tmp_path / "s").data()
-    assert np.array_equal(data.y.numpy(), members["label"])
-    assert np.array_equal(data.train_idx.numpy(), members["train_idx"])
 
 
 def test_progress_is_shown_when_asked_for(

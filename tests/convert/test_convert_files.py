@@ -1,8 +1,7 @@
-"""Files of arrays, read in place and in pieces: `.npy`, `.npz`, `.pt`, `.safetensors`, raw rows."""
+"""Files of arrays, read in place and in pieces: `.npy`, `.npz`, `.pt`."""
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import zipfile
@@ -21,30 +20,10 @@ import pyg_graphzero as gz
 from pyg_graphzero import InputError
 from pyg_graphzero.conversion import ends
 from pyg_graphzero.conversion.ends import ExpandedRows
-from pyg_graphzero.conversion.tensors import open_safetensors
-from pyg_graphzero.store.rows import (
-    ArrayRows,
-    FileRows,
-)
+from pyg_graphzero.store.rows import ArrayRows
 
 EDGES = random_edges(20, 60)
 PAIRS = [tuple(pair) for pair in EDGES.T.tolist()]
-
-
-def save_safetensors(path: Path, **tensors: np.ndarray) -> Path:
-    """Writes the format as its page specifies it: length, JSON padded with blanks, data."""
-    names = {"float32": "F32", "int64": "I64", "float16": "F16"}
-    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    at = 0
-    for name, array in tensors.items():
-        span = [at, at := at + array.nbytes]
-        dtype = names[str(array.dtype)]
-        header[name] = {"dtype": dtype, "shape": list(array.shape), "data_offsets": span}
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    data = b"".join(array.tobytes() for array in tensors.values())
-    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
-    return path
 
 
 @chunks.both
@@ -70,76 +49,6 @@ def test_versions_of_the_header(tmp_path: Path, version: tuple[int, int]) -> Non
         np.lib.format.write_array(file, EDGES, version=version)
     gz.convert(tmp_path / "a.npy", tmp_path / "s")
     assert edges_of(tmp_path / "s") == PAIRS
-
-
-def test_safetensors(tmp_path: Path) -> None:
-    x = np.random.default_rng(0).random((20, 3)).astype(np.float16)
-    path = save_safetensors(tmp_path / "g.safetensors", edge_index=EDGES, x=x)
-    gz.convert(path, tmp_path / "s", node_attrs={"x": f"{path}:x"})
-    assert edges_of(tmp_path / "s") == PAIRS
-    assert np.array_equal(gz.open(tmp_path / "s").data().x.numpy(), x)
-    rows = open_safetensors(path)["x"]()
-    assert isinstance(rows, FileRows)
-    assert rows.shape == (20, 3)
-
-
-@pytest.mark.parametrize(
-    ("raw", "message"),
-    [
-        (b"", "header: found a length of 0 bytes, expected at most 0"),
-        (b"\xff" * 8 + b"{}", "header: found a length of 18446744073709551615 bytes, expected at"),
-        ((9).to_bytes(8, "little") + b"not json!", "header: found Expecting value"),
-        ((2).to_bytes(8, "little") + b"[]", "header: found list, expected a JSON object"),
-        (
-            {"x": {"dtype": "F32", "shape": [3], "data_offsets": [0, 8]}},
-            "tensor 'x': found 8 bytes, expected 12 for (3,)",
-        ),
-        (
-            {"x": {"dtype": "F99", "shape": [3], "data_offsets": [0, 12]}},
-            'tensor \'x\': found {"dtype": "F99"',
-        ),
-        (
-            {"x": {"dtype": "F32", "shape": [3], "data_offsets": [0, 12]}},
-            "file: found 74 bytes, expected 82 or more, for 3 rows",
-        ),
-    ],
-)
-def test_damaged_safetensors(tmp_path: Path, raw: Any, message: str) -> None:
-    if isinstance(raw, dict):
-        text = json.dumps(raw).encode()
-        raw = len(text).to_bytes(8, "little") + text + bytes(4)
-    (tmp_path / "x.safetensors").write_bytes(raw)
-    with pytest.raises(InputError) as caught:
-        gz.convert(EDGES, tmp_path / "s", node_attrs={"x": f"{tmp_path}/x.safetensors:x"})
-    assert message in str(caught.value)
-
-
-def test_raw_rows(tmp_path: Path) -> None:
-    x = np.random.default_rng(0).random((20, 3), dtype=np.float32)
-    (tmp_path / "x.bin").write_bytes(x.tobytes())
-    (tmp_path / "y.raw").write_bytes(np.arange(20).astype(">i2").tobytes())
-    (tmp_path / "e.bin").write_bytes(EDGES.T.astype(np.int32).tobytes())
-    (tmp_path / "two.bin").write_bytes(EDGES.tobytes())
-    attrs = {"x": f"{tmp_path}/x.bin:float32[3]", "y": f"{tmp_path}/y.raw:>int16"}
-    gz.convert(f"{tmp_path}/e.bin:int32[2]", tmp_path / "s", node_attrs=attrs)
-    assert edges_of(tmp_path / "s") == PAIRS
-    data = gz.open(tmp_path / "s").data()
-    assert np.array_equal(data.x.numpy(), x)
-    assert (data.y.dtype, data.y.tolist()) == (torch.int16, list(range(20)))
-    gz.convert(f"{tmp_path}/two.bin:int64", tmp_path / "t", edge_layout="2xE")
-    assert edges_of(tmp_path / "t") == PAIRS
-
-    def message(source: str) -> str:
-        with pytest.raises(InputError) as caught:
-            gz.convert(f"{tmp_path}/{source}", tmp_path / "u")
-        return str(caught.value).replace(f"{tmp_path}/", "")
-
-    assert message("e.bin").startswith("e.bin: layout: found none, expected dtype and shape of a")
-    assert "layout: found 'intt[2]', expected" in message("e.bin:intt[2]")
-    assert "file: found 480 bytes, expected a multiple of 56, as int64[7]" in message(
-        "e.bin:int64[7]"
-    )
-    assert "shape [160, 3], expected shape [2, E] or [E, 2]" in message("e.bin:int8[3]")
 
 
 @chunks.both
@@ -201,21 +110,6 @@ def test_pointers_expand_to_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     pointers[6] = 20
     with pytest.raises(InputError, match="values that do not ascend"):
         ExpandedRows(ArrayRows(torch.from_numpy(pointers)), 18, Path("g.npz"))
-
-
-def test_members_not_taken_are_named(tmp_path: Path) -> None:
-    path = tmp_path / "g.npz"
-    np.savez(
-        path,
-        edge_index=EDGES,
-        x=np.ones((20, 3), np.float32),
-        label=np.ones(20),
-        train_idx=np.arange(3),
-    )
-    summary = gz.convert(path, tmp_path / "s", node_attrs={"x": f"{path}:x"})
-    assert summary.notes == ["g.npz: members not taken: label, train_idx"]
-    attrs = {name: f"{path}:{name}" for name in ("x", "label", "train_idx")}
-    assert gz.convert(path, tmp_path / "t", node_attrs=attrs).notes == []
 
 
 MEMORY = """

@@ -10,7 +10,7 @@ import chunks
 import numpy as np
 import pytest
 import torch
-from convert_support import SHARED_DATA, edges_of, kinds, needs_shared_data, write
+from convert_support import edges_of, kinds, write
 
 import pyg_graphzero as gz
 from pyg_graphzero import InputError
@@ -213,26 +213,3 @@ def test_broken_toml(tmp_path: Path) -> None:
     path = write(tmp_path / "g.toml", "[nodes\n")
     with pytest.raises(InputError, match=r"g\.toml: spec: found .*expected valid TOML"):
         gz.convert(path, tmp_path / "s")
-
-
-@needs_shared_data
-def test_movielens(tmp_path: Path) -> None:
-    folder = SHARED_DATA / "movielens_small"
-    value = {
-        "nodes": {"movie": {"file": folder / "movies.csv", "id": "movieId"}},
-        "edges": [
-            {
-                "type": RATES,
-                "file": folder / "ratings.csv",
-                "src": "userId",
-                "dst": "movieId",
-                "attrs": ["rating", "timestamp"],
-            }
-        ],
-    }
-    summary = gz.convert(value, tmp_path / "s")
-    assert summary.nodes["movie"].num_nodes == 9742
-    assert summary.nodes["user"].num_nodes == 610
-    want = np.loadtxt(folder / "ratings.csv", delimiter=",", skiprows=1)
-    got = np.array(edges_of(tmp_path / "s", RATES, "rating", "timestamp"))
-    assert np.array_equal(got, want)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pyg_graphzero import InputError
-from pyg_graphzero.conversion.paths import expand, is_paths, kind_suffix
+from pyg_graphzero.conversion.paths import expand
 
 
 @pytest.fixture
@@ -45,23 +45,3 @@ def test_nothing_there_is_an_error(folder: Path) -> None:
     (folder / "bare").mkdir()
     with pytest.raises(InputError, match="directory: found no files, expected at least one"):
         expand("bare", folder)
-
-
-def test_files_of_several_kinds_are_named(folder: Path) -> None:
-    (folder / "parts" / "edges.parquet").touch()
-    (folder / "parts" / "README").touch()
-    with pytest.raises(InputError, match=r"files: found \.csv, \.parquet, no suffix, expected"):
-        expand("parts", folder)
-
-
-def test_the_suffix_that_counts() -> None:
-    assert kind_suffix("a.csv.gz") == kind_suffix(Path("a.csv.zst")) == kind_suffix("a.csv")
-    assert kind_suffix("a.npy.gz") == ".gz"
-
-
-def test_lists_of_paths() -> None:
-    assert is_paths("a")
-    assert is_paths([Path("a"), "b"])
-    assert not is_paths([])
-    assert not is_paths([[0, 1], [1, 2]])
-    assert not is_paths(None)

@@ -161,13 +161,6 @@ def test_the_first_faulty_row_is_named(tmp_path: Path) -> None:
     assert found == [kept.get(row, (0, 0, 0.0)) for row in range(9)]
 
 
-@pytest.mark.parametrize("dtype", ["int8", "float16"])
-def test_values_a_dtype_cannot_hold(tmp_path: Path, dtype: str) -> None:
-    path = write(tmp_path / "e.csv", "0,1,1\n1,2,300000\n2,0,0\n")
-    with pytest.raises(InputError, match=rf"line 2, column 2: found 300000.*that {dtype} can hold"):
-        gz.convert(path, tmp_path / "s", edge_attrs={"w": 2}, dtypes={"w": dtype})
-
-
 @chunks.both
 def test_ids_without_a_node(tmp_path: Path) -> None:
     table = write(tmp_path / "n.csv", "id,x\n7,1\n5,2\n9,4\n")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -59,15 +57,11 @@ def timed(store: Path) -> None:
 
 
 def adopted(store: Path) -> None:
-    """``x`` in an `.npy` and ``z`` in a `.safetensors` beside the store."""
+    """``x`` in an `.npy` and ``z`` in a `.pt` beside the store."""
     data = _graph()
     np.save(store.parent / "x.npy", data.x.numpy())
-    shape = list(data.z.shape)
-    head = {"z": {"dtype": "F32", "shape": shape, "data_offsets": [0, 4 * data.z.numel()]}}
-    header = json.dumps(head).encode()
-    raw = struct.pack("<Q", len(header)) + header + data.z.numpy().tobytes()
-    (store.parent / "z.safetensors").write_bytes(raw)
-    sources = {"x": str(store.parent / "x.npy"), "z": f"{store.parent / 'z.safetensors'}:z"}
+    torch.save({"z": data.z}, store.parent / "z.pt")
+    sources = {"x": str(store.parent / "x.npy"), "z": f"{store.parent / 'z.pt'}:z"}
     rest = {name: data[name].numpy() for name in ("y", "w", "time", "train_mask", "train_idx")}
     gz.convert(
         data.edge_index.numpy(),
@@ -75,7 +69,7 @@ def adopted(store: Path) -> None:
         num_nodes=NODES,
         node_attrs=sources | rest,
         edge_attrs={name: data[name].numpy() for name in ("edge_attr", "weight")},
-        adopt=["x", "z"],
+        adopt=True,
         progress=False,
     )
 

@@ -9,10 +9,8 @@ from __future__ import annotations
 import bz2
 import csv
 import gzip
-import json
 import random
 import re
-import struct
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -250,7 +248,7 @@ def npy(rng: random.Random, directory: Path) -> Input:
 
     options = {"node_attrs": {"x": files["x"]}, "edge_attrs": {"w": files["w"]}}
     if rng.random() < 0.3:
-        options["adopt"] = ["x"]
+        options["adopt"] = True
     return Input(files["edge_index"], list(files.values()), read, options)
 
 
@@ -311,60 +309,6 @@ def npz(rng: random.Random, directory: Path) -> Input:
 
     options = {"node_attrs": {"x": f"{path}:x"}, "edge_attrs": {"w": f"{path}:w"}}
     return Input(path, [path], read, options, {path: repack})
-
-
-def raw(rng: random.Random, directory: Path) -> Input:
-    """Rows without any header."""
-    path = directory / "edges.bin"
-    _numbers(rng, rng.randrange(2, 40), 2).astype("int32").tofile(path)
-
-    def read() -> Graph:
-        found = np.fromfile(path, "int32")
-        if path.stat().st_size % 8:
-            raise ValueError("half a row")
-        return Graph({None: (found[::2].tolist(), found[1::2].tolist(), {})})
-
-    return Input(f"{path}:int32[2]", [path], read, {"ids": "map"})
-
-
-_DTYPES = {"I64": "<i8", "I32": "<i4", "F32": "<f4", "F64": "<f8", "F16": "<f2", "U8": "u1"}
-
-
-def safetensors(rng: random.Random, directory: Path) -> Input:
-    """The length of a header, the header, the rows."""
-    path = directory / "graph.safetensors"
-    arrays = _arrays(rng)
-    edges = np.ascontiguousarray(arrays["edge_index"]).astype("<i8")
-    arrays = {"edge_index": edges, "x": _floats(rng, 20, 3), "w": arrays["w"]}
-    header, blobs, at = {}, [], 0
-    for name, value in arrays.items():
-        kind = next(key for key, dtype in _DTYPES.items() if np.dtype(dtype) == value.dtype)
-        end = at + value.nbytes
-        header[name] = {"dtype": kind, "shape": list(value.shape), "data_offsets": [at, end]}
-        blobs.append(value.tobytes())
-        at = end
-    text = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(blobs))
-
-    def read() -> Graph:
-        data = path.read_bytes()
-        (size,) = struct.unpack("<Q", data[:8])
-        found = {}
-        for name, record in json.loads(data[8 : 8 + size]).items():
-            if name not in arrays:
-                continue
-            begin, end = record["data_offsets"]
-            values = np.frombuffer(
-                data[8 + size + begin : 8 + size + end], _DTYPES[record["dtype"]]
-            )
-            found[name] = values.reshape(record["shape"])
-        edges = {None: (*_ends(found["edge_index"]), {"w": found["w"]})}
-        return Graph(edges, {None: {"x": found["x"]}})
-
-    options: dict[str, Any] = {"node_attrs": {"x": f"{path}:x"}, "edge_attrs": {"w": f"{path}:w"}}
-    if rng.random() < 0.3:
-        options["adopt"] = ["x"]
-    return Input(path, [path], read, options)
 
 
 # Tables

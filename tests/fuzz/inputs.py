@@ -22,7 +22,7 @@ from outcome import note
 import pyg_graphzero as gz
 from pyg_graphzero.errors import GraphZeroError, MemoryBudgetError
 
-KINDS: list[Kind] = [kinds.text, kinds.text, kinds.npy, kinds.npz, kinds.raw, kinds.safetensors]
+KINDS: list[Kind] = [kinds.text, kinds.text, kinds.npy, kinds.npz]
 KINDS += [kinds.table, kinds.table, kinds.torch_file, input_layouts.layout, input_layouts.layout]
 KINDS += [input_layouts.specification]
 # A damaged number of nodes may ask for a large store: it is an answer that there is no room.

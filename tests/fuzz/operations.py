@@ -382,8 +382,8 @@ def edits(s: Subject) -> Found:
         assert count < 10**6
         assert num_edges < 10**6
         for _ in range(s.rng.choice([1, 2, 3])):
-            kind = s.rng.randrange(6)
-            fs, gs = store.feature_store, store.graph_store
+            kind = s.rng.randrange(4)
+            fs = store.feature_store
             if kind == 0:
                 value = torch.arange(float(count))
                 fs.put_tensor(value, group_name=group, attr_name="fresh", index=None)
@@ -392,16 +392,9 @@ def edits(s: Subject) -> Found:
             elif kind == 2:
                 if fs.get_tensor_size(group_name=group, attr_name="time") is not None:
                     fs.remove_tensor(group_name=group, attr_name="time", index=None)
-            elif kind == 3:
+            else:
                 value = torch.arange(num_edges)
                 fs.put_tensor(value, group_name=edge_group, attr_name="e", index=None)
-            elif kind == 4:
-                edge_index = (torch.tensor([0, 1, 2]), torch.tensor([2, 0, 0]))
-                gs.put_edge_index(edge_index, edge_type=edge, layout="coo")
-                num_edges = 3
-            elif edge in store.edge_types:
-                gs.remove_edge_index(edge_type=edge, layout="csc")
-                break
     return _everything(gz.open(s.path).data())
 
 

@@ -86,14 +86,6 @@ def remove(path: Path) -> None:
             store.feature_store.remove_tensor(None, "x", None)
 
 
-def put_edges(path: Path) -> None:
-    src, dst, _ = graph(5)
-    with gz.open(path, "r+") as store:
-        store.graph_store.put_edge_index(
-            (src, dst), edge_type=None, layout="coo", size=(NODES, NODES)
-        )
-
-
 def write_column(path: Path) -> None:
     with gz.open(path, "r+") as store:
         if "h" in store.data():
@@ -136,7 +128,6 @@ OPERATIONS: dict[str, Callable[[Path], None]] = {
     "put_tensor": lambda path: put(path, "z"),
     "put_tensor over another": lambda path: put(path, "x"),
     "remove_tensor": remove,
-    "put_edge_index": put_edges,
     "create_column": write_column,
     "create_column, discarded": discard_column,
     "convert": lambda path: convert(path.with_name("new")),

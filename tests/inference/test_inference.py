@@ -502,16 +502,3 @@ def read_less_with_more_memory(rank, path):
 def test_more_memory_means_fewer_reads(wide, monkeypatch):
     monkeypatch.setenv(*EXACT_MALLOC)
     spawn(read_less_with_more_memory, (wide[1],), 1)
-
-
-def test_halves_are_decoded_whatever_the_handle_keeps(stores, tmp_path):
-    data, plain = stores
-    path = tmp_path / "half"
-    gz.convert(gz.open(plain).data(), path, features="float16")
-    model = GraphSAGE(8, 16, 2, 5)
-    gz.inference.layerwise(model, gz.open(path, keep_half=True), out="a")
-    with gz.open(path, "r+", keep_half=True) as store:
-        gz.inference.layerwise(model, store, out="b")
-    rounded = Data(x=data.x.half().float(), edge_index=data.edge_index)
-    assert_equal(column(path, "a"), output(model, rounded))
-    assert torch.equal(column(path, "a"), column(path, "b"))

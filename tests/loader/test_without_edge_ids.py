@@ -147,16 +147,6 @@ def test_stock_loaders(store: gz.Store) -> None:
     assert colptr[-1] == 3000
 
 
-def test_edges_that_are_replaced_have_ids(store: gz.Store) -> None:
-    with gz.open(store.path, mode="r+") as writable:
-        edges = torch.tensor([[1, 0], [1, 0]])
-        writable.graph_store.put_edge_index(edges, edge_type=None, layout="coo", size=(300, 300))
-    again = gz.open(store.path)
-    assert again.info()["flags"] == []
-    batch = next(iter(gz.loader.NeighborLoader(again.data(), [1], input_nodes=torch.tensor([1]))))
-    assert batch.e_id.tolist() == [0]
-
-
 def test_conversion_says_so(tmp_path: Path) -> None:
     np.save(tmp_path / "e.npy", graphs.random_edges(50, 50, 400).numpy())
     given = ["convert", f"{tmp_path}/e.npy", "-o", f"{tmp_path}/s", "--no-edge-ids"]

@@ -37,7 +37,6 @@ CALLS = {
 }
 OTHERWISE: dict[tuple[str, str], tuple[str, Any]] = {
     ("convert", "node_id"): ("nodes", lambda value: {"file": "given", "id": value}),
-    ("convert", "adopt_all"): ("adopt", lambda value: value),
     ("convert", "no_edge_ids"): ("edge_ids", lambda value: not value),
     ("convert", "is_quiet"): ("progress", lambda value: not value),
     ("optimize", "is_quiet"): ("progress", lambda value: not value),
@@ -54,7 +53,6 @@ MEANT: dict[str, tuple[str, Any]] = {
     "dtypes": ("a=int8", {"a": "int8"}),
     "fill": ("a=-1", {"a": "-1"}),
     "features": ("int8", {"x": "int8"}),
-    "adopt": ("a,b", ["a", "b"]),
     "take": ("a,b", ["a", "b"]),
     "skip": ("t.a", ["t.a"]),
     "num_neighbors": ("7,-1", [7, -1]),

@@ -75,13 +75,6 @@ def changed(name: str, where: slice | torch.Tensor | tuple, value) -> object:
     return change
 
 
-def edge_mask(data: Data, *marked: int) -> torch.Tensor:
-    """A mask of some edges."""
-    mask = torch.zeros(data.num_edges, dtype=torch.bool)
-    mask[list(marked)] = True
-    return mask
-
-
 DEFECTS = {
     "duplicates": lambda data: with_edges(data, data.edge_index[:, :300]),
     "self-loops": lambda data: with_edges(data, torch.arange(300).expand(2, -1)),
@@ -91,8 +84,6 @@ DEFECTS = {
     "homophily": lambda data: data.update(Data(y=torch.randint(2, (NUM,)))),
     "unreached": halves,
     "overlap": changed("val_mask", slice(5), True),
-    "leak": lambda data: data.update(Data(val_edge_mask=edge_mask(data, 3))),
-    "seeds": lambda data: data.update(Data(edge_label_index=ring(-2)[:, :5])),
     "late": changed("time", slice(10), NUM),
     "unlabelled": changed("y", slice(10), -1),
     "imbalance": lambda data: data.update(Data(y=(torch.arange(NUM) % 50 == 0).long())),
@@ -174,73 +165,6 @@ def test_the_first_of_several_splits_counts(tmp_path):
     found = gz.report(write_store(data, tmp_path / "s"), num_neighbors=[2], seconds=0.1)
     assert found.nodes[0].splits.sizes == {"train": 1000, "val": 500, "test": 500}
     assert (len(found.batches), found.components.seeds, found.notes) == (1, None, [])
-
-
-@pytest.mark.parametrize("has_time", [False, True])
-@pytest.mark.parametrize("slab", [1 << 18, 7])
-def test_splits_of_edges(tmp_path, monkeypatch, slab, has_time):
-    monkeypatch.setattr(csc, "_SLAB_EDGES", slab)
-    generator = torch.Generator().manual_seed(0)
-    ends = torch.randint(12, (2, 300), generator=generator)
-    role = torch.randint(3, (300,), generator=generator)
-    data = Data(edge_index=ends, num_nodes=12)
-    data.train_edge_mask, data.val_edge_mask = role == 0, role == 1
-    data.test_edge_mask = (role == 2) | (torch.arange(300) < 5)
-    times = torch.randint(30, (300,), generator=generator).float() / 8
-    if has_time:
-        data.edge_time = times
-    found = report(data, tmp_path / "s").edges[0].splits
-
-    def keys(mask):
-        rows = torch.cat([ends.sort(dim=0).values, (times * 8).long()[None] * has_time])
-        return [tuple(each) for each in rows.t()[mask].tolist()]
-
-    train = {*keys(data.train_edge_mask)}
-    for name, mask in (("val", data.val_edge_mask), ("test", data.test_edge_mask)):
-        expected = sum(each in train for each in keys(mask & ~data.train_edge_mask))
-        assert found.leaks[name] == expected > 0
-        assert found.sizes[name] == int(mask.sum())
-        assert found.overlaps[f"train and {name}"] == int((mask & data.train_edge_mask).sum())
-    if has_time:
-        first = times[data.val_edge_mask | data.test_edge_mask].min()
-        assert found.late == int((data.train_edge_mask & (times > first)).sum()) > 0
-
-
-def test_pairs_of_nodes_are_compared_with_the_edges(tmp_path):
-    data = Data(edge_index=ring(1), num_nodes=NUM)
-    data.edge_label_index = torch.tensor([[0, 1, 5], [1, 0, 7]])
-    data.test_pos_edge_index = torch.tensor([[4, 8], [3, 1]])
-    data.test_neg_edge_index = torch.tensor([[4, 8], [3, 9]])
-    found = report(data, tmp_path / "s")
-    assert found.edges[0].splits.leaks == {"val": 0, "test": 1, "seeds": 2}
-    assert {"leak", "seeds"} <= names(found)
-
-
-def test_reverse_types_tell_of_edges_too(tmp_path):
-    data = HeteroData()
-    data["user"].num_nodes, data["item"].num_nodes = 50, 60
-    ends = torch.stack([torch.arange(40), torch.arange(40) + 20])
-    data["user", "buys", "item"].edge_index = ends
-    data["user", "sees", "item"].edge_index = ends
-    data["user", "buys", "item"].val_mask = torch.arange(40) < 10
-    data["user", "buys", "item"].train_mask = torch.arange(40) >= 10
-    found = report(data, tmp_path / "apart")
-    assert [each.splits.leaks.get("val", 0) for each in found.edges] == [0, 0]
-    data["item", "rev_buys", "user"].edge_index = ends.flip(0)[:, 4:]
-    found = report(data, tmp_path / "s")
-    leaks = {each.name[1]: each.splits.leaks.get("val", 0) for each in found.edges}
-    assert leaks == {"buys": 6, "sees": 0, "rev_buys": 0}
-
-
-def test_leaks_of_many_edges_are_estimated(tmp_path, monkeypatch):
-    monkeypatch.setattr("pyg_graphzero.reporting.edges.COMPARED", 4000)
-    data = Data(edge_index=random_edges(20_000, 20_000, 40_000))
-    data.edge_index = torch.cat([data.edge_index, data.edge_index.flip(0)], dim=1)
-    data.val_edge_mask = torch.arange(80_000) < 20_000
-    splits = report(data, tmp_path / "s").edges[0].splits
-    assert splits.sizes["val"] == 20_000
-    assert splits.leaks["val"] == pytest.approx(20_000, rel=0.15)
-    assert splits.leaks["val"] % 20 == 0  # a part of the edges stands for all
 
 
 def reference(edge_index: torch.Tensor, num_src: int, num_dst: int) -> SimpleNamespace:

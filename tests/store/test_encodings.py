@@ -314,10 +314,8 @@ class TestStore:
         _, path, x = encoded
         copied = Path(shutil.copytree(path, tmp_path / "copy"))
         store = gz.open(copied, "r+")
-        row = torch.full((1, 37), 1 / 3)
-        store.feature_store.put_tensor(row, group_name=None, attr_name="x", index=torch.tensor([9]))
-        expected = x.clone()
-        expected[9] = 1 / 3
+        expected = x + 1 / 3
+        store.feature_store.put_tensor(expected, group_name=None, attr_name="x", index=None)
         assert torch.equal(gz.open(copied).data().x, expected)
         attrs = gz.open(copied).info()["node_types"][0]["attrs"]
         assert "encoding" not in attrs["x"]
@@ -354,21 +352,6 @@ class TestStore:
             assert not verify(copied).ok
             overwrite(copied / "node/x.gd", 0, before)
 
-    def test_keep_half(self, encoded: tuple[str, Path, Tensor]) -> None:
-        encoding, path, x = encoded
-        store = gz.open(path, keep_half=True)
-        dtype = torch.float32 if encoding == "int8" else ENCODINGS[encoding]
-        for each in (store, pickle.loads(pickle.dumps(store))):
-            data = each.data()
-            assert data.x.dtype == dtype
-            assert torch.equal(data.x.float(), x)
-            batch = next(iter(gz.loader.NeighborLoader(data, [2], batch_size=50)))
-            assert batch.x.dtype == dtype
-
-    def test_keep_half_is_true_or_false(self, encoded: tuple[str, Path, Tensor]) -> None:
-        with pytest.raises(ValueError, match="keep_half: found 'x', expected True or False"):
-            gz.open(encoded[1], keep_half="x")
-
 
 class TestOptions:
     def test_by_type(self, tmp_path: Path) -> None:
@@ -388,9 +371,6 @@ class TestOptions:
         for name in ("paper", "author"):
             assert torch.equal(batch[name].x, disk[name].x[batch[name].n_id])
             assert torch.allclose(disk[name].x, data[name].x, atol=0.05)
-        left = gz.open(tmp_path / "s", keep_half=True).data()
-        assert (left["paper"].x.dtype, left["paper"].extra.dtype) == (torch.bfloat16, torch.float16)
-        assert left["author"].x.dtype == torch.float32
 
     def test_names_that_are_not_there(self, graph: Data, tmp_path: Path) -> None:
         for features in ({"z": "int8"}, {"edge_attr": "int8"}, {"paper.x": "int8"}):

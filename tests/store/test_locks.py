@@ -122,19 +122,15 @@ def replace_behind(path: Path) -> Path:
     return make_store(path, value=7.0)
 
 
-@pytest.mark.parametrize("change", ["put", "put_edges", "remove", "create", "publish"])
+@pytest.mark.parametrize("change", ["put", "remove", "create", "publish"])
 def test_a_store_that_was_replaced_behind_its_editor(path: Path, change: str) -> None:
     store = gz.open(path, "r+")
     column = store.create_column("h", 1)
     column.write(0, torch.ones(50, 1))
     before = {p: p.read_bytes() for p in replace_behind(path).rglob("*") if p.is_file()}
-    edges = torch.zeros(2, 5, dtype=torch.long)
     changes = {
         "put": lambda: store.feature_store.put_tensor(
             torch.zeros(50), group_name=None, attr_name="z", index=None
-        ),
-        "put_edges": lambda: store.graph_store.put_edge_index(
-            edges, edge_type=None, layout="coo", size=(50, 50)
         ),
         "remove": lambda: store.feature_store.remove_tensor(None, "y", None),
         "create": lambda: store.create_column("g", 1),

@@ -80,15 +80,6 @@ def refused(store: Path, calls: list[Callable[[], object]] | None = None) -> lis
     return errors
 
 
-@pytest.mark.parametrize(
-    "raw", [b"[" * 100_000, b"[]", b"\xff\xfe", b'{"a":' * 90 + b"1" + b"}" * 90]
-)
-def test_documents_that_are_none(store: Path, raw: bytes) -> None:
-    (store / "store.json").write_bytes(raw)
-    with pytest.raises(FormatError, match=r"store.json: document: found"):
-        gz.open(store)
-
-
 @pytest.mark.parametrize("name", ["sub/precious.gd", "node", "unpublished", "lock", "node/x.gd"])
 def test_symbolic_links(store: Path, tmp_path: Path, name: str) -> None:
     """Each of them leads to what there is outside, and is followed nowhere."""

@@ -7,15 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 import pyg_graphzero as gz
-
-SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
-
-needs_shared_data = pytest.mark.skipif(
-    not SHARED_DATA.is_dir(), reason="the real datasets are not beside this checkout"
-)
 
 
 def write(path: Path, text: str | bytes) -> Path:
