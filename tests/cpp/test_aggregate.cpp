@@ -1,11 +1,9 @@
-// Sums, products and softmax over the edges of a batch: against plain loops, with any number of
-// threads and with the instructions that every machine has.
+// Sums, products and softmax over the edges of a batch: of every type, with any number of threads
+// and with the instructions that every machine has.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <random>
-#include <stdexcept>
 #include <vector>
 
 #include "aggregate/dropout.h"
@@ -41,40 +39,26 @@ struct Batch {
   GroupedEdges edges(int threads = 1, bool is_portable = false) const {
     return {src, bounds, num_src, threads, is_portable};
   }
-  // Calls visit(destination, edge).
-  template <class Visit>
-  void each(const Visit& visit) const {
-    for (std::size_t d = 0; d + 1 < bounds.size(); ++d) {
-      for (std::int64_t e = bounds[d]; e < bounds[d + 1]; ++e) {
-        visit(d, static_cast<std::size_t>(e));
-      }
-    }
-  }
-
   std::int64_t num_src;
   std::vector<std::int64_t> src, bounds;
 };
 
+// Numbers that halves have too.
 template <class T>
 std::vector<T> numbers(std::int64_t count, double scale = 1) {
   std::vector<T> made;
   for (std::int64_t i = 0; i < count; ++i) {
-    made.push_back(narrow<T>(static_cast<Sum<T>>(scale * std::sin(static_cast<double>(i)))));
+    const double number = std::round(64 * std::sin(static_cast<double>(i))) / 64;
+    made.push_back(narrow<T>(static_cast<Sum<T>>(scale * number)));
   }
   return made;
 }
 
 template <class T>
-bool same(const std::vector<T>& a, const std::vector<T>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](T x, T y) { return widen(x) == widen(y); });
-}
-
-template <class T>
-bool near(const std::vector<T>& a, const std::vector<double>& b, double tolerance) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](T x, double y) {
-    return std::abs(static_cast<double>(widen(x)) - y) <= tolerance * (1 + std::abs(y));
-  });
+std::vector<double> widened(const std::vector<T>& numbers) {
+  std::vector<double> made;
+  for (const T number : numbers) made.push_back(double{widen(number)});
+  return made;
 }
 
 // Runs with several numbers of threads and both kinds of instructions: the same bits.
@@ -86,274 +70,139 @@ std::vector<T> ran(const Batch& batch, std::int64_t size, const Run& run) {
       std::vector<T> out(static_cast<std::size_t>(size));
       run(batch.edges(threads, is_portable), out.data());
       if (first.empty()) first = out;
-      CHECK(same(first, out));
+      CHECK(widened(first) == widened(out));
     }
   }
   return first;
 }
 
+using Outputs = std::vector<std::vector<double>>;
+
+// Sums and products, with rows that lie apart.
 template <class T>
-void check_type(double tolerance) {
-  constexpr std::int64_t kHeads = 3, kGap = 5;
-  for (const std::int64_t channels : {1, 13, 32, 70}) {
-    for (const std::int64_t num_dst : {0, 1, 300}) {
-      const Batch batch(static_cast<std::uint64_t>(channels), num_dst, num_dst == 1 ? 0 : 900);
-      const RowShape shape{kHeads, channels};
-      const std::int64_t stride = shape.size() + kGap;
-      const auto num_edges = std::ssize(batch.src);
-      const std::vector<T> x = numbers<T>(batch.num_src * stride);
-      const std::vector<T> g = numbers<T>(num_dst * stride);
-      const std::vector<Sum<T>> weight = numbers<Sum<T>>(num_edges * kHeads);
-      const Rows<const T> of_src{x.data(), stride}, of_dst{g.data(), stride};
-      for (const bool is_mean : {false, true}) {
-        for (const Sum<T>* const weights : {static_cast<const Sum<T>*>(nullptr), weight.data()}) {
-          std::vector<double> sums(static_cast<std::size_t>(num_dst * shape.size()));
-          std::vector<double> back(static_cast<std::size_t>(batch.num_src * shape.size()));
-          std::vector<double> dots(static_cast<std::size_t>(num_edges * kHeads));
-          batch.each([&](std::size_t d, std::size_t e) {
-            const auto s = static_cast<std::size_t>(batch.src[e]);
-            const auto degree = static_cast<double>(batch.bounds[d + 1] - batch.bounds[d]);
-            for (std::size_t at = 0; at < static_cast<std::size_t>(shape.size()); ++at) {
-              const std::size_t h = e * kHeads + at / static_cast<std::size_t>(channels);
-              const double w =
-                  (weights == nullptr ? 1 : double{weights[h]}) / (is_mean ? degree : 1);
-              const auto size = static_cast<std::size_t>(shape.size());
-              const double xs{widen(x[s * static_cast<std::size_t>(stride) + at])};
-              const double gd{widen(g[d * static_cast<std::size_t>(stride) + at])};
-              sums[d * size + at] += w * xs;
-              back[s * size + at] += w * gd;
-              dots[h] += xs * gd / (is_mean ? degree : 1);
-            }
-          });
-          CHECK(near(ran<T>(batch, std::ssize(sums),
-                            [&](const GroupedEdges& edges, T* out) {
-                              neighbor_sum(edges, shape, of_src, weights, is_mean, out);
-                            }),
-                     sums, tolerance));
-          CHECK(near(ran<T>(batch, std::ssize(back),
-                            [&](const GroupedEdges& edges, T* out) {
-                              source_sum(edges, shape, of_dst, weights, is_mean, out);
-                            }),
-                     back, tolerance));
-          CHECK(near(ran<Sum<T>>(batch, std::ssize(dots),
-                                 [&](const GroupedEdges& edges, Sum<T>* out) {
-                                   edge_dot(edges, shape, of_dst, of_src, is_mean, out);
-                                 }),
-                     dots, 1e-4));
-        }
-      }
+Outputs sums_of(const Batch& batch, RowShape shape) {
+  constexpr std::int64_t kGap = 5;
+  const std::int64_t stride = shape.size() + kGap, num_dst = std::ssize(batch.bounds) - 1;
+  const auto num_weights = std::ssize(batch.src) * shape.heads;
+  const std::vector<T> x = numbers<T>(batch.num_src * stride), g = numbers<T>(num_dst * stride);
+  const std::vector<Sum<T>> weight = numbers<Sum<T>>(num_weights);
+  const Rows<const T> of_src{x.data(), stride}, of_dst{g.data(), stride};
+  Outputs found;
+  for (const bool is_mean : {false, true}) {
+    for (const Sum<T>* const weights : {static_cast<const Sum<T>*>(nullptr), weight.data()}) {
+      found.push_back(
+          widened(ran<T>(batch, num_dst * shape.size(), [&](const GroupedEdges& edges, T* out) {
+            neighbor_sum(edges, shape, of_src, weights, is_mean, out);
+          })));
+      found.push_back(widened(
+          ran<T>(batch, batch.num_src * shape.size(), [&](const GroupedEdges& edges, T* out) {
+            source_sum(edges, shape, of_dst, weights, is_mean, out);
+          })));
     }
+    found.push_back(
+        widened(ran<Sum<T>>(batch, num_weights, [&](const GroupedEdges& edges, Sum<T>* out) {
+          edge_dot(edges, shape, of_dst, of_src, is_mean, out);
+        })));
   }
+  return found;
 }
 
-template <class S>
-void check_softmax(double tolerance) {
-  constexpr std::int64_t kHeads = 3;
-  for (const std::int64_t num_dst : {0, 1, 300}) {
-    const Batch batch(1, num_dst, 50);
-    const auto size = std::ssize(batch.src) * kHeads;
-    const std::vector<S> scores = numbers<S>(size, 30);
-    const std::vector<S> grad = numbers<S>(size);
-    std::vector<double> expected(static_cast<std::size_t>(size));
-    std::vector<double> back(static_cast<std::size_t>(size));
-    for (std::size_t d = 0; d + 1 < batch.bounds.size(); ++d) {
-      for (std::int64_t h = 0; h < kHeads; ++h) {
-        double sum = 0, product = 0;
-        const auto each = [&](const auto& visit) {
-          for (std::int64_t e = batch.bounds[d]; e < batch.bounds[d + 1]; ++e) {
-            visit(static_cast<std::size_t>(e * kHeads + h));
-          }
-        };
-        each([&](std::size_t at) { sum += expected[at] = std::exp(double{scores[at]}); });
-        each([&](std::size_t at) { product += (expected[at] /= sum) * double{grad[at]}; });
-        each([&](std::size_t at) { back[at] = expected[at] * (double{grad[at]} - product); });
-      }
-    }
-    const std::vector<S> made = ran<S>(batch, size, [&](const GroupedEdges& edges, S* out) {
-      neighbor_softmax(edges, kHeads, scores.data(), out);
-    });
-    CHECK(near(made, expected, tolerance));
-    CHECK(near(ran<S>(batch, size,
-                      [&](const GroupedEdges& edges, S* out) {
-                        neighbor_softmax_backward(edges, kHeads, made.data(), grad.data(), out);
-                      }),
-               back, tolerance));
-  }
+template <class T>
+Outputs softmax_of(const Batch& batch, RowShape shape) {
+  const auto size = std::ssize(batch.src) * shape.heads;
+  const std::vector<Sum<T>> scores = numbers<Sum<T>>(size, 32), grad = numbers<Sum<T>>(size);
+  const auto made = ran<Sum<T>>(batch, size, [&](const GroupedEdges& edges, Sum<T>* out) {
+    neighbor_softmax(edges, shape.heads, scores.data(), out);
+  });
+  const auto back = ran<Sum<T>>(batch, size, [&](const GroupedEdges& edges, Sum<T>* out) {
+    neighbor_softmax_backward(edges, shape.heads, made.data(), grad.data(), out);
+  });
+  return {widened(made), widened(back)};
 }
 
 // Scores of edges, and all gradients.
 template <class T>
-void check_scores(double tolerance) {
-  constexpr std::int64_t kHeads = 2;
-  constexpr double kSlope = 0.25;
-  for (const std::int64_t channels : {1, 13, 32}) {
-    for (const std::int64_t num_dst : {0, 1, 300}) {
-      const Batch batch(7, num_dst, num_dst == 1 ? 0 : 900);
-      const auto num_edges = std::ssize(batch.src);
-      const RowShape shape{kHeads, channels};
-      const auto size = static_cast<std::size_t>(shape.size());
-      const std::vector<T> x = numbers<T>(batch.num_src * shape.size());
-      const std::vector<T> y = numbers<T>(num_dst * shape.size(), 0.7);
-      const std::vector<Sum<T>> attention = numbers<Sum<T>>(shape.size(), 2);
-      const std::vector<Sum<T>> grad = numbers<Sum<T>>(num_edges * kHeads, 0.1);
-      const ScoreInputs<T> inputs{shape,
-                                  {x.data(), shape.size()},
-                                  {y.data(), shape.size()},
-                                  attention.data(),
-                                  Sum<T>{kSlope}};
-      std::vector<double> scores(static_cast<std::size_t>(num_edges * kHeads));
-      std::vector<double> to_src(x.size()), to_dst(y.size()), to_all(size);
-      batch.each([&](std::size_t d, std::size_t e) {
-        const auto s = static_cast<std::size_t>(batch.src[e]);
-        for (std::size_t j = 0; j < size; ++j) {
-          const std::size_t at = e * kHeads + j / static_cast<std::size_t>(channels);
-          const double sum = double{widen(x[s * size + j])} + double{widen(y[d * size + j])};
-          const double slope = sum > 0 ? 1 : kSlope;
-          scores[at] += double{attention[j]} * sum * slope;
-          const double back = double{grad[at]} * double{attention[j]} * slope;
-          to_src[s * size + j] += back;
-          to_dst[d * size + j] += back;
-          to_all[j] += double{grad[at]} * sum * slope;
-        }
-      });
-      CHECK(near(ran<Sum<T>>(batch, std::ssize(scores),
-                             [&](const GroupedEdges& edges, Sum<T>* out) {
-                               neighbor_score(edges, inputs, out);
-                             }),
-                 scores, 1e-4));
-      std::vector<T> of_src(x.size()), of_dst(y.size());
-      CHECK(near(ran<Sum<T>>(batch, shape.size(),
-                             [&](const GroupedEdges& edges, Sum<T>* out) {
-                               neighbor_score_backward(edges, inputs, grad.data(), of_src.data(),
-                                                       of_dst.data(), out);
-                             }),
-                 to_all, 1e-4));
-      CHECK(near(of_src, to_src, tolerance));
-      CHECK(near(of_dst, to_dst, tolerance));
-    }
+Outputs scores_of(const Batch& batch, RowShape shape) {
+  const std::int64_t num_dst = std::ssize(batch.bounds) - 1;
+  const auto num_scores = std::ssize(batch.src) * shape.heads;
+  const std::vector<T> x = numbers<T>(batch.num_src * shape.size());
+  const std::vector<T> y = numbers<T>(num_dst * shape.size(), 0.5);
+  const std::vector<Sum<T>> attention = numbers<Sum<T>>(shape.size(), 2);
+  const std::vector<Sum<T>> grad = numbers<Sum<T>>(num_scores, 0.125);
+  const Rows<const T> of_src{x.data(), shape.size()}, of_dst{y.data(), shape.size()};
+  const ScoreInputs<T> inputs{shape, of_src, of_dst, attention.data(), Sum<T>{0.25}};
+  const auto scores = ran<Sum<T>>(batch, num_scores, [&](const GroupedEdges& edges, Sum<T>* out) {
+    neighbor_score(edges, inputs, out);
+  });
+  std::vector<T> to_src(x.size()), to_dst(y.size());
+  const auto to_all = ran<Sum<T>>(batch, shape.size(), [&](const GroupedEdges& edges, Sum<T>* out) {
+    neighbor_score_backward(edges, inputs, grad.data(), to_src.data(), to_dst.data(), out);
+  });
+  return {widened(scores), widened(to_all), widened(to_src), widened(to_dst)};
+}
+
+// The largest and the smallest, several of which are alike.
+template <class T>
+Outputs largest_of(const Batch& batch, RowShape shape) {
+  const std::int64_t size = shape.size(), num_dst = std::ssize(batch.bounds) - 1;
+  std::vector<T> x = numbers<T>(batch.num_src * size, 4);
+  for (T& value : x) value = narrow<T>(std::round(widen(value)));
+  const std::vector<T> grad = numbers<T>(num_dst * size);
+  const Rows<const T> rows{x.data(), size}, grads{grad.data(), size};
+  Outputs found;
+  for (const bool is_min : {false, true}) {
+    const auto made = ran<T>(batch, num_dst * size, [&](const GroupedEdges& edges, T* out) {
+      neighbor_max(edges, shape, rows, is_min, out);
+    });
+    const Rows<const T> winning{made.data(), size};
+    found.push_back(widened(made));
+    found.push_back(widened(ran<T>(batch, std::ssize(x), [&](const GroupedEdges& edges, T* out) {
+      neighbor_max_backward(edges, shape, rows, winning, grads, out);
+    })));
   }
+  return found;
 }
 
 template <class T>
-void check_largest(double tolerance) {
-  for (const std::int64_t size : {1, 13, 40}) {
-    for (const std::int64_t num_dst : {0, 1, 300}) {
-      const Batch batch(9, num_dst, num_dst == 1 ? 0 : 50);
-      std::vector<T> x = numbers<T>(batch.num_src * size, 3);
-      for (T& value : x) value = narrow<T>(std::round(widen(value)));  // several are alike
-      const std::vector<T> grad = numbers<T>(num_dst * size);
-      const RowShape shape{1, size};
-      const Rows<const T> rows{x.data(), size}, grads{grad.data(), size};
-      const auto at = [&](std::size_t row, std::size_t j) {
-        return row * static_cast<std::size_t>(size) + j;
-      };
-      for (const bool is_min : {false, true}) {
-        std::vector<double> largest(grad.size()), winners(grad.size()), to_src(x.size());
-        const auto each = [&](const auto& visit) {
-          batch.each([&](std::size_t d, std::size_t e) {
-            for (std::size_t j = 0; j < static_cast<std::size_t>(size); ++j) {
-              const std::size_t from = at(static_cast<std::size_t>(batch.src[e]), j);
-              visit(at(d, j), from, double{widen(x[from])},
-                    static_cast<std::int64_t>(e) == batch.bounds[d]);
-            }
-          });
-        };
-        each([&](std::size_t to, std::size_t, double value, bool is_first) {
-          const bool is_better = is_min ? value < largest[to] : value > largest[to];
-          if (is_first || is_better) largest[to] = value;
-        });
-        for (std::size_t i = 0; i < winners.size(); ++i) winners[i] = largest[i] == 0;
-        each([&](std::size_t to, std::size_t, double value, bool) {
-          winners[to] += value == largest[to];
-        });
-        each([&](std::size_t to, std::size_t from, double value, bool) {
-          if (value == largest[to]) to_src[from] += double{widen(grad[to])} / winners[to];
-        });
-        const std::vector<T> made =
-            ran<T>(batch, num_dst * size, [&](const GroupedEdges& edges, T* out) {
-              neighbor_max(edges, shape, rows, is_min, out);
-            });
-        CHECK(near(made, largest, 0));
-        const Rows<const T> winning{made.data(), size};
-        CHECK(near(ran<T>(batch, std::ssize(x),
-                          [&](const GroupedEdges& edges, T* out) {
-                            neighbor_max_backward(edges, shape, rows, winning, grads, out);
-                          }),
-                   to_src, tolerance));
-      }
-    }
+Outputs outputs_of(const Batch& batch, RowShape shape) {
+  Outputs found;
+  for (const auto& some : {sums_of<T>, softmax_of<T>, scores_of<T>, largest_of<T>}) {
+    for (std::vector<double>& output : some(batch, shape)) found.push_back(std::move(output));
+  }
+  return found;
+}
+
+// Of `found` and `expected`.
+double largest_error(const std::vector<double>& found, const std::vector<double>& expected) {
+  double most = found.size() == expected.size() ? 0 : 1;
+  for (std::size_t i = 0; i < std::min(found.size(), expected.size()); ++i) {
+    most = std::max(most, std::abs(found[i] - expected[i]) / (1 + std::abs(expected[i])));
+  }
+  return most;
+}
+
+template <class T>
+void check_type(const Batch& batch, RowShape shape, const Outputs& expected, double tolerance) {
+  const Outputs found = outputs_of<T>(batch, shape);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    CHECK(largest_error(found[i], expected[i]) <= tolerance);
   }
 }
 
 }  // namespace
 
-TEST(scores_of_edges) {
-  check_scores<float>(1e-4);
-  check_scores<double>(1e-12);
-  check_scores<BFloat16>(1e-2);
-  check_scores<Float16>(2e-3);
-}
-
-TEST(the_largest_and_the_smallest_over_edges) {
-  check_largest<float>(1e-4);
-  check_largest<double>(1e-12);
-  check_largest<BFloat16>(1e-2);
-  check_largest<Float16>(2e-3);
-}
-
-TEST(sums_and_products_over_edges) {
-  check_type<float>(1e-4);
-  check_type<double>(1e-12);
-  check_type<BFloat16>(1e-2);
-  check_type<Float16>(2e-3);
-}
-
-TEST(softmax_over_edges) {
-  check_softmax<float>(1e-5);
-  check_softmax<double>(1e-12);
-}
-
-TEST(edges_by_source_keep_their_order) {
-  const Batch batch(3, 400, 1000);
-  for (const int threads : {1, 3}) {
-    const GroupedEdges edges = batch.edges(threads);
-    check_edges(edges);
-    std::vector<std::vector<std::uint32_t>> found(1000);
-    EdgesBySource(edges).for_sources([&](const OutEdges& run) {
-      std::uint32_t at = 0;
-      for (std::int64_t s = run.first; s < run.last; ++s) {
-        for (; at < run.ends[s - run.first]; ++at) {
-          found[static_cast<std::size_t>(s)].push_back(run.edges[at].edge);
-          found[static_cast<std::size_t>(s)].push_back(run.edges[at].dst);
-        }
-      }
-    });
-    std::vector<std::vector<std::uint32_t>> expected(1000);
-    batch.each([&](std::size_t d, std::size_t e) {
-      auto& of = expected[static_cast<std::size_t>(batch.src[e])];
-      of.push_back(static_cast<std::uint32_t>(e));
-      of.push_back(static_cast<std::uint32_t>(d));
-    });
-    CHECK(found == expected);
+// Those of doubles are held against their definition in tests/nn/test_ops.py.
+TEST(kernels_of_all_types_agree) {
+  for (const std::int64_t channels : {1, 13, 32, 70}) {
+    for (const std::int64_t num_dst : {0, 1, 300}) {
+      const Batch batch(static_cast<std::uint64_t>(channels), num_dst, num_dst == 1 ? 0 : 900);
+      const RowShape shape{3, channels};
+      const Outputs expected = outputs_of<double>(batch, shape);
+      check_type<float>(batch, shape, expected, 1e-4);
+      check_type<BFloat16>(batch, shape, expected, 1e-2);
+      check_type<Float16>(batch, shape, expected, 2e-3);
+    }
   }
-}
-
-TEST(edges_that_do_not_fit_are_refused) {
-  const std::vector<std::int64_t> src{0, 4, 1}, bounds{0, 2, 1}, negative{-1, 3}, many{0, 4};
-  const std::vector<std::int64_t> whole{0, 3}, before{2, 3};
-  CHECK_THROWS(std::invalid_argument, "found none", check_bounds({src, {}, 3}));
-  CHECK_THROWS(std::invalid_argument, "bounds[2]: found 1 after 2", check_edges({src, bounds, 5}));
-  CHECK_THROWS(std::invalid_argument, "found -1 to 3", check_edges({src, negative, 5}));
-  CHECK_THROWS(std::invalid_argument, "the 3 edges of src", check_edges({src, many, 5}));
-  CHECK_THROWS(std::out_of_range, "src[1]: found 4, expected a row of the 4",
-               check_edges({src, whole, 4}));
-  check_edges({src, before, 4});  // the wrong edge belongs to no destination
-}
-
-TEST(halves_round_as_torch_does) {
-  CHECK(std::isinf(widen(narrow<Float16>(65520.0F))) && widen(narrow<Float16>(65519.0F)) == 65504);
-  CHECK(std::isinf(widen(narrow<BFloat16>(std::numeric_limits<float>::max()))));
-  CHECK(std::isnan(widen(narrow<BFloat16>(std::numeric_limits<float>::quiet_NaN()))));
 }
 
 // Each number is kept or not by its place and the key alone, as often as p says, and neighbours say
@@ -391,8 +240,4 @@ TEST(dropout_leaves_out_what_the_key_says) {
   std::int64_t repeated = 0;
   for (std::size_t i = 4096; i < x.size(); ++i) repeated += (out[i] == 0) == (out[i - 4096] == 0);
   CHECK(std::abs(2 * repeated - (count - 4096)) <= 5 * static_cast<std::int64_t>(std::sqrt(count)));
-  const std::vector<BFloat16> halves(100, BFloat16{0x3F80});  // 1
-  std::vector<BFloat16> thinned(100);
-  dropout<BFloat16>(halves, 0.75, 7, 1, false, thinned.data());
-  for (const BFloat16 half : thinned) CHECK(half.bits == 0 || half.bits == 0x4080);  // 4
 }

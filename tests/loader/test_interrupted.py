@@ -173,28 +173,6 @@ def test_threads_that_share_an_iterator(kind, workers):
     assert loader.state_dict()["num_batches"] == len(expected)
 
 
-class Halt:
-    """A transform that does something at its third batch, once."""
-
-    def __init__(self, what):
-        self.what = what
-        self.seen = 0
-
-    def __call__(self, batch):
-        batch.x.add_(1)
-        self.seen += 1
-        if self.seen == 3:
-            self.what(batch)
-        return batch
-
-
-def raising(error):
-    def what(batch):
-        raise error
-
-    return what
-
-
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("kind", ["nodes", "hetero"])
 @pytest.mark.parametrize("error", [ValueError("of the third"), KeyboardInterrupt(), Alarm()])

@@ -103,22 +103,6 @@ def test_batches_do_not_depend_on_workers(homo, context):
     assert_same(worked, inline)
 
 
-def test_seeds_govern_and_epochs_differ(homo):
-    _, store = homo
-    first, again = epoch(store), epoch(store)
-    assert_same(again, first)
-    torch.manual_seed(43)
-    other = list(NeighborLoader(store.data(), [5, 3], batch_size=32, shuffle=True))
-    assert not all(torch.equal(a.n_id, b.n_id) for a, b in zip(first, other, strict=True))
-    loader = NeighborLoader(
-        store.data(), [2], batch_size=300, generator=torch.Generator().manual_seed(1)
-    )
-    a, b = next(iter(loader)), next(iter(loader))
-    assert not torch.equal(a.e_id, b.e_id)
-    loader.generator.manual_seed(1)
-    assert torch.equal(next(iter(loader)).e_id, a.e_id)
-
-
 def test_shuffle_order_is_stock_pyg_order(homo):
     _, store = homo
     torch.manual_seed(0)
@@ -348,16 +332,6 @@ def test_stock_loader_with_our_sampler(homo):
     for batch in loader:
         assert torch.equal(batch.n_id[batch.edge_index], data.edge_index[:, batch.e_id])
         assert torch.equal(batch.edge_attr, data.edge_attr[batch.e_id])
-
-
-def test_full_fanout_equals_the_full_graph(homo):
-    data, store = homo
-    model = GraphSAGE(8, 16, num_layers=3, out_channels=5).eval()
-    with torch.no_grad():
-        want = model(data.x, data.edge_index)
-        loader = NeighborLoader(store.data(), [-1, -1, -1], batch_size=64)
-        got = torch.cat([model(b.x, b.edge_index)[: b.batch_size] for b in loader])
-    assert torch.allclose(got, want, atol=1e-5)
 
 
 def test_inference_and_trim_to_layer(homo):

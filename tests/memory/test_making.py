@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import resource
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import islice
 
 import budgets
@@ -13,6 +12,7 @@ import pytest
 import torch
 from budgets import budget_beside
 from click.testing import CliRunner
+from full_disk import largest_file
 from interrupting import At, Struck
 from systems import needs_linux
 from torch_geometric.data import HeteroData
@@ -259,21 +259,10 @@ def test_neighbours_that_take_much_of_the_memory_are_copied_too(wide):
 # No room ##########################################################################################
 
 
-@contextmanager
-def files_of_at_most(num_bytes):
-    """Writing more into a file of this process fails, as on a disk that is full."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
 @pytest.mark.parametrize("num_bytes", [10_000, 1_000_000, 10_000_000])
 def test_a_disk_that_is_full_meanwhile(store, info, num_bytes):
     loader = training(store)
-    with files_of_at_most(num_bytes):
+    with largest_file(num_bytes):
         goes_on(loader, is_copied=False)
     assert info.text.count("not copied in the order of their use: ") == 1
     assert "File too large" in info.text

@@ -323,15 +323,17 @@ IN_USE = {
 
 
 @pytest.mark.parametrize("kind", list(ODD))
-def test_a_sealed_document_with_odd_members_is_damaged(copied, kind):
-    contents, copy = StoreContents(copied), copy_of(copied)
+def test_a_sealed_document_with_odd_members_is_damaged(small, kind):
+    (small.path / "orders").mkdir(exist_ok=True)
+    copy = small_copy(small, small.path / "orders" / ("0" * 32))
     changed = ODD[kind](read_document(copy / "order.json"))
     write_document({k: v for k, v in changed.items() if k != "checksum"}, copy / "order.json")
     with pytest.raises(gz.FormatError) as error:
-        UsedCopy.open(copy, contents)
+        UsedCopy.open(copy, small)
     assert str(error.value).startswith(f"{copy}/")
-    (fault,) = gz.verify(copied).bad if kind not in IN_USE else [f"{copy}/order.json: "]
+    (fault,) = gz.verify(small.path).bad if kind not in IN_USE else [f"{copy}/order.json: "]
     assert fault.startswith(f"{copy}/order.json: ")
+    shutil.rmtree(copy)
 
 
 @pytest.mark.parametrize("damage", ["document", "sealed", "order", "flipped", "rows", "gone"])

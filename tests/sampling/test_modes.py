@@ -139,13 +139,6 @@ def test_temporal_draws_are_uniform_among_what_is_valid():
     assert stats.chisquare(counts[18:].numpy()).pvalue > 1e-6
 
 
-def test_node_times_stand_in_for_seed_times():
-    data = homogeneous()
-    data.time = torch.randint(0, 100, (300,))
-    out = sample(NeighborSampler(data, [3, 3], time_attr="time"), torch.arange(50))
-    assert (data.time[out.node] <= data.time[:50][out.batch]).all()
-
-
 def test_times_of_some_types_only():
     data = heterogeneous()
     data["paper"].time = torch.arange(200)

@@ -267,6 +267,17 @@ def test_restarts():
     assert torch.equal(data.edge_index[:, ids[~restarted]], ends)
 
 
+def test_a_walk_that_restarted_has_no_node_before():
+    """In a star ``p`` has no say in the step behind a restart: its centre goes to all leaves."""
+    star = Data(edge_index=torch.tensor([[0, 0, 0, 1, 2, 3], [1, 2, 3, 0, 0, 0]]), num_nodes=4)
+    walks, ids = gz.sampler.random_walk(
+        star, torch.zeros(40_000, dtype=torch.int64), 3, p=1e-3, restart=0.5, return_edge_ids=True
+    )
+    behind = ((ids >= 0) == torch.tensor([True, False, True])).all(dim=1)
+    back = walks[behind, 1] == walks[behind, 3]
+    assert stats.binomtest(int(back.sum()), back.numel(), 1 / 3).pvalue > 1e-4
+
+
 def test_ends():
     line = Data(edge_index=torch.tensor([[0, 1], [1, 2]]), num_nodes=4)
     walks = gz.sampler.random_walk(line, None, 3)
