@@ -57,7 +57,11 @@ def graph_of(source: Any, inputs: Inputs) -> GraphSpec | None:
         if len(source) != 1:
             name = f"<{type(source).__name__}>"
             raise InputError(name, "dataset", f"{len(source)} graphs", "one, which a store holds")
-        source = source[0]
+        spec = pyg_spec(source[0], inputs)
+        split = source.get_idx_split() if hasattr(source, "get_idx_split") else {}  # ogb's
+        for part, ids in split.items():
+            ogb.add_part(spec, part, ids)
+        return spec
     if isinstance(source, Data | HeteroData):
         return pyg_spec(source, inputs)
     if isinstance(source, Mapping) and not has_edges(source):

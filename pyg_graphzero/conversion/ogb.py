@@ -62,7 +62,7 @@ def ogb_spec(path: Path) -> GraphSpec:
             node.attrs["y"] = Labels(node.attrs["y"])
     spec = GraphSpec(nodes, edges, path)
     folder, parts = _read_split(path)
-    is_taken = all(_add_part(spec, part, parts.get(part, {})) for part in SPLITS) and bool(parts)
+    is_taken = all(add_part(spec, part, parts.get(part, {})) for part in SPLITS) and bool(parts)
     told = f"split {folder.name!r}" if folder is not None and is_taken else "no split"
     spec.what = f"OGB directory, {'binary' if is_binary else 'CSV'} files, {told}"
     if folder is not None and not is_taken:
@@ -208,7 +208,7 @@ def _read_split(path: Path) -> tuple[Path | None, dict[str, Any]]:
     return folder, parts
 
 
-def _add_part(spec: GraphSpec, part: str, found: Any) -> bool:
+def add_part(spec: GraphSpec, part: str, found: Any) -> bool:
     """Has the nodes of a part be a mask; whether they are nodes, not pairs of such."""
     by_type = found if isinstance(found, Mapping) else {None: found}
     if not by_type.keys() <= spec.nodes.keys():

@@ -215,6 +215,10 @@ def test_pyg_dataset_root_and_object(tmp_path: Path) -> None:
         def process(self) -> None:
             self.save([self.original], self.processed_paths[0])
 
+        def get_idx_split(self) -> dict[str, Any]:  # as ogb's datasets have it
+            ids = torch.tensor([1, 2])
+            return {"valid": ids if isinstance(self.original, Data) else {"a": ids}}
+
     for name, value in (("homo", graph), ("hetero", hetero)):
         dataset = Toy(tmp_path / name, value)
         for source in (
@@ -227,6 +231,7 @@ def test_pyg_dataset_root_and_object(tmp_path: Path) -> None:
             got = gz.open(tmp_path / "s").data()
             part, want = (got, value) if name == "homo" else (got["a"], value["a"])
             assert torch.equal(part.x, want.x)
+        assert part.val_mask.nonzero().view(-1).tolist() == [1, 2]
     torch.save((graph, None), tmp_path / "old.pt")
     gz.convert(tmp_path / "old.pt", tmp_path / "s", force=True)
     assert torch.equal(gz.open(tmp_path / "s").data().edge_index, graph.edge_index)
