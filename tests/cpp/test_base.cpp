@@ -1,19 +1,57 @@
-// base/: buffers that are too large, loops by several threads, errors.
+// base/: checksum, buffer, threads.
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <new>
+#include <numeric>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "arrays/buffer.h"
 #include "arrays/parallel.h"
 #include "base/errors.h"
+#include "base/xxh64.h"
 #include "check.h"
 
 using namespace gz;
+
+// Digests from the reference implementation (xxhash 0.8), for each branch of the algorithm.
+TEST(xxh64_known_vectors) {
+  const auto digest = [](const std::string& text) { return xxh64(text.data(), text.size()); };
+  CHECK(digest("") == 0xEF46DB3751D8E999ULL);
+  CHECK(digest("a") == 0xD24EC4F1A98C6E5BULL);
+  CHECK(digest("abc") == 0x44BC2CF5AD770999ULL);
+  CHECK(digest("abcdefgh") == 0x3AD351775B4634B7ULL);
+  CHECK(digest("0123456789abcdefghijklmnopqrstu") == 0x80ADFC1D42020F39ULL);
+  CHECK(digest("0123456789abcdefghijklmnopqrstuv") == 0xBF7C9DBE16B5C6E2ULL);
+  CHECK(digest(std::string(1000, 'x')) == 0x4CB9A3B69CB700E1ULL);
+}
+
+TEST(xxh64_does_not_need_alignment) {
+  std::vector<unsigned char> bytes(200);
+  std::iota(bytes.begin(), bytes.end(), static_cast<unsigned char>(0));
+  for (std::size_t shift = 0; shift < 8; ++shift) {
+    std::vector<unsigned char> moved(208);
+    std::memcpy(moved.data() + shift, bytes.data(), bytes.size());
+    CHECK(xxh64(moved.data() + shift, bytes.size()) == xxh64(bytes.data(), bytes.size()));
+  }
+}
+
+TEST(buffer_grows_and_keeps_its_contents) {
+  Buffer<std::int64_t> buffer;
+  CHECK(buffer.size() == 0 && buffer.data() == nullptr);
+  for (std::int64_t i = 0; i < 1000; ++i) buffer.push_back(i * i);
+  bool same = buffer.size() == 1000;
+  for (std::int64_t i = 0; i < 1000; ++i) same = same && buffer[i] == i * i;
+  CHECK(same);
+  buffer.resize(10);
+  CHECK(buffer.size() == 10 && buffer.capacity() >= 1000 && buffer[9] == 81);
+  Buffer<std::int64_t> moved(std::move(buffer));
+  CHECK(moved.size() == 10 && moved[3] == 9);
+}
 
 TEST(buffer_refuses_what_no_memory_holds) {
   Buffer<std::int64_t> buffer(4);

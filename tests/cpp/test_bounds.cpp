@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <cstring>
 #include <fstream>
 #include <memory>
 #include <mutex>
@@ -229,6 +230,27 @@ TEST(rows_that_are_kept_are_read_again_after_an_error) {
   }
 }
 
+TEST(a_reader_that_failed_reads_again) {
+  const Scratch dir;
+  constexpr std::int64_t kRows = 3000;
+  const auto file = make_files(dir, kRows, 1).front();
+  std::vector<std::int64_t> wanted(kRows);
+  std::iota(wanted.begin(), wanted.end(), 0);
+  for (const ReaderKind kind : {ReaderKind::kAuto, ReaderKind::kPool}) {
+    DiskGather reader({{kind, 4}, 2, 1 << 16});
+    std::vector<std::int64_t> out(wanted.size() * kRow / 8);
+    const RowRequest request{wanted, {}, reinterpret_cast<std::byte*>(out.data())};
+    const auto errors = [&] { return reader.gather(file, {&request, 1}, {64, 4096}).errors; };
+    {
+      const CutShort cut(dir / "rows0", 1000 * kRow);
+      CHECK(errors().front() != nullptr);
+    }
+    std::fill(out.begin(), out.end(), -1);
+    CHECK(errors().front() == nullptr);
+    CHECK(out == expected_numbers(wanted));
+  }
+}
+
 TEST(a_paged_topology_is_sampled_again_after_an_error) {
   if (needs("posix", kCannotBeCut)) return;
   const Ring ring(400, 6);
@@ -247,6 +269,40 @@ TEST(a_paged_topology_is_sampled_again_after_an_error) {
     }
     CHECK(everything(sampler.sample(request(seeds, {3, 2}))) ==
           everything(ring.sampler().sample(request(seeds, {3, 2}))));
+  }
+}
+
+TEST(a_pipeline_goes_on_after_rows_were_lost) {
+  const Scratch dir;
+  constexpr std::int64_t kRows = 500;
+  const Ring ring(kRows, 4);
+  const NeighborSampler sampler = ring.sampler();
+  auto plan = std::make_shared<GatherPlan>();
+  plan->num_lists = 2;
+  plan->paged.push_back({0, paged(make_files(dir, kRows, 1), ResidentRows::first(kRows, 0, 200))});
+  plan->windows = std::make_shared<WindowRoom>(WindowLimits{4, 1 << 20});
+  plan->columns.push_back({0, {nullptr, kRows, kRow, kRow}, 0, 0});
+  const auto recipe = recipe_of(sampler, plan);
+  Batches epoch(2, 1 << 30);
+  const auto submit = [&] {
+    for (std::int64_t k = 0; k < 8; ++k) {
+      epoch.add(recipe, {{{0, {50 * k, 50 * k + 1}, {}}}, static_cast<std::uint64_t>(k)});
+    }
+    epoch.flush();
+  };
+  {
+    const CutShort cut(dir / "rows0", 0);
+    submit();
+    for (int k = 0; k < 8; ++k) CHECK_THROWS(OsError, "truncated", epoch.get(60s));
+  }
+  submit();
+  for (int k = 0; k < 8; ++k) {
+    const auto batch = epoch.get(60s);
+    const auto nodes = batch->nodes[0].span();
+    const auto expected = expected_numbers({nodes.begin(), nodes.end()});
+    const auto found = batch->gathered.columns[0].rows.span();
+    CHECK(found.size() == expected.size() * 8 &&
+          std::memcmp(found.data(), expected.data(), found.size()) == 0);
   }
 }
 

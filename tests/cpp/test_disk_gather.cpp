@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <random>
 #include <set>
@@ -198,7 +199,16 @@ TEST(read_plan_against_a_plain_loop) {
 TEST(read_plan_refuses_bad_requests) {
   ReadPlan plan;
   const RowLayout layout{0, 10, 4, 4, 40};
-  const std::vector<std::int64_t> good{9, 0};
+  const std::vector<std::int64_t> good{9, 0}, late{3, 10}, early{-1};
+  const std::vector<RowRequest> high{{good, {}, nullptr}, {late, {}, nullptr}};
+  CHECK_THROWS(std::out_of_range, "requests[1].rows[1]: found row 10, expected 0 <= row < 10",
+               plan.build(layout, high, {}));
+  CHECK(plan.reads().empty() && plan.num_targets() == 0);
+  const std::vector<RowRequest> low{{early, {}, nullptr}};
+  CHECK_THROWS(std::out_of_range, "found row -1", plan.build(layout, low, {}));
+  const std::vector<RowRequest> uneven{{good, early, nullptr}};
+  CHECK_THROWS(std::invalid_argument, "positions: found 1, expected one for each of 2 rows",
+               plan.build(layout, uneven, {}));
   RowLayout huge = layout;
   huge.num_rows = INT64_MAX;
   const std::vector<RowRequest> one{{good, {}, nullptr}};
@@ -215,6 +225,65 @@ TEST(read_plan_of_overlapping_rows) {
   plan.build({0, 10, 16, 8, 88}, requests, {.merge_gap = 0, .max_read = 1 << 20, .alignment = 1});
   CHECK(plan.reads().size() == 2);
   CHECK(plan.reads()[1].offset == 24 && plan.reads()[1].size == 24);
+}
+
+TEST(disk_gather_against_memory) {
+  const Scratch dir;
+  std::mt19937_64 random(3);
+  const std::vector<RowLayout> layouts{rows_of(4096, 5000, 512, 512), rows_of(4096, 3000, 500, 512),
+                                       rows_of(100, 2000, 7, 7), rows_of(0, 1, 3, 3),
+                                       rows_of(4096, 40, 60'000, 60'000)};
+  int number = 0;
+  for (const RowLayout& layout : layouts) {
+    const std::string path = dir / std::to_string(number++);
+    // Some 100 KB a batch: what takes long under a sanitizer is to compare.
+    const auto longest =
+        static_cast<std::size_t>(std::min<std::int64_t>(500, 100'000 / layout.row_bytes));
+    Case c(path, random, layout, 5, longest);
+    for (const bool direct : {true, false}) {
+      const ColumnFile column{DirectFile::open(path, direct), c.layout};
+      for (const ReaderKind kind : kinds()) {
+        for (const int threads : {1, 3}) {
+          for (const std::uint64_t buffer : {1ULL << 12, 1ULL << 20}) {
+            DiskGather disk({{kind, 16}, threads, buffer});
+            for (const std::uint64_t gap : {0ULL, 3000ULL}) {
+              const auto requests = c.requests();
+              const GatherResult result = disk.gather(column, requests, {gap, 20'000, 1});
+              CHECK(complete(result) && c.outs == c.expected);
+              CHECK(result.stats.useful_bytes <= result.stats.bytes);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// A batch whose rows are gone fails; the others get theirs, though they were read together.
+TEST(disk_gather_from_a_file_cut_short) {
+  const Scratch dir;
+  std::mt19937_64 random(9);
+  const std::string path = dir / "t";
+  Case c(path, random, rows_of(0, 1000, 512, 512), 0, 0);
+  const ColumnFile column{DirectFile::open(path), c.layout};
+  std::filesystem::resize_file(path, 500 * 512 + 100);
+  const std::vector<std::int64_t> kept{499, 0, 250}, lost{3, 500, 700}, mixed{499};
+  for (const ReaderKind kind : kinds()) {
+    std::vector<std::vector<std::byte>> outs(3, std::vector<std::byte>(3 * 512));
+    const std::vector<RowRequest> requests{
+        {kept, {}, outs[0].data()}, {lost, {}, outs[1].data()}, {mixed, {}, outs[2].data()}};
+    DiskGather disk({{kind, 8}, 2, 1 << 20});
+    const GatherResult result = disk.gather(column, requests, {1 << 20, 1 << 20, 1});
+    CHECK(!result.errors[0] && !result.errors[2] && !result.stopped);
+    CHECK_THROWS(OsError,
+                 "the file was truncated: cannot read row 500, 512 bytes at offset 256000 of '" +
+                     path + "': Input/output error",
+                 std::rethrow_exception(result.errors[1]));
+    CHECK(std::memcmp(outs[0].data(), c.row(499), 512) == 0);
+    CHECK(std::memcmp(outs[0].data() + 1024, c.row(250), 512) == 0);
+    CHECK(std::memcmp(outs[1].data(), c.row(3), 512) == 0);
+    CHECK(std::memcmp(outs[2].data(), c.row(499), 512) == 0);
+  }
 }
 
 // Reads that fail one by one (EIO): this process's memory as a file, of which rows 0 to 9 are

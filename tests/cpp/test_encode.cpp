@@ -1,6 +1,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <random>
 #include <vector>
 
@@ -68,5 +69,21 @@ TEST(tile_kernels_of_this_machine_agree_with_the_portable_ones) {
     }
     CHECK(counted == kRows * width);
     CHECK(!spread_counter()({anything.data() + 1, kStride, kRows, width}, spreads[0]));
+  }
+}
+
+TEST(profiling_names_the_first_row_that_is_not_finite) {
+  for (const std::int64_t columns : {1, 21, 200}) {
+    constexpr std::int64_t kRows = 5000;
+    std::vector<float> values(static_cast<std::size_t>(kRows * columns), 1.0F);
+    const auto at = [&](std::int64_t row, std::int64_t c) -> float& {
+      return values[static_cast<std::size_t>(row * columns + c)];
+    };
+    CHECK(RowEncoder(Encoding::kInt8, columns).profile(values.data(), kRows, 4) == -1);
+    at(4999, 0) = std::numeric_limits<float>::quiet_NaN();
+    CHECK(RowEncoder(Encoding::kInt8, columns).profile(values.data(), kRows, 4) == 4999);
+    at(700, columns / 2) = -std::numeric_limits<float>::infinity();
+    at(611, columns - 1) = std::numeric_limits<float>::infinity();
+    CHECK(RowEncoder(Encoding::kInt8, columns).profile(values.data(), kRows, 4) == 611);
   }
 }

@@ -43,6 +43,22 @@ TEST(batches_come_in_order_and_are_those_made_in_line) {
   }
 }
 
+TEST(an_error_comes_in_place_of_its_batch) {
+  const auto recipe = doing([](std::uint64_t key) {
+    if (key % 3 == 1) throw std::out_of_range("batch " + std::to_string(key));
+  });
+  Batches epoch(3, kPlenty);
+  for (std::uint64_t key = 0; key < 30; ++key) epoch.add(recipe, batch_request(key));
+  for (std::uint64_t key = 0; key < 30; ++key) {
+    if (key % 3 == 1) {
+      CHECK_THROWS(std::out_of_range, "batch " + std::to_string(key), wait(epoch));
+    } else {
+      CHECK(wait(epoch)->nodes.size() == 1);
+    }
+  }
+  CHECK_THROWS(std::logic_error, "no batch was added", epoch.get(0ms));
+}
+
 TEST(batches_ahead_are_bounded_by_bytes) {
   std::atomic<int> begun{0};
   const auto count = [&](std::uint64_t) {

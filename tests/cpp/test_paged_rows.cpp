@@ -1,6 +1,7 @@
 // gather/paged_rows and the epoch over it: batches whose rows are read for a window of them are
 // those that find every row in memory; a file that is cut short fails only who needs what is lost.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -306,6 +307,60 @@ TEST(only_who_needs_a_row_that_lies_once_more_and_is_lost_fails) {
   }
 }
 
+TEST(copies_that_are_not_of_their_order_are_refused) {
+  const Scratch scratch;
+  const Table table(scratch / "rows", 501);
+  const Copy copy(scratch / "again", table, {3, 0}, 2);
+  const Table fewer(scratch / "fewer", 7);
+  const auto made = [&](std::vector<ColumnFile> files) {
+    const auto reader = std::make_shared<DiskGather>(DiskGatherOptions{});
+    PagedRows(ResidentRows::first(509, 2, 0), 0, {table.file()}, reader, {64, 4096},
+              {copy.order, std::move(files)});
+  };
+  ColumnFile narrow = copy.table.file();
+  narrow.layout.row_bytes = 8;
+  CHECK_THROWS(std::invalid_argument, "found 0 files, expected 1", made({}));
+  CHECK_THROWS(std::invalid_argument, "found 7 rows of 24 bytes, expected 8 of 24",
+               made({fewer.file()}));
+  CHECK_THROWS(std::invalid_argument, "found 8 rows of 8 bytes, expected 8 of 24", made({narrow}));
+}
+
+TEST(orders_of_what_are_no_rows_are_refused) {
+  for (const std::int32_t row : {-1, 3, 2}) {
+    const std::vector<std::int32_t> again{2, row};
+    const std::string found = "again[1]: found " + std::to_string(row);
+    CHECK_THROWS(std::invalid_argument,
+                 found + (row == 2 ? " once more" : "") + ", expected rows below 3, each once",
+                 RowOrder(again, 3));
+    // Rows 12 and 13 are no whole group.
+    CHECK_THROWS(
+        std::invalid_argument,
+        found + (row == 2 ? " once more" : "") + ", expected whole groups below 3, each once",
+        RowOrder(again, 14, 2));
+  }
+  CHECK_THROWS(std::invalid_argument, "group_bits: expected 0 to 20", RowOrder({}, 3, 21));
+  CHECK_THROWS(std::invalid_argument, "num_rows: 0 or more", RowOrder({}, -1));
+}
+
+TEST(resident_rows_are_found_where_they_are) {
+  std::mt19937_64 random(1);
+  for (int round = 0; round < 50; ++round) {
+    const auto n = static_cast<std::int64_t>(1 + random() % 500);
+    const ResidentRows rows = random_rows(random, n);
+    std::vector<bool> taken(static_cast<std::size_t>(rows.num_places()));
+    std::int64_t last = -1, kept = 0;
+    for (std::int64_t r = 0; r < n; ++r) {
+      const std::int64_t place = rows.find(r);
+      if (place < 0) continue;
+      CHECK(place > last && place < rows.num_places());  // in the order of rows
+      last = place;
+      ++kept;
+    }
+    CHECK(kept <= rows.num_places());
+    CHECK(kept > rows.num_places() - (1 << rows.group_bits()) || rows.num_places() == 0);
+  }
+}
+
 TEST(batches_that_read_are_those_in_memory) {
   const Scratch scratch;
   std::mt19937_64 random(2);
@@ -563,4 +618,17 @@ TEST(a_window_that_is_cut_short_takes_no_frames_for_what_it_leaves) {
   CHECK(both.num_lists() == 2 && both.stats.rows == 80 && both.stats.hits == 80);
   both.shorten(1);
   CHECK(both.num_lists() == 1 && both.stats.rows == 40 && both.stats.hits == 40);
+}
+
+TEST(paged_rows_refuse_what_is_not_there) {
+  const Scratch scratch;
+  const Table table(scratch / "rows", 40);
+  const auto rows = table.paged(ResidentRows::first(40, 0, 4));
+  for (const std::int64_t bad : {-1, 40}) {
+    const std::vector<std::int64_t> wanted{3, bad};
+    const IdList lists[] = {std::span<const std::int64_t>(wanted)};
+    CHECK_THROWS(std::out_of_range, "expected 0 <= row < 40", rows->read(lists, 0));
+  }
+  CHECK_THROWS(std::invalid_argument, "found 40 rows of 24 bytes, expected 41 of 24",
+               table.paged(ResidentRows::first(41, 0, 4)));
 }

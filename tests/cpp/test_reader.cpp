@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,6 +44,11 @@ std::byte* aligned(std::vector<std::byte>& memory) {
 }
 
 }  // namespace
+
+TEST(reader_kinds) {
+  for (const ReaderKind kind : kinds()) CHECK(AsyncReader::create({kind, 4})->kind() == kind);
+  CHECK_THROWS(std::invalid_argument, "depth: found 0", AsyncReader::create({.depth = 0}));
+}
 
 // Aligned and not, in the middle and at the end, many more than fit the queue.
 TEST(reader_reads_what_is_there) {
@@ -153,6 +160,22 @@ TEST(reader_takes_many_files) {
     reader->submit(requests);
     for (const Completion& done : finish(*reader, 70)) CHECK(!done.error);
     CHECK(std::memcmp(memory.memory().data(), bytes.data(), bytes.size()) == 0);
+  }
+}
+
+TEST(reader_refuses_what_is_no_read) {
+  const Scratch dir;
+  make_file(dir / "f", 1);
+  for (const ReaderKind kind : kinds()) {
+    const auto reader = AsyncReader::create({kind, 2});
+    std::byte to;
+    const std::vector<ReadRequest> unknown{{0, 0, 1, &to, 0}};
+    CHECK_THROWS(std::out_of_range, "found file 0", reader->submit(unknown));
+    const int number = reader->add_file(DirectFile::open(dir / "f", false));
+    const std::vector<ReadRequest> empty{{number, 0, 0, &to, 0}};
+    CHECK_THROWS(std::invalid_argument, "a read of 0 bytes", reader->submit(empty));
+    std::array<Completion, 1> done;
+    CHECK(reader->wait(done) == 0);
   }
 }
 

@@ -1,4 +1,4 @@
-// storage/row_writer and base/range_bits: rows from any thread, and which are there.
+// storage/row_writer and base/range_bits: rows in any order, from any thread.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/errors.h"
 #include "base/range_bits.h"
 #include "check.h"
 #include "scratch.h"
@@ -31,6 +32,10 @@ std::vector<std::int32_t> some_rows(std::uint64_t count, std::uint64_t items, st
     rows[i] = static_cast<std::int32_t>(i * 2654435761U) ^ seed;
   }
   return rows;
+}
+
+void write(RowWriter& writer, std::uint64_t first, const std::vector<std::int32_t>& rows) {
+  writer.write(first, rows.data(), rows.size() * sizeof(std::int32_t));
 }
 
 bool is_right(const std::string& path, const std::vector<std::int32_t>& expected) {
@@ -69,6 +74,45 @@ TEST(range_bits_as_a_vector_of_bools) {
       };
       CHECK(bits.first_set(c) == place(std::find(from(c), expected.end(), true)));
       CHECK(bits.first_clear(c) == place(std::find(from(c), expected.end(), false)));
+    }
+  }
+}
+
+// 1 MiB blocks: of whole rows, of rows that straddle them, and of rows with padding.
+TEST(rows_written_in_any_order) {
+  std::mt19937 random(2);
+  for (const std::uint64_t items : {1024, 1025, 1000}) {
+    for (int round = 0; round < 6; ++round) {
+      const Scratch dir;
+      constexpr std::uint64_t kRows = 700;  // some 3 blocks
+      std::vector<std::int32_t> expected(kRows * items);
+      std::vector<bool> is_written(kRows);
+      RowWriter writer = writer_of(dir, kRows, items);
+      const auto put = [&](std::uint64_t first, const std::vector<std::int32_t>& rows) {
+        write(writer, first, rows);
+        std::copy(rows.begin(), rows.end(),
+                  expected.begin() + static_cast<std::ptrdiff_t>(first * items));
+        std::fill_n(is_written.begin() + static_cast<std::ptrdiff_t>(first), rows.size() / items,
+                    true);
+      };
+      for (int step = 0; step < 15; ++step) {
+        const std::uint64_t first = random() % kRows, count = 1 + random() % (kRows - first);
+        put(first, some_rows(step % 3 == 0 ? 1 : count, items, step));
+      }
+      while (true) {
+        const auto [begin, end] = writer.first_missing();
+        const auto missing = std::find(is_written.begin(), is_written.end(), false);
+        CHECK(static_cast<std::ptrdiff_t>(begin) == missing - is_written.begin());
+        if (begin == kRows) break;
+        const auto next = std::find(missing, is_written.end(), true);
+        CHECK(static_cast<std::ptrdiff_t>(end) == next - is_written.begin());
+        put(begin, some_rows(end - begin, items, 77));
+      }
+      writer.finish();
+      CHECK(is_right(dir / "x.gd", expected));
+      put(3, some_rows(5, items, 78));  // what follows finish() is in the next one
+      writer.finish();
+      CHECK(is_right(dir / "x.gd", expected));
     }
   }
 }
