@@ -192,8 +192,7 @@ class Exchange:
         self._users: WeakSet[threading.Thread] = WeakSet()
         self._thread = threading.Thread(target=self._serve, name="graphzero-shards", daemon=True)
         self._thread.start()
-        # Its thread must not be in a call of torch's when the interpreter ends.
-        atexit.register(self.fail)
+        atexit.register(self._at_exit)
 
     def start(self, run: Callable[[], None]) -> None:
         """Runs what fetches rows on a thread, which ends with the exchange.
@@ -258,7 +257,20 @@ class Exchange:
         if self._process == os.getpid():
             for thread in [self._thread, *self._users]:
                 thread.join(patience)
-            atexit.unregister(self.fail)
+            if not self._thread.is_alive():
+                atexit.unregister(self._at_exit)
+
+    def _at_exit(self) -> None:
+        """Fails, and ends the process if the thread is in a call of torch's even then.
+
+        A call that returns to Python while the interpreter ends aborts the process.
+        """
+        self.fail()
+        if self._thread.is_alive():
+            try:
+                print(end="", flush=True)
+            finally:
+                os._exit(1)
 
     def _serve(self) -> None:
         """The thread: one round after the other."""

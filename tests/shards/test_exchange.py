@@ -6,7 +6,9 @@ import os
 import pickle
 import random
 import signal
+import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from torch_geometric.data import HeteroData
 
 import pyg_graphzero as gz
 from graphs import write_store
+from pyg_graphzero.shards.fetcher import Fetcher
 from pyg_graphzero.util.system import private_rss
 from spawned import PATIENCE, spawn
 
@@ -200,6 +203,34 @@ def test_rows_are_kept_within_the_budget(homo, tmp_path):
     run(keep_rows, 2, tmp_path, str(tmp_path / "shards"), str(tmp_path / "wide-shards"))
 
 
+def share_a_room(rank: int, wide: str, encoded: str) -> None:
+    """Rows of 2,048 bytes, and of 512 that stand for 2,048; a row's numbers count as 64 more."""
+    key, theirs = ("node", None), torch.arange(150) + 150 * (1 - rank)
+    with gz.open_shards(wide, timeout=60.0) as opened:
+        fetcher = Fetcher(opened._exchange, 1_800_000, 600_000, "2MB")
+        for numbers, num_kept in ((theirs[:10], 0), (theirs[:140], 10), (theirs[:140], 21)):
+            before = opened.exchanged.kept
+            tables, at = fetcher.fetch({key: numbers}, 1)[key]
+            assert opened.exchanged.kept - before == num_kept
+            assert torch.equal(tables["x"][at], numbers[:, None].expand(-1, 512).float())
+    with gz.open_shards(encoded, timeout=60.0) as opened:
+        exchange = opened._exchange
+        assert Fetcher(exchange, 970_000, 0, "1MB").fetch({key: theirs}, 1)
+        with pytest.raises(gz.MemoryBudgetError, match=r"memory=1MB: found 1 MB .*, expected 1 MB"):
+            Fetcher(exchange, 950_000, 0, "1MB").fetch({key: theirs}, 1)  # 345,600 as stored
+    dist.destroy_process_group()
+
+
+def test_kept_rows_and_decoded_ones_are_in_the_budget(homo, tmp_path):
+    """A batch of 140 rows leaves room for 21 that are kept; decoded rows count beside stored."""
+    data = homo[0].clone()
+    data.x = torch.arange(300)[:, None].expand(-1, 512).float().contiguous()
+    gz.shard(write_store(data, tmp_path / "wide"), tmp_path / "wide-shards", 2)
+    gz.convert(data, tmp_path / "encoded", features="int8", progress=False)
+    gz.shard(tmp_path / "encoded", tmp_path / "encoded-shards", 2)
+    run(share_a_room, 2, tmp_path, *(str(tmp_path / f"{n}-shards") for n in ("wide", "encoded")))
+
+
 def leave_early(rank: int, shards: str) -> None:
     """Rank 0 breaks out of an epoch, and evaluates alone while the other has closed."""
     with gz.open_shards(shards) as opened:
@@ -252,6 +283,47 @@ def test_a_lost_rank_is_an_error_for_the_others(homo, tmp_path, how):
             process.start()
         ranks[0].join(PATIENCE)
         assert ranks[0].exitcode == 0
+    finally:
+        for process in ranks:
+            process.kill()
+
+
+class Wakes:
+    """Lets a process go on while the interpreter ends."""
+
+    def __init__(self, process: int) -> None:
+        self._wake, self._wait = partial(os.kill, process, signal.SIGCONT), partial(time.sleep, 2)
+
+    def __del__(self) -> None:
+        self._wake()
+        self._wait()
+
+
+def raise_beside_a_stopped_rank(rank: int, shards: str) -> None:
+    opened = gz.open_shards(shards, timeout=60.0)
+    processes = opened.gather(os.getpid())
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+        time.sleep(PATIENCE)
+    time.sleep(1.0)  # it has stopped, and the exchange waits for it
+    sys.wakes = Wakes(processes[1])  # the interpreter lets go of it at its end
+    raise KeyError("mine")
+
+
+def test_an_error_beside_a_rank_that_does_not_answer_ends_the_process(homo, tmp_path, capfd):
+    gz.shard(homo[1].path, tmp_path / "shards", 2)
+    context = torch.multiprocessing.get_context("spawn")
+    arguments = (raise_beside_a_stopped_rank, 2, f"file://{tmp_path}/ranks")
+    ranks = [
+        context.Process(target=start, args=(rank, *arguments, (str(tmp_path / "shards"),)))
+        for rank in range(2)
+    ]
+    try:
+        for process in ranks:
+            process.start()
+        ranks[0].join(PATIENCE)
+        assert ranks[0].exitcode == 1
+        assert "KeyError: 'mine'" in capfd.readouterr().err
     finally:
         for process in ranks:
             process.kill()
