@@ -13,8 +13,9 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from itertools import chain, product
+from itertools import product
 from time import perf_counter
 from typing import Any
 from weakref import WeakSet
@@ -145,17 +146,12 @@ class _Order:
         self.table: Table = tables, places
 
 
-class _Ask:
+class _Ask(Future[None]):
     """Rows that a thread waits for, by shelf."""
 
     def __init__(self, orders: list[_Order]) -> None:
+        super().__init__()
         self.orders = orders
-        self.error: BaseException | None = None
-        self.done = threading.Event()
-
-    def end(self, error: BaseException | None = None) -> None:
-        self.error = error
-        self.done.set()
 
 
 class Exchange:
@@ -232,14 +228,12 @@ class Exchange:
                 self._waiting.append(ask)
                 self._turn.notify()
             else:  # the other ranks have none of them
-                ask.done.set()
+                ask.set_result(None)
         try:
             for shelf, order in zip(self.shelves.values(), ask.orders, strict=True):
                 shelf.read(order.numbers[self.rank], order.rows[self.rank], self.reader)
         finally:
-            ask.done.wait()
-        if ask.error is not None:
-            raise ask.error
+            ask.result()
         return {key: orders[key].table for key in wanted if key in orders}
 
     def leave(self) -> None:
@@ -298,7 +292,7 @@ class Exchange:
                     self.stats.exchanges += 1
                     self.stats.seconds += perf_counter() - begun
                 if ask is not None:
-                    ask.end()
+                    ask.set_result(None)
         except BaseException as error:
             message = (
                 f"{self._what}: cannot exchange rows with the other ranks ({error}); one of them "
@@ -309,14 +303,16 @@ class Exchange:
                 lost = [*([] if ask is None else [ask]), *self._waiting]
                 self._waiting.clear()
             for each in lost:
-                each.end(self._error)
+                each.set_exception(self._error)
 
     def _counts(self, orders: list[_Order], state: int) -> Tensor:
         """Has all ranks tell how many rows they want: ``[rank, (shelf, owner) and state]``."""
-        sizes = [[len(numbers) for numbers in order.numbers] for order in orders]
-        for each in sizes:
-            each[self.rank] = 0  # own rows do not travel
-        own = torch.tensor([*chain(*sizes), state])
+        sizes = [
+            len(numbers) * (rank != self.rank)  # own rows do not travel
+            for order in orders
+            for rank, numbers in enumerate(order.numbers)
+        ]
+        own = torch.tensor([*sizes, state])
         found = torch.empty(self._size, len(own), dtype=torch.int64)
         dist.all_gather(list(found.unbind()), own, group=self._group)
         return found

@@ -168,7 +168,7 @@ def test_batches_are_those_of_the_single_store(
     run(read_epochs, ranks, tmp_path, *pairs)
 
 
-def keep_rows(rank: int, shards: str, wide: str) -> None:
+def keep_rows(rank: int, shards: str, wide: str, encoded: str) -> None:
     """Rows that a rank has once fetched do not travel in the next epoch, if there is room."""
     for memory, travels in (("4GB", False), (private_rss() + (64 << 20), True)):
         with gz.open_shards(shards, memory=memory) as opened:
@@ -192,43 +192,39 @@ def keep_rows(rank: int, shards: str, wide: str) -> None:
                 list(loader)
         else:  # rank 0 serves its rows all the same
             assert len(list(loader)) == 300
+    share_a_room(rank, wide, encoded)
     dist.destroy_process_group()
+
+
+def share_a_room(rank: int, wide: str, encoded: str) -> None:
+    """Rows of 80,000 bytes, and of 20,000 that stand for as many; 64 more are a row's numbers.
+
+    A batch of 140 rows leaves room for 22 that are kept; decoded rows count beside stored ones.
+    """
+    key, theirs = ("node", None), torch.arange(150) + 150 * (1 - rank)
+    with gz.open_shards(wide, timeout=60.0) as opened:
+        fetcher = Fetcher(opened._exchange, 69_000_000, 16_000_000, "69MB")
+        for numbers, num_kept in ((theirs[:10], 0), (theirs[:140], 10), (theirs[:140], 22)):
+            before = opened.exchanged.kept
+            tables, at = fetcher.fetch({key: numbers}, 1)[key]
+            assert opened.exchanged.kept - before == num_kept
+            assert torch.equal(tables["x"][at], numbers[:, None].expand(-1, 20_000).float())
+    with gz.open_shards(encoded, timeout=60.0) as opened:
+        exchange = opened._exchange
+        assert Fetcher(exchange, 37_000_000, 0, "37MB").fetch({key: theirs}, 1)
+        with pytest.raises(gz.MemoryBudgetError, match=r"=35MB: found 35 MB .*, expected 36 MB"):
+            Fetcher(exchange, 35_000_000, 0, "35MB").fetch({key: theirs}, 1)
 
 
 def test_rows_are_kept_within_the_budget(homo, tmp_path):
     gz.shard(homo[1].path, tmp_path / "shards", 2, topology="whole")
     wide = homo[0].clone()
-    wide.x = torch.zeros(300, 20_000)
+    wide.x = torch.arange(300)[:, None].expand(-1, 20_000).float().contiguous()
     gz.shard(write_store(wide, tmp_path / "wide"), tmp_path / "wide-shards", 2)
-    run(keep_rows, 2, tmp_path, str(tmp_path / "shards"), str(tmp_path / "wide-shards"))
-
-
-def share_a_room(rank: int, wide: str, encoded: str) -> None:
-    """Rows of 2,048 bytes, and of 512 that stand for 2,048; a row's numbers count as 64 more."""
-    key, theirs = ("node", None), torch.arange(150) + 150 * (1 - rank)
-    with gz.open_shards(wide, timeout=60.0) as opened:
-        fetcher = Fetcher(opened._exchange, 1_800_000, 600_000, "2MB")
-        for numbers, num_kept in ((theirs[:10], 0), (theirs[:140], 10), (theirs[:140], 21)):
-            before = opened.exchanged.kept
-            tables, at = fetcher.fetch({key: numbers}, 1)[key]
-            assert opened.exchanged.kept - before == num_kept
-            assert torch.equal(tables["x"][at], numbers[:, None].expand(-1, 512).float())
-    with gz.open_shards(encoded, timeout=60.0) as opened:
-        exchange = opened._exchange
-        assert Fetcher(exchange, 970_000, 0, "1MB").fetch({key: theirs}, 1)
-        with pytest.raises(gz.MemoryBudgetError, match=r"memory=1MB: found 1 MB .*, expected 1 MB"):
-            Fetcher(exchange, 950_000, 0, "1MB").fetch({key: theirs}, 1)  # 345,600 as stored
-    dist.destroy_process_group()
-
-
-def test_kept_rows_and_decoded_ones_are_in_the_budget(homo, tmp_path):
-    """A batch of 140 rows leaves room for 21 that are kept; decoded rows count beside stored."""
-    data = homo[0].clone()
-    data.x = torch.arange(300)[:, None].expand(-1, 512).float().contiguous()
-    gz.shard(write_store(data, tmp_path / "wide"), tmp_path / "wide-shards", 2)
-    gz.convert(data, tmp_path / "encoded", features="int8", progress=False)
+    gz.convert(wide, tmp_path / "encoded", features="int8", progress=False)
     gz.shard(tmp_path / "encoded", tmp_path / "encoded-shards", 2)
-    run(share_a_room, 2, tmp_path, *(str(tmp_path / f"{n}-shards") for n in ("wide", "encoded")))
+    names = ("shards", "wide-shards", "encoded-shards")
+    run(keep_rows, 2, tmp_path, *(str(tmp_path / name) for name in names))
 
 
 def leave_early(rank: int, shards: str) -> None:
