@@ -202,7 +202,7 @@ def fetch(store: Any, count: int, ranks: int) -> dict[str, float]:
         sizes[dist.get_rank()] = 0
         dist.barrier()
         begin = time.perf_counter()
-        store._exchange.fetch({("node", None): numbers})  # past the rows that are kept
+        store._exchange.fetch({("node", None): numbers}, {})  # past the rows that are kept
         seconds["fetch"].append((time.perf_counter() - begin) / len(numbers))
         sent, found = (torch.ones(sum(sizes), dtype=torch.uint8) for _ in range(2))
         dist.barrier()

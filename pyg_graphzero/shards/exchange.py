@@ -86,12 +86,10 @@ class Shelf:
         places = places_in(self.numbers, numbers)
         for column, file, out in zip(self.columns.values(), self.files, outs, strict=True):
             rows = row_table(column)
-            if out.numel() == 0 or rows is None:
-                continue
-            if reader is None:
-                gather_into(out, rows, places)
-            else:
+            if reader is not None and out.numel():
                 reader.gather(file, [engine_array(places.contiguous())], [engine_array(out)])
+            elif rows is not None:
+                gather_into(out, rows, places)
 
 
 @dataclass
@@ -205,7 +203,7 @@ class Exchange:
         self._users.add(thread)
         thread.start()
 
-    def fetch(self, wanted: Wanted, more: Mapping[Key, int] | None = None) -> dict[Key, Table]:
+    def fetch(self, wanted: Wanted, more: Mapping[Key, int]) -> dict[Key, Table]:
         """Rows by key; waits for them. Keys without rows in shards are left out.
 
         Args:
@@ -215,7 +213,6 @@ class Exchange:
         Raises:
             RankLostError: A rank does not answer, or the shards were closed.
         """
-        more = more or {}
         orders = {
             key: _Order(shelf, wanted.get(key, _NONE), more.get(key, 0))
             for key, shelf in self.shelves.items()
