@@ -64,7 +64,7 @@ class Kept:
         Args:
             numbers: Nodes.
             places: Their places.
-            fetched: Those that are not here, with room behind for those that are.
+            fetched: Rows that are not here, with room behind them for the others.
         """
         tables, at = fetched
         old, new = (places >= 0).nonzero().view(-1), (places < 0).nonzero().view(-1)
