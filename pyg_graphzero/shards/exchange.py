@@ -13,9 +13,9 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import chain, cycle
-from math import prod
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from itertools import product
 from time import perf_counter
 from typing import Any
 from weakref import WeakSet
@@ -27,7 +27,13 @@ from torch import Tensor
 from pyg_graphzero import _core
 from pyg_graphzero.errors import RankLostError, UnsupportedError
 from pyg_graphzero.shards.owners import Owners, places_in
-from pyg_graphzero.store.columns import EncodedRows, engine_array, gather
+from pyg_graphzero.store.columns import (
+    EncodedRows,
+    bytes_of_rows,
+    engine_array,
+    gather_into,
+    row_table,
+)
 
 # Seconds between rounds while no rank asks for anything: doubled up to the last one.
 _LEAST_PAUSE, _MOST_PAUSE = 0.0005, 0.02
@@ -73,34 +79,17 @@ class Shelf:
         """Bytes of a row in all columns."""
         return sum(row_bytes(column) for column in self.columns.values())
 
-    def read(self, numbers: Tensor, reader: _core.DiskGather | None) -> list[Tensor]:
-        """Own rows as bytes, a tensor for each column; None: from the mapped files."""
-        places = places_in(self.numbers, numbers).contiguous()
-        if reader is None or len(places) == 0:
-            return [as_bytes(gather(column, places)) for column in self.columns.values()]
-        found = [
-            torch.empty(len(places), row_bytes(column), dtype=torch.uint8)
-            for column in self.columns.values()
-        ]
-        for file, rows in zip(self.files, found, strict=True):
-            if rows.numel():
-                reader.gather(file, [engine_array(places)], [engine_array(rows)])
-        return [rows.view(-1) for rows in found]
-
-    def split(self, raw: Tensor, count: int) -> list[Tensor]:
-        """Divides the bytes that :meth:`read` gave of ``count`` numbers by column."""
-        return list(raw.split([count * row_bytes(column) for column in self.columns.values()]))
-
-    def tables(self, by_owner: Sequence[list[Tensor]]) -> dict[str, Tensor | EncodedRows]:
-        """The rows by attribute, from their bytes by owner and column."""
-        found: dict[str, Tensor | EncodedRows] = {}
-        for (attr, column), parts in zip(
-            self.columns.items(), zip(*by_owner, strict=True), strict=True
-        ):
-            rows = torch.cat(parts).view(column.dtype).view(-1, *column.shape[1:])
-            by = self.decoders.get(attr)
-            found[attr] = rows if by is None else EncodedRows(rows, by.scale, by.zero_point)
-        return found
+    def read(
+        self, numbers: Tensor, outs: Sequence[Tensor], reader: _core.DiskGather | None
+    ) -> None:
+        """Puts own rows into memory for each column, as bytes; reader None: from mapped files."""
+        places = places_in(self.numbers, numbers)
+        for column, file, out in zip(self.columns.values(), self.files, outs, strict=True):
+            rows = row_table(column)
+            if reader is not None and out.numel():
+                reader.gather(file, [engine_array(places.contiguous())], [engine_array(out)])
+            elif rows is not None:
+                gather_into(out, rows, places)
 
 
 @dataclass
@@ -122,18 +111,45 @@ class ExchangeStats:
     kept: int = 0
 
 
-class _Ask:
-    """Rows that a thread waits for."""
+class _Order:
+    """Rows that are wanted of a shelf, and the memory that they come to.
 
-    def __init__(self, wanted: Wanted) -> None:
-        self.wanted = wanted
-        self.tables: dict[Key, Table] = {}
-        self.error: BaseException | None = None
-        self.done = threading.Event()
+    Args:
+        shelf: Where they are.
+        wanted: Their numbers.
+        more: Rows for which there is to be room behind them.
 
-    def end(self, error: BaseException | None = None) -> None:
-        self.error = error
-        self.done.set()
+    Attributes:
+        numbers: Their numbers by owner.
+        rows: Their bytes by owner and column, a part of the table.
+        table: The table that they make, owner after owner.
+    """
+
+    def __init__(self, shelf: Shelf, wanted: Tensor, more: int) -> None:
+        sizes, order = shelf.owners.divide(wanted)
+        numbers, places = wanted, torch.arange(len(wanted))
+        if order is not None:
+            numbers, places[order] = wanted[order], places.clone()
+        made = [
+            torch.empty((len(numbers) + more, *column.shape[1:]), dtype=column.dtype)
+            for column in shelf.columns.values()
+        ]
+        columns = [bytes_of_rows(each)[: len(numbers)].split(sizes) for each in made]
+        self.numbers = numbers.split(sizes)
+        self.rows = list(zip(*columns, strict=True))
+        tables: dict[str, Tensor | EncodedRows] = {}
+        for attr, rows in zip(shelf.columns, made, strict=True):
+            by = shelf.decoders.get(attr)
+            tables[attr] = rows if by is None else replace(by, stored=rows)
+        self.table: Table = tables, places
+
+
+class _Ask(Future[None]):
+    """Rows that a thread waits for, by shelf."""
+
+    def __init__(self, orders: list[_Order]) -> None:
+        super().__init__()
+        self.orders = orders
 
 
 class Exchange:
@@ -162,6 +178,7 @@ class Exchange:
         self._what = f"{what}: rank {self.rank} of {self._size}"
         self._turn = threading.Condition()
         self._waiting: deque[_Ask] = deque()
+        self._leaving = torch.empty(0, dtype=torch.uint8)  # rows for others, in each round anew
         self._state = _SERVES
         self._error: RankLostError | None = None
         self._process = os.getpid()
@@ -169,8 +186,7 @@ class Exchange:
         self._users: WeakSet[threading.Thread] = WeakSet()
         self._thread = threading.Thread(target=self._serve, name="graphzero-shards", daemon=True)
         self._thread.start()
-        # Its thread must not be in a call of torch's when the interpreter ends.
-        atexit.register(self.fail)
+        atexit.register(self._at_exit)
 
     def start(self, run: Callable[[], None]) -> None:
         """Runs what fetches rows on a thread, which ends with the exchange.
@@ -187,23 +203,35 @@ class Exchange:
         self._users.add(thread)
         thread.start()
 
-    def fetch(self, wanted: Wanted) -> dict[Key, Table]:
+    def fetch(self, wanted: Wanted, more: Mapping[Key, int]) -> dict[Key, Table]:
         """Rows by key; waits for them. Keys without rows in shards are left out.
+
+        Args:
+            wanted: Their numbers.
+            more: Rows by key for which tables have room behind those that were wanted.
 
         Raises:
             RankLostError: A rank does not answer, or the shards were closed.
         """
-        ask = _Ask(wanted)
+        orders = {
+            key: _Order(shelf, wanted.get(key, _NONE), more.get(key, 0))
+            for key, shelf in self.shelves.items()
+        }
+        ask = _Ask(list(orders.values()))
         with self._turn:
             if self._error is not None or self._state != _SERVES:
-                ask.end(self._error or RankLostError(f"{self._what}: the shards were closed"))
-            else:
+                raise self._error or RankLostError(f"{self._what}: the shards were closed")
+            if any(len(order.numbers[self.rank]) < len(order.table[1]) for order in ask.orders):
                 self._waiting.append(ask)
                 self._turn.notify()
-        ask.done.wait()
-        if ask.error is not None:
-            raise ask.error
-        return ask.tables
+            else:  # the other ranks have none of them
+                ask.set_result(None)
+        try:
+            for shelf, order in zip(self.shelves.values(), ask.orders, strict=True):
+                shelf.read(order.numbers[self.rank], order.rows[self.rank], self.reader)
+        finally:
+            ask.result()
+        return {key: orders[key].table for key in wanted if key in orders}
 
     def leave(self) -> None:
         """Serves the others until all have called this, or one is lost."""
@@ -220,11 +248,25 @@ class Exchange:
         if self._process == os.getpid():
             for thread in [self._thread, *self._users]:
                 thread.join(patience)
-            atexit.unregister(self.fail)
+            if not self._thread.is_alive():
+                atexit.unregister(self._at_exit)
+
+    def _at_exit(self) -> None:
+        """Fails, and ends the process if the thread is in a call of torch's even then.
+
+        A call that returns to Python while the interpreter ends aborts the process.
+        """
+        self.fail()
+        if self._thread.is_alive():
+            try:
+                print(end="", flush=True)
+            finally:
+                os._exit(1)
 
     def _serve(self) -> None:
         """The thread: one round after the other."""
-        ask, pause, shelves = None, _LEAST_PAUSE, self.shelves.values()
+        ask, pause = None, _LEAST_PAUSE
+        nothing = [_Order(shelf, _NONE, 0) for shelf in self.shelves.values()]
         try:
             while True:
                 with self._turn:
@@ -233,26 +275,21 @@ class Exchange:
                     ask = self._waiting.popleft() if self._waiting else None
                     state = _SERVES if ask is not None else self._state
                 begun = perf_counter()
-                orders = self._orders({} if ask is None else ask.wanted)
-                counts = self._counts([sizes for _, _, sizes in orders], state)
+                orders = nothing if ask is None else ask.orders
+                counts = self._counts(orders, state)
                 states = counts[:, -1].tolist()
                 if _FAILS in states:
                     raise ConnectionError(f"rank {states.index(_FAILS)} has ended early")
                 if set(states) == {_LEAVES}:
                     return
                 pause = min(2 * pause, _MOST_PAUSE)
-                tables = None
                 if bool(counts[:, :-1].any()):
                     pause = _LEAST_PAUSE
-                    wanted = counts[:, :-1].reshape(self._size, len(self.shelves), self._size)
-                    tables = self._swap(wanted, [numbers for numbers, _, _ in orders])
+                    self._swap(counts[:, :-1].view(self._size, -1, self._size).tolist(), orders)
                     self.stats.exchanges += 1
                     self.stats.seconds += perf_counter() - begun
                 if ask is not None:
-                    tables = tables or [each.tables([each.read(_NONE, None)]) for each in shelves]
-                    made = zip(self.shelves, tables, orders, strict=True)
-                    ask.tables = {k: (t, at) for k, t, (_, at, _) in made if k in ask.wanted}
-                    ask.end()
+                    ask.set_result(None)
         except BaseException as error:
             message = (
                 f"{self._what}: cannot exchange rows with the other ranks ({error}); one of them "
@@ -263,102 +300,61 @@ class Exchange:
                 lost = [*([] if ask is None else [ask]), *self._waiting]
                 self._waiting.clear()
             for each in lost:
-                each.end(self._error)
+                each.set_exception(self._error)
 
-    def _orders(self, wanted: Wanted) -> list[tuple[Tensor, Tensor, list[int]]]:
-        """Numbers of each shelf by owner; where each wanted one went; how many each owner has."""
-        found = []
-        for key, shelf in self.shelves.items():
-            numbers = wanted.get(key, _NONE)
-            owners = shelf.owners.of(numbers)
-            sizes = owners.bincount(minlength=self._size).tolist()
-            places = torch.arange(len(numbers))
-            if bool((owners[1:] < owners[:-1]).any()):  # numbers of ranges that rise are in order
-                order = torch.cat(
-                    [(owners == rank).nonzero().view(-1) for rank in range(self._size)]
-                )
-                numbers, places[order] = numbers[order], places.clone()
-            found.append((numbers, places, sizes))
-        return found
-
-    def _counts(self, sizes: list[list[int]], state: int) -> Tensor:
+    def _counts(self, orders: list[_Order], state: int) -> Tensor:
         """Has all ranks tell how many rows they want: ``[rank, (shelf, owner) and state]``."""
-        own = torch.tensor([*chain(*sizes), state])
+        sizes = [
+            len(numbers) * (rank != self.rank)  # own rows do not travel
+            for order in orders
+            for rank, numbers in enumerate(order.numbers)
+        ]
+        own = torch.tensor([*sizes, state])
         found = torch.empty(self._size, len(own), dtype=torch.int64)
         dist.all_gather(list(found.unbind()), own, group=self._group)
         return found
 
-    def _swap(self, counts: Tensor, wanted: list[Tensor]) -> list[dict[str, Tensor | EncodedRows]]:
-        """Gives and takes rows.
+    def _swap(self, counts: list[list[list[int]]], orders: list[_Order]) -> None:
+        """Gives and takes rows, straight from and to where they stay.
 
         Args:
-            counts: Rows that each rank wants, ``int64 [rank, shelf, owner]``.
-            wanted: This rank's numbers by shelf, owner after owner.
-
-        Returns:
-            Rows by shelf, in the order of ``wanted``.
+            counts: Rows that each rank wants, ``[rank][shelf][owner]``.
+            orders: This rank's by shelf.
         """
-        me, shelves = self.rank, list(self.shelves.values())
-        lists = [
-            numbers.split(sizes) for numbers, sizes in zip(wanted, counts[me].tolist(), strict=True)
-        ]
-        away = counts.clone()
-        away[torch.arange(self._size), :, torch.arange(self._size)] = 0  # own rows do not travel
-        to_me, of_me = away[:, :, me], away[me].t()  # [rank, shelf]
-        asking = [
-            as_bytes(numbers[rank].to(shelf.kind))
-            for rank in range(self._size)
-            if rank != me
-            for shelf, numbers in zip(shelves, lists, strict=True)
-        ]
-        widths = torch.tensor([shelf.kind.itemsize for shelf in shelves])
-        asked = self._all_to_all(asking, to_me * widths, of_me * widths)
-        given = [
-            piece
-            for raw, shelf in zip(asked, cycle(shelves), strict=False)
-            for piece in shelf.read(raw.clone().view(shelf.kind).to(torch.int64), self.reader)
-        ]
-        widths = torch.tensor([shelf.row_bytes for shelf in shelves])
-        taken = iter(self._all_to_all(given, of_me * widths, to_me * widths))
-        parts: list[list[list[Tensor]]] = [[] for _ in shelves]  # by shelf and owner, the columns
-        for rank in range(self._size):
-            for part, shelf, numbers in zip(parts, shelves, lists, strict=True):
-                raw, own = next(taken), numbers[rank]
-                is_own = rank == me
-                part.append(shelf.read(own, self.reader) if is_own else shelf.split(raw, len(own)))
-        return [shelf.tables(part) for shelf, part in zip(shelves, parts, strict=True)]
-
-    def _all_to_all(self, given: list[Tensor], taken: Tensor, sent: Tensor) -> Sequence[Tensor]:
-        """Swaps bytes.
-
-        Args:
-            given: Bytes for each rank, by shelf.
-            taken: How many come, ``[rank, shelf]``.
-            sent: How many go, ``[rank, shelf]``.
-
-        Returns:
-            Bytes of each rank, by shelf.
-        """
-        found = torch.empty(int(taken.sum()), dtype=torch.uint8)
-        none = torch.empty(0, dtype=torch.uint8)
-        dist.all_to_all_single(
-            found,
-            torch.cat([none, *given]),
-            taken.sum(1).tolist(),
-            sent.sum(1).tolist(),
-            group=self._group,
-        )
-        self.stats.sent += int(sent.sum())
-        self.stats.received += len(found)
-        return found.split(taken.reshape(-1).tolist())
+        shelves, group, stats, works = list(self.shelves.values()), self._group, self.stats, []
+        asked, leaving = [], 0
+        for rank, tag in product(range(self._size), range(len(shelves))):
+            shelf, order = shelves[tag], orders[tag]
+            if count := counts[self.rank][tag][rank]:
+                numbers = order.numbers[rank].to(shelf.kind)
+                works.append(group.send([numbers], rank, tag))
+                for number, rows in enumerate(order.rows[rank], 1):
+                    works.append(group.recv([rows], rank, tag + number * len(shelves)))
+                stats.sent += count * shelf.kind.itemsize
+                stats.received += count * shelf.row_bytes
+            if count := counts[rank][tag][self.rank]:
+                numbers = torch.empty(count, dtype=shelf.kind)
+                asked.append((rank, tag, numbers, group.recv([numbers], rank, tag)))
+                leaving += count * shelf.row_bytes
+                stats.sent += count * shelf.row_bytes
+                stats.received += count * shelf.kind.itemsize
+        if leaving > len(self._leaving):
+            self._leaving = torch.empty(leaving, dtype=torch.uint8)
+        room = self._leaving
+        for rank, tag, numbers, work in asked:
+            work.wait()
+            shelf, outs = shelves[tag], []
+            for column in shelf.columns.values():
+                width = row_bytes(column)
+                outs.append(room[: width * len(numbers)].view(len(numbers), width))
+                room = room[width * len(numbers) :]
+            shelf.read(numbers.to(torch.int64), outs, self.reader)
+            for number, rows in enumerate(outs, 1):
+                works.append(group.send([rows], rank, tag + number * len(shelves)))
+        for work in works:
+            work.wait()
 
 
 def row_bytes(column: Tensor) -> int:
     """Bytes of a row."""
-    return prod(column.shape[1:]) * column.dtype.itemsize
-
-
-def as_bytes(rows: Tensor) -> Tensor:
-    """The bytes of some rows, ``uint8 [n]``."""
-    rows = rows.contiguous()
-    return rows.view(-1).view(torch.uint8) if rows.numel() else rows.new_empty(0, dtype=torch.uint8)
+    return bytes_of_rows(column[:0]).shape[1]

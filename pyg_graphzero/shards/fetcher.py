@@ -4,29 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import replace
 from math import prod
 
 import torch
 from torch import Tensor
 
 from pyg_graphzero.errors import MemoryBudgetError
-from pyg_graphzero.shards.exchange import (
-    Exchange,
-    Key,
-    Shelf,
-    Table,
-    Wanted,
-    as_bytes,
-    row_bytes,
-)
-from pyg_graphzero.store.columns import EncodedRows
+from pyg_graphzero.shards.exchange import Exchange, Key, Shelf, Table, Wanted, row_bytes
+from pyg_graphzero.store.columns import EncodedRows, bytes_of_rows, gather_into, row_table
 
 # Batches whose rows are fetched at once, at most.
 _TOGETHER = 4
-# How often rows of a window are in memory as they are stored: those of three windows, and copies
-# while one is fetched; and decoded: the consumer's batch, and the next one.
-_STORED, _DECODED = 6, 2
+# How often rows of a window are in memory as they are stored: those of three windows, and those
+# that leave while one is fetched; and decoded: the consumer's batch, and the next one.
+_STORED, _DECODED = 4, 2
 # Bytes of numbers for a row of a window: of its node, and of its place.
 _NUMBERS = 64
 
@@ -68,29 +59,41 @@ class Kept:
         return self._places[numbers].to(torch.int64)
 
     def join(self, numbers: Tensor, places: Tensor, fetched: Table) -> Table:
-        """Rows of some nodes, of which those were fetched that are not here; keeps these."""
+        """Puts rows that are here behind those that were fetched, and keeps these.
+
+        Args:
+            numbers: Nodes.
+            places: Their places.
+            fetched: Rows that are not here, with room behind them for the others.
+        """
         tables, at = fetched
-        is_old = places >= 0
-        is_away = self._shelf.owners.of(numbers[~is_old]) != self._rank
+        old, new = (places >= 0).nonzero().view(-1), (places < 0).nonzero().view(-1)
+        joined = torch.arange(len(numbers))
+        joined[new], joined[old] = at, torch.arange(len(new), len(numbers))
+        for attr, rows in tables.items():
+            stored = bytes_of_rows(rows.stored if isinstance(rows, EncodedRows) else rows)
+            kept = row_table(self._rows[attr])
+            if len(old) and kept is not None:
+                gather_into(stored[len(new) :], kept, places[old])
+        if self._left:
+            self._keep(numbers[new], tables, at)
+        return tables, joined
+
+    def _keep(
+        self, numbers: Tensor, tables: Mapping[str, Tensor | EncodedRows], at: Tensor
+    ) -> None:
+        """Keeps as many rows of other ranks as there is room for."""
+        is_away = self._shelf.owners.of(numbers) != self._rank
         with self._turn:
-            is_new = is_away & (self._places[numbers[~is_old]] < 0)
-            new = is_new.nonzero().view(-1)[: self._left]
+            new = (is_away & (self._places[numbers] < 0)).nonzero().view(-1)[: self._left]
             room = slice(self._count, self._count + len(new))
-            found: dict[str, Tensor | EncodedRows] = {}
             for attr, rows in tables.items():
-                stored = rows.stored if isinstance(rows, EncodedRows) else rows
-                fresh = as_bytes(stored).view(len(stored), row_bytes(stored))[at]
-                self._rows[attr][room] = fresh[new]
-                joined = fresh.new_empty(len(numbers), fresh.shape[1])
-                joined[is_old], joined[~is_old] = self._rows[attr][places[is_old]], fresh
-                own = joined.view(-1).view(stored.dtype).view(-1, *stored.shape[1:])
-                found[attr] = replace(rows, stored=own) if isinstance(rows, EncodedRows) else own
+                stored = row_table(rows.stored if isinstance(rows, EncodedRows) else rows)
+                if stored is not None:
+                    gather_into(self._rows[attr][room], stored, at[new])
             # Last: other threads read a row once its place is known.
-            self._places[numbers[~is_old][new]] = torch.arange(
-                room.start, room.stop, dtype=torch.int32
-            )
+            self._places[numbers[new]] = torch.arange(room.start, room.stop, dtype=torch.int32)
             self._count, self._left = room.stop, self._left - len(new)
-        return found, torch.arange(len(numbers))
 
 
 class Fetcher:
@@ -140,7 +143,8 @@ class Fetcher:
             key: numbers[places[key] < 0] if key in places else numbers
             for key, numbers in wanted.items()
         }
-        found = self.exchange.fetch(missing)
+        more = {key: len(wanted[key]) - len(numbers) for key, numbers in missing.items()}
+        found = self.exchange.fetch(missing, more)
         self._measure(wanted, found, num_batches)
         for key, at in places.items():
             found[key] = self._kept[key].join(wanted[key], at, found[key])

@@ -308,7 +308,7 @@ class Shards:
         step = max(1, _BYTES_AT_ONCE // shelf.row_bytes)
         for first in range(0, max(1, count), step):
             numbers = torch.arange(first, min(first + step, count))
-            tables, at = self._fetcher.exchange.fetch({key: numbers})[key]
+            tables, at = self._fetcher.exchange.fetch({key: numbers}, {})[key]
             parts.append(gather(tables[attr], at).to(dtype))
         return torch.cat(parts)
 

@@ -60,6 +60,15 @@ class Owners:
         assert self.division.bounds is not None
         return torch.bucketize(nodes, torch.tensor(self.division.bounds[1:]), right=True)
 
+    def divide(self, nodes: Tensor) -> tuple[list[int], Tensor | None]:
+        """How many of some nodes each part has; their order, part after part, if it is another."""
+        if self.division.bounds is not None and bool((nodes[1:] >= nodes[:-1]).all()):
+            ends = torch.searchsorted(nodes, torch.tensor(self.division.bounds))
+            return ends.diff().tolist(), None
+        parts = self.of(nodes)
+        order = torch.cat([(parts == part).nonzero().view(-1) for part in range(self.num_parts)])
+        return parts.bincount(minlength=self.num_parts).tolist(), order
+
 
 def places_in(nodes: range | Tensor, wanted: Tensor) -> Tensor:
     """Places of some nodes among those of their part, ``int64 [n]``.

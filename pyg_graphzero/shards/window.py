@@ -116,7 +116,7 @@ def sample(
         for number, (path, _) in enumerate(lists):
             by_type.setdefault(("neighbour", names[path]), []).append(number)
         slots = {key: [lists[n][1] for n in numbers] for key, numbers in by_type.items()}
-        tables = exchange.fetch({key: torch.cat(each) for key, each in slots.items()})
+        tables = exchange.fetch({key: torch.cat(each) for key, each in slots.items()}, {})
         sources: dict[int, Tensor] = {}
         for key, (rows, at) in tables.items():
             found = gather(rows["source"], at).to(torch.int64)

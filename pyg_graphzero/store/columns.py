@@ -159,13 +159,13 @@ def copy_changed_rows(view: Tensor, copy: Tensor) -> None:
     if view.dim() == 0 or view.numel() == 0:
         return
     rows = max(1, _COMPARED_BYTES // (view[0].numel() * view.itemsize))
-    parts = (_bytes_of_rows(each).split(rows) for each in (view, copy))
+    parts = (bytes_of_rows(each).split(rows) for each in (view, copy))
     for now, before in zip(*parts, strict=True):
         changed = (now != before).any(1)
         before[changed] = now[changed]
 
 
-def _bytes_of_rows(table: Tensor) -> Tensor:
+def bytes_of_rows(table: Tensor) -> Tensor:
     """``uint8 [num_rows, bytes of a row]`` over the same memory; rows must be contiguous."""
     table = table.detach()
     return (table.unsqueeze(-1) if table.dim() == 1 else table.flatten(1)).view(torch.uint8)
@@ -309,7 +309,7 @@ def gather(table: Tensor | EncodedRows, index: Tensor, num_threads: int = 0) -> 
             return torch.empty((index.numel(), *table.shape[1:]), dtype=table.dtype)
         return table.detach().index_select(0, index)
     out = torch.empty((index.numel(), *table.shape[1:]), dtype=table.dtype)
-    _gather_into(out, rows, index, num_threads)
+    gather_into(out, rows, index, num_threads)
     return out
 
 
@@ -405,10 +405,11 @@ def _gather_all(out: Tensor, rows: _core.RowTable, index: Callable[[Tensor], Ten
     """Fills ``out`` by pieces: an index of all rows might need more memory than the rows."""
     for number, piece in enumerate(out.split(_DECODED_ROWS)):
         first = number * _DECODED_ROWS
-        _gather_into(piece, rows, index(torch.arange(first, first + len(piece))))
+        gather_into(piece, rows, index(torch.arange(first, first + len(piece))))
 
 
-def _gather_into(out: Tensor, rows: _core.RowTable, index: Tensor, num_threads: int = 0) -> None:
+def gather_into(out: Tensor, rows: _core.RowTable, index: Tensor, num_threads: int = 0) -> None:
+    """Puts rows into contiguous memory; see :func:`gather`."""
     if out.numel():
         flat = out.view(index.numel(), -1).view(torch.uint8)
         _core.gather_rows(rows, engine_array(index.contiguous()), engine_array(flat), num_threads)

@@ -6,7 +6,9 @@ import os
 import pickle
 import random
 import signal
+import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from torch_geometric.data import HeteroData
 
 import pyg_graphzero as gz
 from graphs import write_store
+from pyg_graphzero.shards.fetcher import Fetcher
 from pyg_graphzero.util.system import private_rss
 from spawned import PATIENCE, spawn
 
@@ -165,7 +168,7 @@ def test_batches_are_those_of_the_single_store(
     run(read_epochs, ranks, tmp_path, *pairs)
 
 
-def keep_rows(rank: int, shards: str, wide: str) -> None:
+def keep_rows(rank: int, shards: str, wide: str, encoded: str) -> None:
     """Rows that a rank has once fetched do not travel in the next epoch, if there is room."""
     for memory, travels in (("4GB", False), (private_rss() + (64 << 20), True)):
         with gz.open_shards(shards, memory=memory) as opened:
@@ -189,15 +192,39 @@ def keep_rows(rank: int, shards: str, wide: str) -> None:
                 list(loader)
         else:  # rank 0 serves its rows all the same
             assert len(list(loader)) == 300
+    share_a_room(rank, wide, encoded)
     dist.destroy_process_group()
+
+
+def share_a_room(rank: int, wide: str, encoded: str) -> None:
+    """Rows of 80,000 bytes, and of 20,000 that stand for as many; 64 more are a row's numbers.
+
+    A batch of 140 rows leaves room for 22 that are kept; decoded rows count beside stored ones.
+    """
+    key, theirs = ("node", None), torch.arange(150) + 150 * (1 - rank)
+    with gz.open_shards(wide, timeout=60.0) as opened:
+        fetcher = Fetcher(opened._exchange, 69_000_000, 16_000_000, "69MB")
+        for numbers, num_kept in ((theirs[:10], 0), (theirs[:140], 10), (theirs[:140], 22)):
+            before = opened.exchanged.kept
+            tables, at = fetcher.fetch({key: numbers}, 1)[key]
+            assert opened.exchanged.kept - before == num_kept
+            assert torch.equal(tables["x"][at], numbers[:, None].expand(-1, 20_000).float())
+    with gz.open_shards(encoded, timeout=60.0) as opened:
+        exchange = opened._exchange
+        assert Fetcher(exchange, 37_000_000, 0, "37MB").fetch({key: theirs}, 1)
+        with pytest.raises(gz.MemoryBudgetError, match=r"=35MB: found 35 MB .*, expected 36 MB"):
+            Fetcher(exchange, 35_000_000, 0, "35MB").fetch({key: theirs}, 1)
 
 
 def test_rows_are_kept_within_the_budget(homo, tmp_path):
     gz.shard(homo[1].path, tmp_path / "shards", 2, topology="whole")
     wide = homo[0].clone()
-    wide.x = torch.zeros(300, 20_000)
+    wide.x = torch.arange(300)[:, None].expand(-1, 20_000).float().contiguous()
     gz.shard(write_store(wide, tmp_path / "wide"), tmp_path / "wide-shards", 2)
-    run(keep_rows, 2, tmp_path, str(tmp_path / "shards"), str(tmp_path / "wide-shards"))
+    gz.convert(wide, tmp_path / "encoded", features="int8", progress=False)
+    gz.shard(tmp_path / "encoded", tmp_path / "encoded-shards", 2)
+    names = ("shards", "wide-shards", "encoded-shards")
+    run(keep_rows, 2, tmp_path, *(str(tmp_path / name) for name in names))
 
 
 def leave_early(rank: int, shards: str) -> None:
@@ -252,6 +279,47 @@ def test_a_lost_rank_is_an_error_for_the_others(homo, tmp_path, how):
             process.start()
         ranks[0].join(PATIENCE)
         assert ranks[0].exitcode == 0
+    finally:
+        for process in ranks:
+            process.kill()
+
+
+class Wakes:
+    """Lets a process go on while the interpreter ends."""
+
+    def __init__(self, process: int) -> None:
+        self._wake, self._wait = partial(os.kill, process, signal.SIGCONT), partial(time.sleep, 2)
+
+    def __del__(self) -> None:
+        self._wake()
+        self._wait()
+
+
+def raise_beside_a_stopped_rank(rank: int, shards: str) -> None:
+    opened = gz.open_shards(shards, timeout=60.0)
+    processes = opened.gather(os.getpid())
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+        time.sleep(PATIENCE)
+    time.sleep(1.0)  # it has stopped, and the exchange waits for it
+    sys.wakes = Wakes(processes[1])  # the interpreter lets go of it at its end
+    raise KeyError("mine")
+
+
+def test_an_error_beside_a_rank_that_does_not_answer_ends_the_process(homo, tmp_path, capfd):
+    gz.shard(homo[1].path, tmp_path / "shards", 2)
+    context = torch.multiprocessing.get_context("spawn")
+    arguments = (raise_beside_a_stopped_rank, 2, f"file://{tmp_path}/ranks")
+    ranks = [
+        context.Process(target=start, args=(rank, *arguments, (str(tmp_path / "shards"),)))
+        for rank in range(2)
+    ]
+    try:
+        for process in ranks:
+            process.start()
+        ranks[0].join(PATIENCE)
+        assert ranks[0].exitcode == 1
+        assert "KeyError: 'mine'" in capfd.readouterr().err
     finally:
         for process in ranks:
             process.kill()
