@@ -136,7 +136,7 @@ def link_openmp(target: Target, folder: Path) -> None:
 
 
 def lacks(target: Target) -> str:
-    """What the target's programs lack to run here, and the remedy; empty where they lack nothing."""
+    """A program or file that the target's tests lack here, and its packages; empty if none."""
     for each in target.needs:
         if shutil.which(each) is None and not Path(each).exists():
             return f"found no {each}, expected {target.packages}: apt install"

@@ -107,10 +107,10 @@ def attributes_of(data: Any, of_nodes: bool = True) -> str:
     """The attributes that there are."""
     stores = [*edge_storages(data).values(), *(node_storages(data).values() if of_nodes else ())]
     names = {
-        str(key)
+        name
         for store in stores
-        for key in store.keys()  # noqa: SIM118
-        if of_nodes or store.is_edge_attr(key)
+        for name, value in raw_items(store)
+        if of_nodes or list(getattr(value, "shape", ()))[:1] == [store.num_edges]
     }
     names -= {"edge_index", "adj_t", "num_nodes"}
     return f"one of {', '.join(sorted(names))}" if names else "an attribute, and there are none"

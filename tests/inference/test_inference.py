@@ -174,7 +174,7 @@ def test_heterogeneous(typed):
         assert_equal(data[node_type].out, rows)
     assert "out" not in data["venue"]
     assert len(summary.layers) == 6
-    assert "'out' of a" in str(summary)
+    assert "'out' of 'a'" in str(summary)
     assert not left_behind(path)
 
 
