@@ -5,7 +5,8 @@
 #   make test-all   those too that take long: kills, benchmarks, examples
 #   make test-oldest, test-newest
 #                   with the lowest versions of all that pyproject.toml declares, with the newest
-#   make test-posix the tests with an engine for a system of which nothing is known but POSIX
+#   make test-posix the tests with an engine for a system of which nothing is known but POSIX;
+#                   FOLDERS= names some of their folders
 #   make test-arm, test-windows
 #                   the engine's C++ tests compiled for these, under qemu-aarch64 and wine
 #   make lint       ruff, clang-format, mypy, the committed stub, and the size of each folder
@@ -37,6 +38,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # Which tests; see the markers in pyproject.toml.
 TESTS ?= not long
+FOLDERS ?= tests
 
 .PHONY: demo test test-all test-posix test-arm test-windows test-oldest test-newest versions lint docs cpptest sanitize fuzz fuzz-asan campaigns mutants replay stock wheel wheels gpu-kit clean
 
@@ -61,7 +63,7 @@ test-posix: $(VENV)/.tools
 	  --no-build-isolation --config-settings=build-dir=$(POSIX)/engine \
 	  --config-settings=cmake.define.GZ_WERROR=ON --config-settings=cmake.define.GZ_SYSTEM=posix -e .
 	$(MAKE) cpptest CPP=$(POSIX)/cpp ENGINE=$(POSIX)/engine/libgraphzero.a CPP_FLAGS=-DGZ_SYSTEM=posix
-	$(POSIX)/bin/python -m pytest -n auto --maxprocesses 4 --dist worksteal -m "$(TESTS)"
+	$(POSIX)/bin/python -m pytest -n auto --maxprocesses 4 --dist worksteal -m "$(TESTS)" $(FOLDERS)
 
 # Each in an environment of its own below build/; with the torch of the package index, which brings
 # CUDA, that is some 5 GB.

@@ -70,6 +70,10 @@ def comma_list(kind: click.ParamType[Any]) -> Any:
     def parse(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
         if value is None:
             return None
-        return tuple(kind.convert(part.strip(), param, ctx) for part in value.split(","))
+        try:
+            return tuple(kind.convert(part.strip(), param, ctx) for part in value.split(","))
+        except click.BadParameter as error:
+            found = f"found {value!r}, expected values with commas between them: {error.message}"
+            raise click.BadParameter(found, ctx, param) from None
 
     return parse

@@ -2,6 +2,7 @@
 
     python tools/cross.py test arm        # under qemu-aarch64: make test-arm
     python tools/cross.py test windows    # under wine: make test-windows
+    python tools/cross.py lacks windows   # says what that lacks here, and fails if it lacks nothing
     python tools/cross.py wheels arm      # dist/: make wheels
 
 Zig has the C libraries of all targets in one package of the index (``ziglang``), glibc of any
@@ -40,7 +41,8 @@ class Target:
         processor: CMake's name of its processor.
         tag: The platform that its wheel is for.
         emulator: The command that runs its programs here.
-        packages: Debian packages of the emulator and its libraries.
+        needs: Programs and files without which it runs none.
+        packages: Debian packages that have these.
         without: A C++ test that the emulator cannot run.
     """
 
@@ -49,6 +51,7 @@ class Target:
     processor: str
     tag: str
     emulator: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
     packages: str = ""
     without: str = "no test"
 
@@ -61,12 +64,17 @@ TARGETS = {
         "aarch64",
         "manylinux_2_28_aarch64",
         ("qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"),
+        (
+            "qemu-aarch64",
+            "/usr/aarch64-linux-gnu/lib/libgomp.so.1",
+            "/usr/aarch64-linux-gnu/lib/libgcc_s.so.1",
+        ),
         "qemu-user libgomp1-arm64-cross libgcc-s1-arm64-cross",
         "a_child_has_none_of_the_threads",  # qemu loses a process of several threads that forks
     ),
     "macos": Target("aarch64-macos.12.0", "Darwin", "arm64", "macosx_12_0_arm64"),
     "windows": Target(
-        "x86_64-windows-gnu", "Windows", "AMD64", "win_amd64", ("wine",), "wine wine64"
+        "x86_64-windows-gnu", "Windows", "AMD64", "win_amd64", ("wine",), ("wine",), "wine wine64"
     ),
 }
 
@@ -127,15 +135,22 @@ def link_openmp(target: Target, folder: Path) -> None:
     shutil.copy2(folder / "libgomp.so", folder / OPENMP)  # by this name auditwheel looks for it
 
 
-def test(name: str) -> None:
+def lacks(target: Target) -> str:
+    """A program or file that the target's tests lack here, and its packages; empty if none."""
+    for each in target.needs:
+        if shutil.which(each) is None and not Path(each).exists():
+            return f"found no {each}, expected {target.packages}: apt install"
+    return ""
+
+
+def test(target: Target) -> None:
     """Compiles the engine and its tests, and runs them twice, as ``make cpptest`` does.
 
     Raises:
         SystemExit: The emulator is not installed.
     """
-    target = TARGETS[name]
-    if shutil.which(target.emulator[0]) is None:
-        raise SystemExit(f"found no {target.emulator[0]}, expected {target.packages}: apt install")
+    if lacking := lacks(target):
+        raise SystemExit(lacking)
     folder = BUILD / target.zig
     options = {
         "CMAKE_TOOLCHAIN_FILE": toolchain(target),
@@ -226,18 +241,23 @@ def wheels(names: list[str], out: Path) -> None:
 
 
 def main() -> None:
-    """One of the two."""
+    """One of the three."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("test").add_argument("name", choices=["arm", "windows"])
+    for command in ("test", "lacks"):
+        commands.add_parser(command).add_argument("name", choices=["arm", "windows"])
     made = commands.add_parser("wheels")
     made.add_argument("names", nargs="+", choices=TARGETS)
     made.add_argument("--out", type=Path, default=ROOT / "dist", help="where to")
     args = parser.parse_args()
     if args.command == "test":
-        test(args.name)
+        test(TARGETS[args.name])
+    elif args.command == "lacks":
+        lacking = lacks(TARGETS[args.name])
+        print(lacking or f"{args.name}: found all that its tests need")
+        sys.exit(not lacking)
     else:
         wheels(args.names, args.out.resolve())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import chain
@@ -34,6 +34,7 @@ from pyg_graphzero.shards.opened import ShardedStore
 from pyg_graphzero.store.column_writer import Column
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.opened import Opening
+from pyg_graphzero.store.schema import TypeSchema
 from pyg_graphzero.util.progress import Progress
 from pyg_graphzero.util.system import private_rss
 
@@ -110,14 +111,15 @@ def layerwise(
     """
     if max_edges is not None and max_edges < 1:
         raise ValueError(f"max_edges: found {max_edges}, expected 1 or more")
+    if encoding not in (None, "float16", "bfloat16"):
+        raise ValueError(f"encoding={encoding!r}: expected 'float16', 'bfloat16' or None")
     check_model(model)
     first = next(model.parameters(), torch.empty(0))
     given = store if isinstance(store, Store) else None
     is_own = given is None or given.mode != "r+"
     shards = given if isinstance(given, ShardedStore) else None
-    path = store.path if isinstance(store, Store) else store
     memory = None if given is None else given.how.memory
-    editor = open_store(path if shards is None else shards.part, "r+") if is_own else given
+    editor = open_store(store if shards is None else shards.part, "r+") if is_own else given
     assert editor is not None
     try:
         settings: dict[str, Any] = {
@@ -129,7 +131,7 @@ def layerwise(
             "progress": Progress(progress),
         }
         run = _Run(**settings) if shards is None else _ShardedRun(**settings, shards=shards)
-        seen = shards or open_store(path)  # as passes open it, halves decoded
+        seen = shards or open_store(store)  # as passes open it, halves decoded
         inputs = _inputs_of(seen, input_attr, edge_weight, edge_attr)
         with (
             torch.inference_mode(False),
@@ -336,8 +338,8 @@ def _inputs_of(store: Store, attr: str, edge_weight: str | None, edge_attr: str 
             nodes[name] = row
     if not nodes:
         raise MissingAttributeError(
-            f"{store.path}: input_attr={attr!r}: found in no node type, expected in one of "
-            f"{store.node_types}"
+            f"{store.path}: input_attr={attr!r}: found in no node type, expected one of "
+            f"{_attributes(store.contents.schema.node_types)}"
         )
     edges: dict[str, dict[Any, Row]] = {}
     given = {"edge_weight": edge_weight, "edge_attr": edge_attr}
@@ -350,12 +352,19 @@ def _inputs_of(store: Store, attr: str, edge_weight: str | None, edge_attr: str 
         }
         if not edges[option]:
             raise MissingAttributeError(
-                f"{store.path}: {option}={wanted!r}: found in no edge type, expected in one of "
-                f"{store.edge_types}"
+                f"{store.path}: {option}={wanted!r}: found in no edge type, expected one of "
+                f"{_attributes(store.contents.schema.edge_types)}"
             )
     types: list[Any] = [None] if None in nodes else list(store.edge_types)
     between = [name for name in types if name is None or {name[0], name[2]} <= nodes.keys()]
     return Inputs(attr, options, nodes, edges, between)
+
+
+def _attributes(types: Iterable[TypeSchema]) -> str:
+    return (
+        ", ".join(sorted({attr for each in types for attr in each.attrs}))
+        or "some, of which none are there"
+    )
 
 
 def _names(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pyg_graphzero.util.arguments import of_type
 from pyg_graphzero.util.html import Shown
 
 
@@ -86,10 +87,7 @@ class InferenceSummary(Shown):
         return max((layer.peak_memory for layer in self.layers), default=0)
 
     def __str__(self) -> str:
-        names = ", ".join(
-            repr(name) if node_type is None else f"{name!r} of {node_type}"
-            for node_type, name in self.names.items()
-        )
+        names = ", ".join(f"{name!r}{of_type(node_type)}" for node_type, name in self.names.items())
         total = f"{self.path}: {names} in {self.seconds:.1f} s, {_bytes_of(self)}"
         return "\n  ".join([total, *map(str, self.layers)])
 

@@ -193,8 +193,9 @@ def _check_mask(store: Any, mask: Any) -> Any:
         what, values = f"edge attribute {mask!r}", dict(raw_items(getattr(store, "_store", store)))
         if mask not in values:
             masks = [name for name, value in values.items() if _is_mask(value, store.num_edges)]
+            there = f"one of {', '.join(masks)}" if masks else "there are none"
             raise ValueError(
-                f"edge_label_index: found {mask!r}, expected a mask of edges: one of {masks}"
+                f"edge_label_index: found {mask!r}, expected the name of a mask of edges: {there}"
             )
         mask = values[mask]
     if not isinstance(mask, OnDemand):

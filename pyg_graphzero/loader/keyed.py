@@ -354,7 +354,13 @@ class KeyedLoader(Generic[Graph_co]):
         return {"generator": self._progress.start, "num_batches": self._progress.number}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Makes the next iteration go on where ``state_dict`` was taken, with the same batches."""
+        """Makes the next iteration go on where ``state_dict`` was taken, with the same batches.
+
+        Raises:
+            KeyError: ``state`` is not what ``state_dict`` returned.
+        """
+        if missing := {"generator", "num_batches"}.difference(state):
+            raise KeyError(f"state: found {list(state)}, expected {sorted(missing)} as well")
         self._progress = Progress(state["generator"], int(state["num_batches"]))
         self._resumed = None if state["generator"] is None else self._progress
 

@@ -29,6 +29,7 @@ from pyg_graphzero.store.columns import (
     row_table,
 )
 from pyg_graphzero.store.schema import EdgeType
+from pyg_graphzero.util.arguments import of_type
 
 
 @dataclass
@@ -363,7 +364,7 @@ class BatchPlan:
 
     def _inner_rows(self, name: str | None, value: Any, by: int) -> _Value:
         """Features of inner nodes, and sums of features for inner nodes that edges lead to."""
-        reduction, what = self.first_aggregation, "x" if name is None else f"x of {name!r}"
+        reduction, what = self.first_aggregation, f"x{of_type(name)}"
         assert reduction is not None
         is_rows = isinstance(value, Tensor | EncodedRows)
         if isinstance(value, Tensor) and value.requires_grad:

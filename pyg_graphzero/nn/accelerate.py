@@ -277,6 +277,8 @@ def accelerate(
     check_model(model)
     if norms not in ("whole", "trimmed"):
         raise ValueError(f"norms={norms!r}: expected 'whole' or 'trimmed'")
+    if isinstance(local, type) or not all(isinstance(each, type) for each in local):
+        raise TypeError(f"local: found {local!r}, expected a tuple of classes, such as (MyConv,)")
     if not any(isinstance(module, MessagePassing) for module in model.modules()):
         warnings.warn(
             f"model: found no convolution of PyG (MessagePassing) in {type(model).__name__}, so "

@@ -20,7 +20,7 @@ from pyg_graphzero.store.columns import (
 from pyg_graphzero.store.editor import StoreEditor
 from pyg_graphzero.store.handle import StoreHandle
 from pyg_graphzero.store.schema import EdgeTypeSchema, NodeTypeSchema, TypeSchema
-from pyg_graphzero.util.arguments import as_row_index, as_tensor
+from pyg_graphzero.util.arguments import as_row_index, as_tensor, of_type
 
 # PyG's group name for the edge attributes of a homogeneous graph.
 HOMOGENEOUS_EDGES = (None, None)
@@ -74,7 +74,7 @@ class DiskFeatureStore(FeatureStore):
             files.update(record.index_sets)
         if attr.attr_name not in files:
             raise MissingAttributeError(
-                f"{self.handle.path}: attribute {attr.attr_name!r} of {attr.group_name!r}: "
+                f"{self.handle.path}: attribute {attr.attr_name!r}{of_type(attr.group_name)}: "
                 f"expected one of {sorted(files)}"
             )
         return record, files[attr.attr_name]
@@ -159,7 +159,7 @@ class DiskFeatureStore(FeatureStore):
     def _check_no_index_set(self, record: TypeSchema, attr: TensorAttr) -> None:
         if isinstance(record, NodeTypeSchema) and attr.attr_name in record.index_sets:
             raise UnsupportedError(
-                f"{self.handle.path}: {attr.attr_name!r} of {attr.group_name!r}: found an index "
+                f"{self.handle.path}: {attr.attr_name!r}{of_type(attr.group_name)}: found an index "
                 "set, expected an attribute; index sets are written by conversion alone"
             )
 

@@ -147,6 +147,10 @@ class Store:
     def _repr_html_(self) -> str:
         return outline(repr(self) if self.closed else str(self.info()))
 
+    def __fspath__(self) -> str:
+        """The store's directory: a function that takes the path of a store takes the store too."""
+        return str(self.path)
+
     @property
     def path(self) -> Path:
         """The store's directory."""
@@ -327,3 +331,14 @@ class Store:
         for name in names:
             self.contents.edge_type(name)
         self.handle.edit(lambda editor: editor.create_csr(names))
+
+
+def check_store(store: Any) -> Store:
+    """Returns ``store``.
+
+    Raises:
+        TypeError: It is another object, such as the store's data.
+    """
+    if not isinstance(store, Store):
+        raise TypeError(f"store: found {type(store).__name__}, expected what gz.open() returns")
+    return store

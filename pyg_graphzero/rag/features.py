@@ -15,14 +15,14 @@ from torch_geometric.data import Data, HeteroData
 from pyg_graphzero.errors import MissingAttributeError
 from pyg_graphzero.loader.plan import BatchPlan
 from pyg_graphzero.pyg.features import DiskFeatureStore
-from pyg_graphzero.pyg.stores import Store
+from pyg_graphzero.pyg.stores import Store, check_store
 from pyg_graphzero.rag.graph import Slots, made_again, setting
 from pyg_graphzero.rag.index import RowIndex, choose
 from pyg_graphzero.rag.rows import Embeddings
 from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.store.columns import engine_array, gather, look_up
 from pyg_graphzero.store.schema import EdgeType
-from pyg_graphzero.util.arguments import check_count
+from pyg_graphzero.util.arguments import check_count, of_type
 
 Searched = dict[Any, Embeddings | RowIndex]
 
@@ -68,7 +68,7 @@ class FeatureStore(DiskFeatureStore):
         index: str = "auto",
         index_dir: str | os.PathLike[str] | None = None,
     ) -> None:
-        super().__init__(store.handle)
+        super().__init__(check_store(store).handle)
         self._store, self._index, self._edge_attr = store, index, edge_attr
         path = store.path
         self._folder = Path(index_dir or path.with_name(f"{path.name}.index"))
@@ -187,12 +187,11 @@ class FeatureStore(DiskFeatureStore):
         contents, found = self._store.contents, dict[Any, Embeddings]()
         having = [each for each in types if attr in each.attrs]
         for each in types if every else having or types:
-            name = each.name
-            what = f"attribute {attr!r}" if name is None else f"attribute {attr!r} of {name!r}"
+            what = f"attribute {attr!r}{of_type(each.name)}"
             if attr not in each.attrs:
                 there = f"one of {sorted(each.attrs)}" if each.attrs else "some, found none"
                 raise MissingAttributeError(f"{contents.path}: {what}: expected {there}")
-            found[name] = Embeddings(contents, each.attrs[attr], what)
+            found[each.name] = Embeddings(contents, each.attrs[attr], what)
         widths = {name: rows.width for name, rows in found.items()}
         if len(set(widths.values())) != 1:
             raise ValueError(

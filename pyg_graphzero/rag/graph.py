@@ -13,7 +13,7 @@ from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.pyg.edges import DiskGraphStore
-from pyg_graphzero.pyg.stores import Store
+from pyg_graphzero.pyg.stores import Store, check_store
 from pyg_graphzero.sampling.both_ways import BidirectionalNeighborSampler
 from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.util.keys import random_key
@@ -67,7 +67,7 @@ class GraphStore(DiskGraphStore):
         sampler: type[NeighborSampler] = BidirectionalNeighborSampler,
         **options: Any,
     ) -> None:
-        super().__init__(store.handle)
+        super().__init__(check_store(store).handle)
         self._edges = EdgesOnDisk()
         self._again = partial(GraphStore, store, sampler, **options)
         self._make = partial(sampler, store, **options)

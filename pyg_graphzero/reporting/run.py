@@ -68,7 +68,7 @@ def report(
         (0, 1)
     """
     bars = Progress(progress)
-    found = Report(store.path if isinstance(store, Store) else Path(os.path.abspath(store)))
+    found = Report(Path(os.path.abspath(store)))
     with Store(found.path) as own, Workspace(found.path, memory) as space:
         contents, schema = own.contents, own.contents.schema
         chosen = _seeds(found, own, seeds, input_type)

@@ -116,7 +116,7 @@ class BidirectionalNeighborSampler(NeighborSampler):
             slots = _csc_slots(graph, name, by_source)
             if slots is not None:
                 weights = gather(weights, in_memory(slots, torch.int64))
-            by_source.order = rank_edges(indptr, None, weights, f"edge type {name}")
+            by_source.order = rank_edges(indptr, None, weights, name)
 
     def _builder(self, unmapped: Mapping[EdgeType | None, Unmapped]) -> _core.SamplerBuilder:
         """Behind the edge types as they are, the same ones with their ends exchanged."""

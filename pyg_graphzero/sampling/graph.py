@@ -26,6 +26,7 @@ from pyg_graphzero.store.columns import (
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.edge_order import EdgeOrder
 from pyg_graphzero.store.schema import EdgeType
+from pyg_graphzero.util.arguments import of_type
 
 
 @dataclass(frozen=True)
@@ -197,7 +198,7 @@ class SampledGraph:
         num_edges = self.csc(name)[1].numel()
         if rows.dim() == 0 or rows.size(0) != num_edges:
             raise ValueError(
-                f"{what} of {name}: found shape {list(rows.shape)}, expected {num_edges} edges"
+                f"{what}{of_type(name)}: found shape {list(rows.shape)}, expected {num_edges} edges"
             )
         ids = self.edge_ids.get(name)
         return rows if ids is None else gather(rows, in_memory(ids, torch.int64))

@@ -14,6 +14,7 @@ from typing_extensions import Self
 from pyg_graphzero import _core
 from pyg_graphzero.sampling.windows import check_window
 from pyg_graphzero.store.schema import EdgeType
+from pyg_graphzero.util.arguments import of_type
 
 METHODS = ("uniform", "labor")
 SEED_ORDERS = ("input", "store")
@@ -212,6 +213,8 @@ def fan_outs(
 def _count(k: Any, hop: int, name: EdgeType | None) -> int:
     """A fan-out; NumPy's integers are taken too."""
     if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < -1:
-        where = f"num_neighbors[{hop}]" + ("" if name is None else f" of {name}")
-        raise ValueError(f"{where}: found {k!r}, expected a count, 0, or -1 for all neighbors")
+        raise ValueError(
+            f"num_neighbors[{hop}]{of_type(name)}: found {k!r}, expected a count, 0, or -1 for all "
+            "neighbors"
+        )
     return int(k)

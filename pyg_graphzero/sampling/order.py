@@ -13,6 +13,7 @@ from pyg_graphzero.sampling.graph import SampledGraph
 from pyg_graphzero.store.columns import gather
 from pyg_graphzero.store.edge_order import comparable_times, rank_edges
 from pyg_graphzero.store.schema import EdgeType
+from pyg_graphzero.util.arguments import of_type
 
 
 def add_order(
@@ -59,7 +60,7 @@ def add_order(
 
     as_float = bool(graph.float_times)
     for node_type, value in node_times.items():
-        what, count = f"{time_attr!r} of {node_type}", graph.node_types[node_type]
+        what, count = f"{time_attr!r}{of_type(node_type)}", graph.node_types[node_type]
         if len(value) != count:
             raise ValueError(f"{what}: found {len(value)} times, expected {count}")
         graph.node_times[node_type] = comparable_times(torch.as_tensor(value), what, as_float)
@@ -67,7 +68,7 @@ def add_order(
         src, _ = graph.ends(name)
         times: Tensor | None = None
         if name in edge_times:
-            times = comparable_times(edge_times[name], f"{time_attr!r} of {name}", as_float)
+            times = comparable_times(edge_times[name], f"{time_attr!r}{of_type(name)}", as_float)
         elif src in graph.node_times:
             shards = graph.shards
             sources = graph.sources(name) if shards is None else shards.sources(name)
@@ -78,7 +79,7 @@ def add_order(
                 bounds if graph.shards is None else graph.shards.in_slots(name, bounds),
                 times,
                 weights.get(name),
-                f"edge type {name}",
+                name,
                 is_sorted or _has_order(graph, data, name, time_attr),
             )
 
@@ -105,8 +106,14 @@ def _has_order(graph: SampledGraph, data: Any, name: EdgeType | None, attr: str 
 def attributes_of(data: Any, of_nodes: bool = True) -> str:
     """The attributes that there are."""
     stores = [*edge_storages(data).values(), *(node_storages(data).values() if of_nodes else ())]
-    names = {str(key) for store in stores for key in store.keys()}  # noqa: SIM118
-    return "one of " + (", ".join(sorted(names - {"edge_index", "adj_t", "num_nodes"})) or "none")
+    names = {
+        name
+        for store in stores
+        for name, value in raw_items(store)
+        if of_nodes or list(getattr(value, "shape", ()))[:1] == [store.num_edges]
+    }
+    names -= {"edge_index", "adj_t", "num_nodes"}
+    return f"one of {', '.join(sorted(names))}" if names else "an attribute, and there are none"
 
 
 def _node_values(data: Any, attr: str) -> dict[str | None, Any]:

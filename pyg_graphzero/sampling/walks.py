@@ -119,7 +119,7 @@ class Walker:
         input_time: Any = None,
         time_window: Any = None,
     ) -> Any:
-        """See :func:`~pyg_graphzero.loader.walks.random_walk`."""
+        """See :func:`random_walk`."""
         check_count("walk_length", walk_length)
         if not 0 <= restart < 1:
             raise ValueError(f"restart={restart!r}: expected a probability, 0 <= restart < 1")
@@ -246,9 +246,7 @@ class Walker:
                 indptr = topology.bounds(0, topology.num_dst)
             else:
                 indptr = self.graph.arrays[name][0]
-            self.graph.orders[name] = rank_edges(
-                indptr, times.get(name), weights.get(name), f"edge type {name}"
-            )
+            self.graph.orders[name] = rank_edges(indptr, times.get(name), weights.get(name), name)
 
     def _by_slot(
         self,

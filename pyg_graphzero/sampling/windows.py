@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pyg_graphzero.store.edge_order import comparable_times
 from pyg_graphzero.store.schema import EdgeType
+from pyg_graphzero.util.arguments import of_type
 
 #: Stands for a window that each seed brings with it.
 PER_SEED = "per seed"
@@ -121,9 +122,9 @@ def windows_of(value: Any, names: list[EdgeType | None], num_hops: int) -> Windo
         own = value.get(name) if isinstance(value, dict) else value
         by_hop = own if isinstance(own, tuple) else (own,) * num_hops
         if len(by_hop) != num_hops:
-            of = "" if name is None else f" of {name}"
             raise ValueError(
-                f"time_window{of}: found {len(by_hop)} lengths, expected {num_hops}, one a hop"
+                f"time_window{of_type(name)}: found {len(by_hop)} lengths, expected {num_hops}, "
+                "one a hop"
             )
         rows.append([row(length) for length in by_hop])
     return Windows(tuple(lengths), rows)

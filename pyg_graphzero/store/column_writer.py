@@ -26,7 +26,7 @@ from pyg_graphzero.store.encoding import encode_rows
 from pyg_graphzero.store.handle import StoreHandle
 from pyg_graphzero.store.leftovers import Draft, draft_stem
 from pyg_graphzero.store.schema import check_new_attr
-from pyg_graphzero.util.arguments import as_row_index, as_tensor
+from pyg_graphzero.util.arguments import as_row_index, as_tensor, of_type
 from pyg_graphzero.util.documents import check_text
 
 # Rows are encoded and written in pieces of about this many bytes.
@@ -222,7 +222,7 @@ class Column:
 
     @property
     def _what(self) -> str:
-        return f"{self._handle.path}: column {self.name!r} of {self.node_type!r}"
+        return f"{self._handle.path}: column {self.name!r}{of_type(self.node_type)}"
 
     def _open(self) -> _core.RowWriter:
         if self._writer is None:
@@ -272,7 +272,7 @@ def create_column(
     record = handle.contents.node_type(node_type)
     check_new_attr(handle.path, record, name)
     check_text(name, handle.path)
-    what = f"{handle.path}: column {name!r} of {node_type!r}"
+    what = f"{handle.path}: column {name!r}{of_type(node_type)}"
     shape = (record.num_nodes, *_row_shape(width, what))
     _check_stored(dtype, encoding, what)
     live = handle.drafts.get((node_type, name))

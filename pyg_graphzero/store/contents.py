@@ -32,7 +32,7 @@ from pyg_graphzero.store.columns import (
 )
 from pyg_graphzero.store.opened import OpenedFiles, Opening
 from pyg_graphzero.store.schema import EdgeType
-from pyg_graphzero.util.arguments import check_count
+from pyg_graphzero.util.arguments import check_count, of_type
 from pyg_graphzero.util.sizes import parse_size
 from pyg_graphzero.util.system import free_memory, private_rss
 
@@ -228,11 +228,10 @@ class StoreContents(OpenedFiles):
             what: The user's name for the call that needs them.
             instead: Another remedy, half a sentence.
         """
-        of = "" if name is None else f" of {name}"
         call = "" if name is None else repr(name)
         return UnsupportedError(
-            f"{self.path}: {what}: found the edges{of} by destination only, expected them by "
-            f"source too: gz.open(path, mode='r+').create_csr({call}) writes them, or "
+            f"{self.path}: {what}: found the edges{of_type(name)} by destination only, expected "
+            f"them by source too: gz.open(path, mode='r+').create_csr({call}) writes them, or "
             "`graphzero convert --both-directions`" + (f"; {instead}" if instead else "")
         )
 

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from pyg_graphzero.store.columns import in_memory
+from pyg_graphzero.store.schema import EdgeType
+from pyg_graphzero.util.arguments import of_type
 
 # Weights become integers of at most this many bits beside the heaviest edge of a neighbourhood, so
 # that sums are exact; probabilities move by less than 2^-32.
@@ -88,7 +90,7 @@ def rank_edges(
     indptr: Tensor,
     times: Tensor | None,
     weights: Tensor | None,
-    name: str,
+    name: EdgeType | None,
     is_sorted: bool = False,
 ) -> EdgeOrder:
     """Ranks the edges of one type. Costs 8 to 24 bytes an edge, once.
@@ -97,7 +99,7 @@ def rank_edges(
         indptr: ``int64 [num_dst + 1]``, known to rise from 0 to the number of edges.
         times: ``int64 [num_edges]`` in CSC order (see ``comparable_times``), or None.
         weights: Real numbers ``[num_edges]`` in CSC order, or None.
-        name: How to call the edge type in an error.
+        name: The edge type.
         is_sorted: The caller knows that times rise within each neighbourhood.
 
     Raises:
@@ -125,22 +127,22 @@ def _rise(indptr: Tensor, times: Tensor) -> bool:
     return not bool(falls.any())
 
 
-def _integer_weights(indptr: Tensor, weights: Tensor, name: str) -> Tensor:
+def _integer_weights(indptr: Tensor, weights: Tensor, name: EdgeType | None) -> Tensor:
     weights = in_memory(weights.detach().cpu())
     if weights.dim() == 2 and weights.size(1) == 1:
         weights = weights.view(-1)
     if weights.dim() != 1 or weights.dtype.is_complex:
         raise ValueError(
-            f"weights of {name}: found {weights.dtype} {list(weights.shape)}, expected one real "
-            "number per edge"
+            f"weights{of_type(name)}: found {weights.dtype} {list(weights.shape)}, expected one "
+            "real number per edge"
         )
     numbers = weights.to(torch.float64)
     bad = ~(numbers >= 0) | numbers.isinf()
     if bad.any():
         at = int(bad.nonzero()[0, 0])
         raise ValueError(
-            f"weights of {name}: edge at slot {at}: found {float(numbers[at])}, expected a finite "
-            "number of at least 0"
+            f"weights{of_type(name)}: edge at slot {at}: found {float(numbers[at])}, expected a "
+            "finite number of at least 0"
         )
     if numbers.numel() == 0:
         return numbers.to(torch.int64)

@@ -29,6 +29,7 @@ from pyg_graphzero.store.schema import (
     check_new_attr,
 )
 from pyg_graphzero.store.writer import FileSet, checked_rows
+from pyg_graphzero.util.arguments import of_type
 from pyg_graphzero.util.locks import StoreLock
 from pyg_graphzero.util.names import COLUMN, locate
 
@@ -73,7 +74,7 @@ class StoreEditor:
         """Writes or replaces a column; rows of edges are in CSC order."""
         self._lock.check()
         kind = "node" if isinstance(record, NodeTypeSchema) else "edge"
-        what = f"{kind} attribute {attr!r} of {record.name!r}"
+        what = f"{kind} attribute {attr!r}{of_type(record.name)}"
         rows, record = checked_rows(value, record.num_rows, what), self._own(record)
         record.attrs[attr] = self.files.column(record.folder, attr, rows)
         self._forget(attr, record)

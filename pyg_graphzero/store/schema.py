@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from pyg_graphzero.errors import FormatError
+from pyg_graphzero.util.arguments import of_type
 from pyg_graphzero.util.documents import Members, check_whole, read_document, write_document
 from pyg_graphzero.util.names import COLUMN, TOPOLOGY, check_name, locate
 
@@ -402,7 +403,7 @@ def check_new_attr(store: Path, record: NodeTypeSchema, attr: str) -> None:
     if attr in record.attrs or attr in record.index_sets:
         kind = "attribute" if attr in record.attrs else "index set"
         raise ValueError(
-            f"{store}: name: found an {kind} {attr!r} of {record.name!r}, expected a name that is "
-            f"not taken; store.feature_store.remove_tensor({record.name!r}, {attr!r}, None) "
+            f"{store}: name: found an {kind} {attr!r}{of_type(record.name)}, expected a name that "
+            f"is not taken; store.feature_store.remove_tensor({record.name!r}, {attr!r}, None) "
             f"removes an attribute"
         )

@@ -42,7 +42,7 @@ from pyg_graphzero.store.schema import (
     StoreSchema,
     safe_name,
 )
-from pyg_graphzero.util.arguments import as_tensor, check_index_set
+from pyg_graphzero.util.arguments import as_tensor, check_index_set, of_type
 from pyg_graphzero.util.locks import StoreLock, make_scratch, remove_abandoned
 from pyg_graphzero.util.names import COLUMN, locate
 from pyg_graphzero.util.workspace import Workspace
@@ -285,7 +285,7 @@ class StoreWriter:
             encoding: ``"float16"``, ``"bfloat16"`` or ``"int8"``, to be decoded to ``float32``.
         """
         record = self._node_type(node_type)
-        what = f"node attribute {attr!r} of {node_type!r}"
+        what = f"node attribute {attr!r}{of_type(node_type)}"
         rows = checked_rows(value, record.num_nodes, what)
         if encoding is not None:
             table = rows if isinstance(rows, Rows) else ArrayRows(rows)
@@ -295,7 +295,7 @@ class StoreWriter:
     def adopt_node_attr(self, node_type: str | None, attr: str, rows: FileRows) -> None:
         """Refers to the rows of a node column where they are."""
         record = self._node_type(node_type)
-        checked_rows(rows, record.num_nodes, f"node attribute {attr!r} of {node_type!r}")
+        checked_rows(rows, record.num_nodes, f"node attribute {attr!r}{of_type(node_type)}")
         record.attrs[attr] = self._files.adopt(record.folder, attr, self._target, rows)
 
     def add_index_set(self, node_type: str | None, name: str, index: Any) -> None:

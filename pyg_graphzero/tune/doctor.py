@@ -93,7 +93,7 @@ def doctor(
         >>> found.fits, found.epoch.reads, found.advice
         (True, 0, [])
     """
-    path = store.path if isinstance(store, Store) else Path(os.path.abspath(store))
+    path = Path(os.path.abspath(store))
     how = store.how if isinstance(store, Store) else Opening()
     if memory is not None:
         how = replace(how, memory=memory, processes=1)

@@ -38,6 +38,11 @@ def as_tensor(value: Any, what: str) -> Tensor:
             ) from None
 
 
+def of_type(name: Any) -> str:
+    """`` of NAME`` in messages; nothing where the graph has one type, whose name is None."""
+    return "" if name is None else f" of {name!r}"
+
+
 def check_count(name: str, value: Any) -> None:
     """Raises ValueError if the argument ``name`` is no integer of 1 or more."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:

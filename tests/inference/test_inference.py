@@ -164,7 +164,7 @@ def test_heterogeneous(typed):
         assert_equal(data[node_type].out, rows)
     assert "out" not in data["venue"]
     assert len(summary.layers) == 6
-    assert "'out' of a" in str(summary)
+    assert "'out' of 'a'" in str(summary)
     assert not left_behind(path)
 
 
@@ -198,12 +198,14 @@ def test_stores_that_are_open(graph):
 def test_arguments_that_do_not_fit(graph, typed):
     _, path = graph
     model = GraphSAGE(8, 16, 2, 5)
-    with pytest.raises(ValueError, match="found an attribute 'x' of None, expected a name that is"):
+    with pytest.raises(ValueError, match="found an attribute 'x', expected a name that is"):
         gz.inference.layerwise(model, path, out="x")
-    with pytest.raises(KeyError, match="input_attr='z': found in no node type"):
+    with pytest.raises(KeyError, match=r"input_attr='z': found in no node type, .* of .*x"):
         gz.inference.layerwise(model, path, input_attr="z")
     with pytest.raises(KeyError, match="edge_attr='z': found in no edge type"):
         gz.inference.layerwise(GAT(8, 16, 2, 5), path, edge_attr="z")
+    with pytest.raises(ValueError, match="encoding='int8': expected 'float16', 'bfloat16'"):
+        gz.inference.layerwise(model, path, encoding="int8")
     with pytest.raises(ValueError, match="max_edges: found 0, expected 1 or more"):
         gz.inference.layerwise(model, path, max_edges=0)
     with pytest.raises(gz.UnsupportedError, match=r"GraphSAGE: found sum\(\) of all rows"):

@@ -146,6 +146,8 @@ def test_an_epoch_goes_on_where_it_stopped(homo, workers, own_generator, done):
     fresh = make()
     fresh.load_state_dict(make().state_dict())  # of a loader that has not begun
     assert len(list(fresh)) == 10
+    with pytest.raises(KeyError, match=r"state: found \['num'\], expected \['generator', 'num_ba"):
+        fresh.load_state_dict({"num": 1})
 
 
 @pytest.mark.parametrize("workers", [0, 1])

@@ -241,7 +241,7 @@ def test_functions_of_a_path(homo):
     found = gz.info(store.path)
     assert found == store.info()
     assert found["node_types"][0]["num_nodes"] == data.num_nodes
-    assert gz.verify(str(store.path)) == store.verify()
+    assert gz.verify(str(store.path)) == gz.verify(store) == store.verify()
     with pytest.raises(FileNotFoundError):
         gz.info(store.path / "none")
 

@@ -338,6 +338,9 @@ def test_pickled(both):
 def test_bad_settings(both, typed, tmp_path):
     _, store = both
     features, graph = gz.rag.FeatureStore(store), gz.rag.GraphStore(store)
+    for make in (gz.rag.FeatureStore, gz.rag.GraphStore):
+        with pytest.raises(TypeError, match=r"store: found DiskData, expected what gz\.open"):
+            make(store.data())
     with pytest.raises(ValueError, match=r"found \['k'\], expected 'k_nodes'"):
         features.config = {"k": 1}
     with pytest.raises(ValueError, match="found None, expected 'num_neighbors'"):

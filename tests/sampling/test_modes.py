@@ -178,7 +178,7 @@ def test_bad_times():
         ValueError, match="time_attr='no': found it in no node or edge type, expected one of"
     ):
         NeighborSampler(data, [1], time_attr="no")
-    with pytest.raises(ValueError, match=r"'nan' of None: row 0: found NaN, expected a time"):
+    with pytest.raises(ValueError, match=r"'nan': row 0: found NaN, expected a time"):
         NeighborSampler(data, [1], time_attr="nan")
     sampler = NeighborSampler(data, [1], time_attr="time")
     with pytest.raises(ValueError, match="seed times: found 2, expected 1"):
@@ -197,7 +197,7 @@ def test_bad_times():
         NeighborLoader(data, [1], temporal_strategy="first")
     some = heterogeneous()
     some["paper"].time, some["author"].time = torch.arange(200), torch.arange(7)
-    with pytest.raises(ValueError, match="'time' of author: found 7 times, expected 120"):
+    with pytest.raises(ValueError, match="'time' of 'author': found 7 times, expected 120"):
         NeighborSampler(some, [1], time_attr="time")
     both = heterogeneous()
     both["paper"].time = torch.arange(200)
@@ -313,10 +313,10 @@ def test_weighted_and_temporal():
 )
 def test_bad_weights(bad, shown):
     data = star(3, w=torch.tensor([1.0, bad, 1.0]))
-    message = f"weights of edge type None: edge at slot 1: found {shown}, expected a finite number"
+    message = f"weights: edge at slot 1: found {shown}, expected a finite number"
     with pytest.raises(ValueError, match=message):
         NeighborSampler(data, [1], weight_attr="w")
-    with pytest.raises(ValueError, match="weight_attr='v': found in no edge type, expected one of"):
+    with pytest.raises(ValueError, match=r"weight_attr='v': found in no edge type, .* one of w$"):
         NeighborSampler(data, [1], weight_attr="v")
 
 

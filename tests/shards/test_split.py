@@ -17,7 +17,7 @@ import pyg_graphzero as gz
 from pyg_graphzero.store.columns import decoded
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.manifest import Manifest
-from pyg_graphzero.util.system import private_rss
+from pyg_graphzero.util.system import rss
 from pyg_graphzero_cli import main
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "v1"
@@ -190,7 +190,7 @@ def test_parts_by_a_stream_hold_communities_together(tmp_path):
     again = gz.shard(tmp_path / "graph", tmp_path / "again", 4, by="ldg", part=2)
     assert again.stores[1].nodes == parts[2].nodes  # another machine finds the same ones
     assert Manifest.load(tmp_path / "again") == Manifest.load(tmp_path / "ldg")
-    memory = private_rss() + (350 << 20)
+    memory = rss() + (200 << 20)
     with pytest.raises(gz.MemoryBudgetError, match="by='ldg': found room for"):
         gz.shard(tmp_path / "graph", tmp_path / "small", 30000, by="ldg", memory=memory)
 

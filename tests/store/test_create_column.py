@@ -288,7 +288,7 @@ def test_an_unpublished_column_goes_with_its_handle(path: Path) -> None:
         assert len(leftovers(path)) == 1
         column.discard()
         assert leftovers(path) == []
-        with pytest.raises(gz.ClosedStoreError, match="column 'h' of None: was discarded"):
+        with pytest.raises(gz.ClosedStoreError, match="column 'h': was discarded"):
             column.write(0, table(2, 3))
         store.create_column("h", 3).write(0, table(2, 3))
         store.feature_store.put_tensor(torch.arange(N), None, "z", None)
@@ -347,7 +347,7 @@ def test_wrong_columns_are_refused_at_creation(path: Path) -> None:
     with pytest.raises(gz.ReadOnlyStoreError, match="mode='r\\+'"):
         gz.open(path).create_column("h", 2)
     with gz.open(path, "r+") as store:
-        with pytest.raises(ValueError, match=r"found an attribute 'x' of None, .*remove_tensor"):
+        with pytest.raises(ValueError, match=r"found an attribute 'x', .*remove_tensor"):
             store.create_column("x", 2)
         with pytest.raises(ValueError, match="found an index set 'train_idx'"):
             store.create_column("train_idx", 2)

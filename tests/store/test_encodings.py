@@ -378,7 +378,7 @@ class TestOptions:
                 gz.convert(graph, tmp_path / "s", features=features)
         with pytest.raises(ValueError, match="features='int4': expected one of float16"):
             gz.convert(graph, tmp_path / "s", features="int4")
-        with pytest.raises(InputError, match="node attribute 'y' of None: dtype: found int64"):
+        with pytest.raises(InputError, match="node attribute 'y': dtype: found int64"):
             gz.convert(graph, tmp_path / "s", features={"y": "int8"})
         assert not (tmp_path / "s").exists()
 

@@ -176,7 +176,7 @@ class TestArguments:
             yield writer
 
     def test_rows(self, writer: StoreWriter) -> None:
-        with pytest.raises(ValueError, match=r"'x' of None: found shape \[4, 2\], expected 3 rows"):
+        with pytest.raises(ValueError, match=r"'x': found shape \[4, 2\], expected 3 rows"):
             writer.add_node_attr(None, "x", torch.ones(4, 2))
         with pytest.raises(ValueError, match=r"found shape \[\], expected 3 rows"):
             writer.add_node_attr(None, "x", torch.tensor(1.0))

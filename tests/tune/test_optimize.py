@@ -324,6 +324,8 @@ def test_the_command_line(store: Path) -> None:
         refused = invoke("optimize", store, *arguments)
         assert refused.exit_code == 2
     assert "No such option" in refused.output
+    refused = invoke("optimize", store, "--seeds", "train_idx", "--num-neighbors", "5;3")
+    assert "found '5;3', expected values with commas between them" in refused.output
 
 
 # Seeds ###########################################################################################
