@@ -54,13 +54,12 @@ def graph_of(source: Any, inputs: Inputs) -> GraphSpec | None:
     if isinstance(source, str | os.PathLike):
         return _graph_in(Path(source), inputs)
     if isinstance(source, Dataset):
+        name = f"<{type(source).__name__}>"
         if len(source) != 1:
-            name = f"<{type(source).__name__}>"
             raise InputError(name, "dataset", f"{len(source)} graphs", "one, which a store holds")
         spec = pyg_spec(source[0], inputs)
-        split = source.get_idx_split() if hasattr(source, "get_idx_split") else {}  # ogb's
-        for part, ids in split.items():
-            ogb.add_part(spec, part, ids)
+        if hasattr(source, "get_idx_split"):  # ogb's
+            ogb.add_split(spec, source.get_idx_split(), name)
         return spec
     if isinstance(source, Data | HeteroData):
         return pyg_spec(source, inputs)

@@ -62,10 +62,10 @@ def ogb_spec(path: Path) -> GraphSpec:
             node.attrs["y"] = Labels(node.attrs["y"])
     spec = GraphSpec(nodes, edges, path)
     folder, parts = _read_split(path)
-    is_taken = all(add_part(spec, part, parts.get(part, {})) for part in SPLITS) and bool(parts)
+    is_taken = add_split(spec, parts, str(folder)) and bool(parts)
     told = f"split {folder.name!r}" if folder is not None and is_taken else "no split"
     spec.what = f"OGB directory, {'binary' if is_binary else 'CSV'} files, {told}"
-    if folder is not None and not is_taken:
+    if folder is not None and not parts:
         found = ", ".join(sorted(each.name for each in folder.iterdir())[:8]) or "nothing"
         spec.notes.append(f"{folder}: not taken, being no ids of nodes: {found}")
     if name in _ONE_WAY:
@@ -208,7 +208,15 @@ def _read_split(path: Path) -> tuple[Path | None, dict[str, Any]]:
     return folder, parts
 
 
-def add_part(spec: GraphSpec, part: str, found: Any) -> bool:
+def add_split(spec: GraphSpec, parts: Mapping[str, Any], where: str) -> bool:
+    """Has the nodes of each part be a mask, and notes parts that are none; whether all are."""
+    left = [part for part in SPLITS if not _add_part(spec, part, parts.get(part, {}))]
+    if left:
+        spec.notes.append(f"{where}: not taken, being no ids of nodes: {', '.join(left)}")
+    return not left
+
+
+def _add_part(spec: GraphSpec, part: str, found: Any) -> bool:
     """Has the nodes of a part be a mask; whether they are nodes, not pairs of such."""
     by_type = found if isinstance(found, Mapping) else {None: found}
     if not by_type.keys() <= spec.nodes.keys():

@@ -338,7 +338,7 @@ def _inputs_of(store: Store, attr: str, edge_weight: str | None, edge_attr: str 
             nodes[name] = row
     if not nodes:
         raise MissingAttributeError(
-            f"{store.path}: input_attr={attr!r}: found in no node type, expected one of "
+            f"{store.path}: input_attr={attr!r}: found in no node type, expected "
             f"{_attributes(store.contents.schema.node_types)}"
         )
     edges: dict[str, dict[Any, Row]] = {}
@@ -352,7 +352,7 @@ def _inputs_of(store: Store, attr: str, edge_weight: str | None, edge_attr: str 
         }
         if not edges[option]:
             raise MissingAttributeError(
-                f"{store.path}: {option}={wanted!r}: found in no edge type, expected one of "
+                f"{store.path}: {option}={wanted!r}: found in no edge type, expected "
                 f"{_attributes(store.contents.schema.edge_types)}"
             )
     types: list[Any] = [None] if None in nodes else list(store.edge_types)
@@ -361,10 +361,8 @@ def _inputs_of(store: Store, attr: str, edge_weight: str | None, edge_attr: str 
 
 
 def _attributes(types: Iterable[TypeSchema]) -> str:
-    return (
-        ", ".join(sorted({attr for each in types for attr in each.attrs}))
-        or "some, of which none are there"
-    )
+    names = sorted({attr for each in types for attr in each.attrs})
+    return f"one of {', '.join(names)}" if names else "an attribute, and there are none"
 
 
 def _names(

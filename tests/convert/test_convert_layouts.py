@@ -122,7 +122,7 @@ def test_ogb_split_of_links_is_left_out(tmp_path: Path) -> None:
     split_as(root, dict.fromkeys(("train", "valid", "test"), pairs))
     summary = gz.convert(root, tmp_path / "s")
     assert summary.what == "OGB directory, CSV files, no split"
-    assert any("being no ids of nodes: split_dict.pt" in note for note in summary.notes)
+    assert any("being no ids of nodes: train, valid, test" in note for note in summary.notes)
 
 
 def test_ogb_split_that_is_unknown(tmp_path: Path) -> None:
@@ -217,7 +217,12 @@ def test_pyg_dataset_root_and_object(tmp_path: Path) -> None:
 
         def get_idx_split(self) -> dict[str, Any]:  # as ogb's datasets have it
             ids = torch.tensor([1, 2])
-            return {"valid": ids if isinstance(self.original, Data) else {"a": ids}}
+            pairs = {"edge": ids}  # no nodes
+            return {
+                "valid": ids if isinstance(self.original, Data) else {"a": ids},
+                "test": pairs,
+                "folds": ids,
+            }
 
     for name, value in (("homo", graph), ("hetero", hetero)):
         dataset = Toy(tmp_path / name, value)
@@ -232,6 +237,7 @@ def test_pyg_dataset_root_and_object(tmp_path: Path) -> None:
             part, want = (got, value) if name == "homo" else (got["a"], value["a"])
             assert torch.equal(part.x, want.x)
         assert part.val_mask.nonzero().view(-1).tolist() == [1, 2]
+        assert "<Toy>: not taken, being no ids of nodes: test" in summary.notes
     torch.save((graph, None), tmp_path / "old.pt")
     gz.convert(tmp_path / "old.pt", tmp_path / "s", force=True)
     assert torch.equal(gz.open(tmp_path / "s").data().edge_index, graph.edge_index)

@@ -200,7 +200,9 @@ def test_arguments_that_do_not_fit(graph, typed):
     model = GraphSAGE(8, 16, 2, 5)
     with pytest.raises(ValueError, match="found an attribute 'x', expected a name that is"):
         gz.inference.layerwise(model, path, out="x")
-    with pytest.raises(KeyError, match=r"input_attr='z': found in no node type, .* of .*x"):
+    with pytest.raises(
+        KeyError, match=r"input_attr='z': found in no node type, expected one of .*x"
+    ):
         gz.inference.layerwise(model, path, input_attr="z")
     with pytest.raises(KeyError, match="edge_attr='z': found in no edge type"):
         gz.inference.layerwise(GAT(8, 16, 2, 5), path, edge_attr="z")

@@ -145,6 +145,8 @@ def test_an_epoch_goes_on_where_it_stopped(homo, workers, own_generator, done):
     assert resumed.state_dict()["num_batches"] == 10
     fresh = make()
     fresh.load_state_dict(make().state_dict())  # of a loader that has not begun
+    with pytest.raises(KeyError, match=r"state: found \['epoch'\], expected \['generator', 'num_b"):
+        fresh.load_state_dict({"epoch": 1})
     assert len(list(fresh)) == 10
     with pytest.raises(KeyError, match=r"state: found \['num'\], expected \['generator', 'num_ba"):
         fresh.load_state_dict({"num": 1})

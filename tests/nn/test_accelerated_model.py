@@ -272,6 +272,8 @@ def test_edges_keep_their_hops_wherever_they_go():
     [
         ("model", {}, TypeError, "found str"),
         (nn.Linear(2, 2), {"norms": "some"}, ValueError, "expected 'whole' or 'trimmed'"),
+        (nn.Linear(2, 2), {"local": nn.Linear}, TypeError, "local: found <class .*Linear.*a tuple"),
+        (nn.Linear(2, 2), {"local": ("MyConv",)}, TypeError, "local: found .'MyConv',., expected"),
         (nn.Linear(2, 2), {"local": ("MyConv",)}, TypeError, "expected a tuple of classes"),
         (torch.jit.script(nn.Linear(2, 2)), {}, gz.UnsupportedError, "the module it was made from"),
     ],
