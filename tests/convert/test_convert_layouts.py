@@ -217,12 +217,8 @@ def test_pyg_dataset_root_and_object(tmp_path: Path) -> None:
 
         def get_idx_split(self) -> dict[str, Any]:  # as ogb's datasets have it
             ids = torch.tensor([1, 2])
-            pairs = {"edge": ids}  # no nodes
-            return {
-                "valid": ids if isinstance(self.original, Data) else {"a": ids},
-                "test": pairs,
-                "folds": ids,
-            }
+            nodes = ids if isinstance(self.original, Data) else {"a": ids}
+            return {"valid": nodes, "test": {"edge": ids}, "folds": ids}
 
     for name, value in (("homo", graph), ("hetero", hetero)):
         dataset = Toy(tmp_path / name, value)
