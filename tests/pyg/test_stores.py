@@ -196,8 +196,7 @@ def test_refused_changes(homo):
             fs.update_tensor(torch.zeros(4, 8), None, "x", None)
         with pytest.raises(KeyError, match="attribute 'nothing'"):
             fs.update_tensor(torch.zeros(300), None, "nothing", None)
-        edges = torch.tensor([0]), torch.tensor([1])
-        for edit in (lambda *at: gs.put_edge_index(edges, *at), gs.remove_edge_index):
+        for edit in (lambda *at: gs.put_edge_index(data.edge_index, *at), gs.remove_edge_index):
             with pytest.raises(gz.UnsupportedError, match=r"expected those that conversion wrote"):
                 edit(None, "csc")
     again = gz.open(store.path)
