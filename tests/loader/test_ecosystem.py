@@ -16,9 +16,10 @@ from torch.utils.data import (
     SequentialSampler,
 )
 from torch.utils.data.distributed import DistributedSampler
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader import CachedLoader, ImbalancedSampler, PrefetchLoader, ZipLoader
 from torch_geometric.nn import GAT, GraphSAGE
+from torch_geometric.testing import get_random_tensor_frame
 
 import pyg_graphzero as gz
 from pyg_graphzero.loader import LinkNeighborLoader, NeighborLoader
@@ -27,6 +28,30 @@ from spawned import spawn
 
 def ids(loader) -> list[int]:
     return [i for batch in loader for i in batch.input_id.tolist()]
+
+
+# Attributes that are no tensors ------------------------------------------------------------------
+
+
+def test_tensor_frames() -> None:
+    """Rows of pytorch-frame's tables, which RelBench's graphs have in place of ``x``."""
+    graph = HeteroData()
+    for name, count in ("user", 40), ("sale", 90):
+        graph[name].tf = get_random_tensor_frame(count)
+        graph[name].time = torch.arange(count)
+    graph["sale", "by", "user"].edge_index = torch.stack(
+        [torch.arange(90), torch.randint(40, (90,))]
+    )
+    loader = NeighborLoader(
+        graph, [5, 5], ("user", torch.arange(40)), input_time=torch.full((40,), 50),
+        time_attr="time", batch_size=16,
+    )  # fmt: skip
+    for batch in loader:
+        for name in graph.node_types:
+            rows, whole = batch[name].tf, graph[name].tf
+            assert rows.num_rows == batch[name].num_nodes
+            for kind, values in whole.feat_dict.items():
+                assert torch.equal(rows.feat_dict[kind], values[batch[name].n_id])
 
 
 # Samplers and generators ------------------------------------------------------------------------
