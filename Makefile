@@ -21,7 +21,7 @@
 #   make stock      torch-sparse from source (some 25 minutes): gives stock PyG a sampler
 #   make wheel      dist/: sdist and wheel, checked, installed in a fresh environment, the guide run there
 #   make wheels     dist/: wheels for Linux on x86-64 and ARM, compiled here by zig, from an
-#                   environment of Python 3.12 or newer; for Windows with WHEELS=windows
+#                   environment of Python 3.12 or newer; others with WHEELS=windows or macos
 #   make gpu-kit    build/gpu/: what tools/gpu.sh installs on a machine with a GPU and no network
 #   make clean
 

@@ -78,6 +78,18 @@ TARGETS = {
     ),
 }
 
+# Zig's linker makes no bundle of this module, and reads no file of names that Python will have; a
+# dynamic library does as well.
+DYLIB = """for each; do
+  shift
+  case "$each" in
+    -bundle) set -- "$@" -dynamiclib -Wl,-undefined,dynamic_lookup ;;
+    -Wl,@*) ;;
+    *) set -- "$@" "$each" ;;
+  esac
+done
+"""
+
 # Names of libgomp, each with the version that it has there.
 LIBGOMP = {
     "OMP_1.0": ("omp_get_max_threads", "omp_set_num_threads"),
@@ -104,8 +116,8 @@ def toolchain(target: Target) -> Path:
     # Without -O3, CMake's checks would have zig compile its C++ library once more, unoptimized.
     compiler = f"c++ -target {target.zig} -O3 -g0"
     for name, command in (("c++", compiler), ("ar", "ar"), ("ranlib", "ranlib")):
-        program = folder / name
-        program.write_text(f'#!/bin/sh\nexec "{zig()}" {command} "$@"\n')
+        program, before = folder / name, DYLIB if target.system == "Darwin" else ""
+        program.write_text(f'#!/bin/sh\n{before}exec "{zig()}" {command} "$@"\n')
         program.chmod(0o755)
     lines = [
         f"set(CMAKE_SYSTEM_NAME {target.system})",
@@ -208,8 +220,8 @@ def wheel(target: Target, out: Path) -> Path:
         }
         if target.system == "Darwin":
             settings["cmake.define.CMAKE_SYSTEM_VERSION"] = "12.0"
-        else:
-            settings |= nanobind_inside(target)
+            settings["install.strip"] = "false"  # the linker does it
+        settings |= nanobind_inside(target)
         config = [f"--config-settings={key}={value}" for key, value in settings.items()]
         pip = [*tool("pip"), "wheel", "-q", "--no-deps", "--no-build-isolation"]
         run(*pip, "-w", made, *config, ROOT)
