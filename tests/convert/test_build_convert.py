@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from convert_support import converted
 from full_disk import largest_file
 from store_files import edit_schema
 from torch_geometric.data import HeteroData
@@ -71,8 +72,7 @@ def test_stored_order_is_used(tmp_path: Path, owner: str, monkeypatch: pytest.Mo
 
 
 def test_changed_times_are_sorted_again(tmp_path: Path) -> None:
-    gz.convert(EDGES, tmp_path / "s", edge_attrs={"time": TIMES}, time_attr="time")
-    data = gz.open(tmp_path / "s").data()
+    data = converted(EDGES, tmp_path / "s", edge_attrs={"time": TIMES}, time_attr="time")
     data.time = -data.time
     loader = gz.loader.NeighborLoader(
         data,

@@ -9,7 +9,7 @@ import chunks
 import numpy as np
 import pytest
 import torch
-from convert_support import edges_of, kinds, random_edges, write
+from convert_support import converted, edges_of, kinds, random_edges, refused, write
 
 import pyg_graphzero as gz
 from pyg_graphzero import InputError
@@ -81,12 +81,8 @@ def test_member_selection(tmp_path: Path) -> None:
     gz.convert(f"{path}:other", tmp_path / "two")
     assert edges_of(tmp_path / "one") == PAIRS
     assert edges_of(tmp_path / "two") == [(b, a) for a, b in PAIRS]
-    with pytest.raises(
-        InputError, match=r"members: found a, b, other, expected edge_index, row/col"
-    ):
-        gz.convert(path, tmp_path / "three")
-    with pytest.raises(InputError, match=r"members: found a, b, other, expected a member 'c'"):
-        gz.convert(f"{path}:a,c", tmp_path / "three")
+    refused(path, tmp_path / "three", r"members: found a, b, other, expected edge_index, row/col")
+    refused(f"{path}:a,c", tmp_path / "three", r"members: found a, b, other, expected a member 'c'")
 
 
 @pytest.mark.parametrize("source", ["array", "tensor", "pair", "npz-like", "pt", "pt dict"])
@@ -108,8 +104,7 @@ def test_in_memory_and_torch_files(tmp_path: Path, source: str) -> None:
 
 def test_two_by_two_must_be_told(tmp_path: Path) -> None:
     square = np.array([[0, 1], [2, 3]])
-    with pytest.raises(InputError, match=r"found shape \[2, 2\], which may be either"):
-        gz.convert(square, tmp_path / "store")
+    refused(square, tmp_path / "store", r"found shape \[2, 2\], which may be either")
     gz.convert(square, tmp_path / "a", edge_layout="2xE")
     gz.convert(square, tmp_path / "b", edge_layout="Ex2")
     assert edges_of(tmp_path / "a") == [(0, 2), (1, 3)]
@@ -142,9 +137,8 @@ def test_two_by_two_must_be_told(tmp_path: Path) -> None:
     ],
 )
 def test_bad_edges(tmp_path: Path, value: Any, message: str) -> None:
-    with pytest.raises(InputError) as caught:
-        gz.convert(value, tmp_path / "store")
-    assert str(caught.value).startswith(f"<edge_index>: {message}")
+    error = refused(value, tmp_path / "store")
+    assert error.startswith(f"<edge_index>: {message}")
 
 
 def test_damaged_and_pickled_files(tmp_path: Path) -> None:
@@ -167,8 +161,7 @@ def test_damaged_and_pickled_files(tmp_path: Path) -> None:
         "objects.npz",
     )
     for name in names:
-        with pytest.raises(InputError, match=name):
-            gz.convert(tmp_path / name, tmp_path / "store")
+        refused(tmp_path / name, tmp_path / "store", name)
 
 
 ALL_DTYPES = ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"]
@@ -183,8 +176,7 @@ def test_attributes_of_any_dtype_follow_their_edges(
     generator = torch.Generator().manual_seed(0)
     values = torch.randint(0, 2, (200, *shape), generator=generator).to(getattr(torch, dtype))
     nodes = torch.randint(0, 2, (20, *shape), generator=generator).to(getattr(torch, dtype))
-    gz.convert(edges, tmp_path / "store", edge_attrs={"a": values}, node_attrs={"b": nodes})
-    data = gz.open(tmp_path / "store").data()
+    data = converted(edges, tmp_path / "store", edge_attrs={"a": values}, node_attrs={"b": nodes})
     assert torch.equal(data.edge_index, torch.from_numpy(edges))
     assert torch.equal(data.a, values)
     assert data.a.dtype == values.dtype
@@ -335,10 +327,8 @@ def test_a_bad_id_far_into_the_edges(tmp_path: Path) -> None:
             bad = edges.copy()
             bad[column, place] = 33
             where = rf"{name}\[{place}\]: found id "
-            with pytest.raises(InputError, match=where + "33, expected an id below 20"):
-                gz.convert(bad, tmp_path / "s", num_nodes=20)
-            with pytest.raises(InputError, match=where + "231, expected an id in the node"):
-                gz.convert(bad * 7, tmp_path / "s", nodes=table)
+            refused(bad, tmp_path / "s", where + "33, expected an id below 20", num_nodes=20)
+            refused(bad * 7, tmp_path / "s", where + "231, expected an id in the node", nodes=table)
 
 
 @chunks.both
@@ -402,24 +392,19 @@ def test_refusals(tmp_path: Path) -> None:
         gz.convert(RING, tmp_path / "s", num_nodes=2.5)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="delimiter is an option for delimited text"):
         gz.convert(RING, tmp_path / "s", delimiter=",")
-    with pytest.raises(InputError, match="source: type: found int, expected a path"):
-        gz.convert(42, tmp_path / "s")
-    with pytest.raises(FileNotFoundError, match="nowhere"):
-        gz.convert(RING, tmp_path / "nowhere" / "s")
+    refused(42, tmp_path / "s", "source: type: found int, expected a path")
+    refused(RING, tmp_path / "nowhere" / "s", "nowhere", error=FileNotFoundError)
 
 
 def test_the_output_is_never_an_input_and_never_replaced_unasked(tmp_path: Path) -> None:
     gz.convert(RING, tmp_path / "s")
     inside = tmp_path / "s" / "e.npy"
     np.save(inside, RING)
-    with pytest.raises(FileExistsError, match="force=True or --force replaces it"):
-        gz.convert(RING, tmp_path / "s")
-    with pytest.raises(InputError, match="would destroy its own input"):
-        gz.convert(inside, tmp_path / "s", force=True)
+    refused(RING, tmp_path / "s", "force=True or --force replaces it", error=FileExistsError)
+    refused(inside, tmp_path / "s", "would destroy its own input", force=True)
     assert inside.exists()
     np.save(tmp_path / "e.npy", RING)
-    with pytest.raises(FileExistsError, match="is not a store"):
-        gz.convert(RING, tmp_path / "e.npy", force=True)
+    refused(RING, tmp_path / "e.npy", "is not a store", error=FileExistsError, force=True)
     gz.convert(RING[:, :3], tmp_path / "s", force=True)
     assert edges_of(tmp_path / "s") == [(0, 1), (1, 2), (2, 3)]
 

@@ -10,10 +10,9 @@ import chunks
 import numpy as np
 import pytest
 import torch
-from convert_support import edges_of, kinds, write
+from convert_support import edges_of, kinds, refused, write
 
 import pyg_graphzero as gz
-from pyg_graphzero import InputError
 
 RATES = ("user", "rates", "movie")
 
@@ -119,9 +118,8 @@ def test_undirected_between_types(folder: Path, tmp_path: Path) -> None:
 @chunks.both
 def test_faults_in_the_tables(folder: Path, tmp_path: Path) -> None:
     def message(value: dict[str, Any]) -> str:
-        with pytest.raises(InputError) as caught:
-            gz.convert(value, tmp_path / "s")
-        return str(caught.value).replace(str(folder), "IN")
+        error = refused(value, tmp_path / "s")
+        return error.replace(str(folder), "IN")
 
     value = spec(folder)
     write(folder / "ratings.csv.gz", "userId,movieId,rating,timestamp\n5,1,4,1\n5,8,3,2\n")
@@ -204,12 +202,10 @@ def test_node_types_without_edges_or_table(tmp_path: Path) -> None:
     ],
 )
 def test_faults_in_the_specification(tmp_path: Path, value: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError) as caught:
-        gz.convert(value, tmp_path / "s")
-    assert str(caught.value).startswith(message)
+    error = refused(value, tmp_path / "s")
+    assert error.startswith(message)
 
 
 def test_broken_toml(tmp_path: Path) -> None:
     path = write(tmp_path / "g.toml", "[nodes\n")
-    with pytest.raises(InputError, match=r"g\.toml: spec: found .*expected valid TOML"):
-        gz.convert(path, tmp_path / "s")
+    refused(path, tmp_path / "s", r"g\.toml: spec: found .*expected valid TOML")

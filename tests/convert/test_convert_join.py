@@ -12,12 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from click.testing import CliRunner
-from convert_support import edges_of, write
+from convert_support import converted, edges_of, refused, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pyg_graphzero as gz
-from pyg_graphzero import InputError
 from pyg_graphzero.conversion import join
 from pyg_graphzero.store.rows import ArrayRows
 from pyg_graphzero_cli import main
@@ -82,9 +81,8 @@ def test_beside_a_node_table(edges: Path, tmp_path: Path) -> None:
 
 
 def message(edges: Path, out: Path, **options: Any) -> str:
-    with pytest.raises(InputError) as caught:
-        gz.convert(edges, out, **options)
-    return str(caught.value).replace(str(out.parent) + "/", "")
+    error = refused(edges, out, **options)
+    return error.replace(str(out.parent) + "/", "")
 
 
 def test_tables_that_cannot_be_joined_are_refused(edges: Path, tmp_path: Path) -> None:
@@ -218,8 +216,7 @@ def test_cells_that_are_missing_and_that_are_wrong(edges: Path, tmp_path: Path) 
         "n.csv: line 4, column 'y': found 'two', expected a number that int64 can hold"
     )
     write(nodes, "id,y\n10,0\n20,\n30,2\n")
-    gz.convert(edges, tmp_path / "s", fill={"y": -1}, **options)
-    data = gz.open(tmp_path / "s").data()
+    data = converted(edges, tmp_path / "s", fill={"y": -1}, **options)
     assert (data.y.tolist(), data.y.dtype) == ([0, -1, 2], torch.int64)
     labels = write(tmp_path / "lab.csv", "y\n0\nq\n2\n1\n")
     told = message(edges, tmp_path / "t", ids="map", node_attrs={"y": f"{labels}:y"})

@@ -11,17 +11,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from convert_support import edges_of, write
+from convert_support import edges_of, refused, write
 
 import pyg_graphzero as gz
-from pyg_graphzero import InputError
 from pyg_graphzero_cli import main
 
 
 def test_any_name(tmp_path: Path) -> None:
     path = write(tmp_path / "ratings.dat", "1::2::5\n2::3::4\n")
-    with pytest.raises(InputError, match=r"found \.dat, .*Or say what it is: format='text'"):
-        gz.convert(path, tmp_path / "s")
+    refused(path, tmp_path / "s", r"found \.dat, .*Or say what it is: format='text'")
     command = ["convert", str(path), "-o", str(tmp_path / "s"), "--format", "text"]
     command += ["--edge-attr", "w=2,v=0", "--edge-attr", "x=2,0"]
     run = CliRunner().invoke(main, [*command, "--no-header"])

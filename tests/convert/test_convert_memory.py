@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 import torch
-from convert_support import edges_of
+from convert_support import converted, edges_of, refused
 from torch_geometric.utils import from_networkx
 
 import pyg_graphzero as gz
@@ -126,8 +126,7 @@ def test_entries_that_are_there_twice_stay_two(tmp_path: Path, requires_grad: bo
 
 def test_matrices_of_two_kinds_of_nodes(tmp_path: Path) -> None:
     matrix = sp.coo_matrix(([1, 2], ([0, 1], [4, 0])), shape=(2, 6))
-    with pytest.raises(InputError, match="2 rows and 6 columns, expected as many columns as rows"):
-        gz.convert(matrix, tmp_path / "s")
+    refused(matrix, tmp_path / "s", "2 rows and 6 columns, expected as many columns as rows")
     summary = gz.convert(matrix, tmp_path / "s", edge_type=RATES)
     assert {name: node.num_nodes for name, node in summary.nodes.items()} == {"user": 2, "item": 6}
     assert edges_of(tmp_path / "s", RATES, "edge_weight") == [(0, 4, 1), (1, 0, 2)]
@@ -146,8 +145,7 @@ def test_rows_of_attributes_are_dense(tmp_path: Path) -> None:
 
 def test_graphs_of_networkx_become_data_first(tmp_path: Path) -> None:
     graph = nx.Graph([("a", "b"), ("b", "c")])
-    with pytest.raises(InputError, match=r"source: type: found Graph, .*utils\.from_networkx\("):
-        gz.convert(graph, tmp_path / "s")
+    refused(graph, tmp_path / "s", r"source: type: found Graph, .*utils\.from_networkx\(")
     gz.convert(from_networkx(graph), tmp_path / "s")
     assert edges_of(tmp_path / "s") == [(0, 1), (1, 0), (1, 2), (2, 1)]
 
@@ -179,8 +177,7 @@ def test_dgl(tmp_path: Path) -> None:
     ends = torch.tensor([[0, 1, 2], [1, 2, 0]])
     of_nodes = {"feat": torch.ones(4, 2), "label": torch.arange(4), "train_mask": torch.ones(4) > 0}
     graph = dgl({cites: ends}, {"_N": 4}, _N=of_nodes, edata={cites: {"feat": torch.arange(3)}})
-    gz.convert(graph, tmp_path / "s")
-    data = gz.open(tmp_path / "s").data()
+    data = converted(graph, tmp_path / "s")
     assert (data.num_nodes, data.x.shape, data.y.tolist()) == (4, (4, 2), [0, 1, 2, 3])
     assert data.train_mask.all()
     assert edges_of(tmp_path / "s", None, "edge_attr") == [(0, 1, 0), (1, 2, 1), (2, 0, 2)]

@@ -12,11 +12,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from convert_support import edges_of
+from convert_support import edges_of, refused
 from documents import read_blocks, run, text_of
 
 import pyg_graphzero as gz
-from pyg_graphzero import InputError
 from pyg_graphzero.util.workspace import Workspace
 
 adbc = pytest.importorskip("adbc_driver_postgresql.dbapi")
@@ -145,8 +144,7 @@ def test_types_of_the_server_that_are_none_of_ours(
     tmp_path, written, opened, columns, attrs, message
 ):
     cursor = cursor_of(f"SELECT {columns} FROM paid", opened)
-    with pytest.raises(InputError, match=message):
-        gz.convert(cursor, tmp_path / "s", edge_attrs=attrs)
+    refused(cursor, tmp_path / "s", message, edge_attrs=attrs)
 
 
 def test_the_page(tmp_path, monkeypatch, server):

@@ -11,7 +11,7 @@ from pathlib import Path
 import chunks
 import pytest
 import torch
-from convert_support import edges_of, kinds, write
+from convert_support import converted, edges_of, kinds, refused, write
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -204,9 +204,8 @@ def test_faults_are_named(
     tmp_path: Path, text: str | bytes, options: dict[str, object], message: str
 ) -> None:
     path = write(tmp_path / "edges.csv", text)
-    with pytest.raises(InputError) as caught:
-        gz.convert(path, tmp_path / "store", **options)
-    assert str(caught.value).startswith(f"{path}: {message}")
+    error = refused(path, tmp_path / "store", **options)
+    assert error.startswith(f"{path}: {message}")
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
 
 
@@ -215,8 +214,7 @@ def test_fault_far_into_a_file_has_its_line(tmp_path: Path) -> None:
     lines[150_000] = "x,1"
     lines.insert(10, "# a comment shifts the line by one")
     path = write(tmp_path / "edges.csv", "\n".join(lines))
-    with pytest.raises(InputError, match=r"line 150002, column 0: found 'x'"):
-        gz.convert(path, tmp_path / "store")
+    refused(path, tmp_path / "store", r"line 150002, column 0: found 'x'")
 
 
 def test_integer_column_turns_float_late(tmp_path: Path) -> None:
@@ -230,13 +228,10 @@ def test_integer_column_turns_float_late(tmp_path: Path) -> None:
 
 
 def test_directory_missing_file_and_odd_suffix(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"directory: found no files, expected a dataset"):
-        gz.convert(tmp_path, tmp_path / "store")
-    with pytest.raises(FileNotFoundError, match=r"nowhere\.csv"):
-        gz.convert(tmp_path / "nowhere.csv", tmp_path / "store")
+    refused(tmp_path, tmp_path / "store", r"directory: found no files, expected a dataset")
+    refused(tmp_path / "nowhere.csv", tmp_path / "store", r"nowhere\.csv", error=FileNotFoundError)
     odd = write(tmp_path / "edges.xlsx", "0,1\n")
-    with pytest.raises(InputError, match=r"file name: found \.xlsx, expected \.csv"):
-        gz.convert(odd, tmp_path / "store")
+    refused(odd, tmp_path / "store", r"file name: found \.xlsx, expected \.csv")
 
 
 def test_unix_times_keep_every_digit(tmp_path: Path) -> None:
@@ -373,7 +368,6 @@ def test_attributes_of_one_column_have_the_kinds_that_they_ask_for(
 ) -> None:
     """Whichever comes first: a label is an integer, a weight a float32."""
     path = write(tmp_path / "e.csv", "src,dst,r\n0,1,9007199254740993\n1,0,2\n")
-    gz.convert(path, tmp_path / "s", edge_attrs=dict.fromkeys(names, "r"))
-    data = gz.open(tmp_path / "s").data()
+    data = converted(path, tmp_path / "s", edge_attrs=dict.fromkeys(names, "r"))
     assert (data.y.dtype, data.edge_weight.dtype) == (torch.int64, torch.float32)
     assert data.y.tolist() == [9007199254740993, 2]

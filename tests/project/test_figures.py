@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
+from convert_support import converted
 from torch_geometric.data import Data
 
 import pyg_graphzero as gz
@@ -248,8 +249,7 @@ def test_a_merged_edge_does_not_depend_on_the_order(tmp_path, how, dtype):
             w=torch.tensor([*values, 4.0, 2.0], dtype=dtype),
             num_nodes=2,
         )
-        gz.convert(data, tmp_path / "s", coalesce=how, force=True, progress=False)
-        found = gz.open(tmp_path / "s").data()
+        found = converted(data, tmp_path / "s", coalesce=how, force=True)
         by_src = dict(zip(found.edge_index[0].tolist(), found.w.tolist(), strict=True))
         assert np.isnan(by_src[0])
         assert by_src[1] == {"min": 2, "max": 4, "sum": 6, "mean": 3}[how]
@@ -265,8 +265,7 @@ def test_both_zeros_are_one_time(tmp_path, on_disk, level, seed, neighbor):
     else:
         data.edge_time = torch.tensor([neighbor, 1.0])
     if on_disk:
-        gz.convert(data, tmp_path / "s", time_attr=level, progress=False)
-        data = gz.open(tmp_path / "s").data()
+        data = converted(data, tmp_path / "s", time_attr=level)
     loader = NeighborLoader(
         data, [-1], torch.tensor([0]), time_attr=level, input_time=torch.tensor([seed])
     )

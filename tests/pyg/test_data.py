@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 import torch_geometric.transforms as T
+from convert_support import converted
 from torch import Tensor
 from torch.nn import Parameter
 from torch_geometric.data import Batch, Data, HeteroData
@@ -364,8 +365,7 @@ def test_levels_travel(tmp_path):
     memory = Data(
         x=torch.arange(6.0), w=torch.rand(6), edge_index=torch.arange(6).repeat(2, 1), num_nodes=6
     )
-    gz.convert(memory, tmp_path / "s", progress=False)
-    data = gz.open(tmp_path / "s").data()
+    data = converted(memory, tmp_path / "s")
     levels = [data.is_node_attr("w"), data.is_edge_attr("w")]
     data.w[0] = 9.0
     data.to("cpu").contiguous()

@@ -20,14 +20,15 @@ import pyg_graphzero as gz
 from graphs import write_store
 from pyg_graphzero.shards.fetcher import Fetcher
 from pyg_graphzero.util.system import private_rss
-from spawned import PATIENCE, spawn
+from spawned import PATIENCE, forked, spawn
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
 
 
-def run(task, ranks: int, tmp_path: Path, *args: object) -> None:
+def run(task, ranks: int, tmp_path: Path, *args: object, method: str = "forkserver") -> None:
     """Runs ``task(rank, …)`` in a process for each rank."""
-    spawn(start, (task, ranks, f"file://{tmp_path}/ranks", args), ranks)
+    forked()
+    spawn(start, (task, ranks, f"file://{tmp_path}/ranks", args), ranks, method)
 
 
 def start(rank: int, task, ranks: int, place: str, args: tuple) -> None:
@@ -241,7 +242,7 @@ def leave_early(rank: int, shards: str) -> None:
 
 def test_a_rank_breaks_out_of_an_epoch_and_goes_on_alone(homo, tmp_path):
     gz.shard(homo[1].path, tmp_path / "shards", 2, topology="whole")
-    run(leave_early, 2, tmp_path, str(tmp_path / "shards"))
+    run(leave_early, 2, tmp_path, str(tmp_path / "shards"), method="spawn")  # to their very end
 
 
 def lose_a_rank(rank: int, shards: str, how: str) -> None:
@@ -271,7 +272,7 @@ def lose_a_rank(rank: int, shards: str, how: str) -> None:
 )
 def test_a_lost_rank_is_an_error_for_the_others(homo, tmp_path, how):
     gz.shard(homo[1].path, tmp_path / "shards", 2, topology="whole")
-    context = torch.multiprocessing.get_context("spawn")
+    context = forked()
     arguments = (lose_a_rank, 2, f"file://{tmp_path}/ranks", (str(tmp_path / "shards"), how))
     ranks = [context.Process(target=start, args=(rank, *arguments)) for rank in range(2)]
     try:
@@ -358,8 +359,7 @@ def test_ranks_are_killed_at_any_instant_and_start_again(homo, tmp_path, kills, 
     """No hang, no wrong batch; and the epoch goes on where each rank was."""
     store = homo[1].path
     gz.shard(store, tmp_path / "shards", 2, topology=topology)
-    context = torch.multiprocessing.get_context("forkserver")  # which imports torch once
-    context.set_forkserver_preload(["torch.distributed", "pyg_graphzero", __name__])
+    context = forked()
     instants, lost = random.Random(3), 0
     for number in range(10 * kills):
         place = f"file://{tmp_path}/ranks-{number}"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import pyg_graphzero as gz
 
@@ -16,6 +17,27 @@ def write(path: Path, text: str | bytes) -> Path:
     raw = text.encode() if isinstance(text, str) else text
     path.write_bytes(gzip.compress(raw) if path.suffix == ".gz" else raw)
     return path
+
+
+def converted(source: Any, out: Path, **options: Any) -> Any:
+    """The graph of the store that a conversion writes, as PyG sees it."""
+    gz.convert(source, out, **options)
+    return gz.open(out).data()
+
+
+def refused(
+    source: Any,
+    out: Path,
+    match: str | None = None,
+    error: type[Exception] = gz.InputError,
+    **options: Any,
+) -> str:
+    """The message, which matches, of a conversion that fails and leaves nothing behind."""
+    before = {*out.parent.rglob("*")}
+    with pytest.raises(error, match=match) as caught:
+        gz.convert(source, out, **options)
+    assert {*out.parent.rglob("*")} == before
+    return str(caught.value)
 
 
 def edges_of(

@@ -16,13 +16,27 @@ EXACT_MALLOC = ("MALLOC_MMAP_THRESHOLD_", str(1 << 20))
 PATIENCE = 120.0  # seconds; each of these ends within ten on an idle machine
 
 
-def spawn(function: Callable[..., None], args: tuple[Any, ...], size: int) -> None:
+def forked() -> Any:
+    """Processes forked from one that imports torch and PyG once, and has done nothing else.
+
+    They leave without the end of the interpreter: a test that is about it starts Pythons anew.
+    """
+    context = torch.multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["torch.distributed", "torch_geometric.nn", "pyg_graphzero"])
+    return context
+
+
+def spawn(
+    function: Callable[..., None], args: tuple[Any, ...], size: int, method: str = "spawn"
+) -> None:
     """Calls ``function(rank, *args)`` in ``size`` new processes and waits for them.
 
-    ``torch.multiprocessing.spawn`` alone waits for ever for one that hangs, and Python at its
-    exit once more.
+    ``torch.multiprocessing.start_processes`` alone waits for ever for one that hangs, and Python
+    at its exit once more.
     """
-    context = torch.multiprocessing.spawn(function, args, nprocs=size, join=False)
+    context = torch.multiprocessing.start_processes(
+        function, args, nprocs=size, join=False, start_method=method
+    )
     end = time.monotonic() + PATIENCE
     try:
         while not context.join(timeout=1.0):  # raises what a rank has raised
