@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 from torch_geometric.sampler import NumNeighbors
 from torch_geometric.sampler.base import SubgraphType
 from typing_extensions import Self
@@ -122,6 +123,11 @@ class Description:
         one_of("temporal_strategy", self.temporal_strategy, ("uniform", "last"))
         one_of("sample_direction", self.sample_direction, ("forward", "backward"))
         object.__setattr__(self, "time_window", check_window(self.time_window))
+        if isinstance(self.time_window, Tensor):
+            raise ValueError(
+                "time_window: found one for each seed, expected a number: a loader, which has the "
+                "seeds, takes them"
+            )
         object.__setattr__(self, "subgraph_type", SubgraphType(self.subgraph_type))
         object.__setattr__(self, "disjoint", self.disjoint or self.time_attr is not None)
         strictly = self.options.strictly_earlier

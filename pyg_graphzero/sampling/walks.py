@@ -18,10 +18,10 @@ from pyg_graphzero.sampling.graph import SampledGraph, Unmapped, graph_of, resol
 from pyg_graphzero.sampling.options import SamplingOptions, options_of
 from pyg_graphzero.sampling.order import attributes_of, edge_values
 from pyg_graphzero.sampling.windows import (
+    check_seed_windows,
     check_window,
     latest_seen,
     seed_times,
-    split_window,
 )
 from pyg_graphzero.store.columns import engine_array, gather, in_memory, look_up
 from pyg_graphzero.store.contents import StoreContents
@@ -203,23 +203,12 @@ class Walker:
                 f"{self.time_attr!r}"
             )
         times = seed_times(input_time, count, "input_time", self._float_times, self.time_attr)
-        length, own = split_window(time_window)
-        if own is not None and own.numel() != count:
-            raise ValueError(
-                f"time_window: found {own.numel()}, expected one for each of {count} starts"
-            )
-        if own is None:
-            length = check_window(length)
-            if isinstance(length, (tuple, dict)):
-                raise ValueError(
-                    f"time_window: found a {type(time_window).__name__}, expected a number, or a "
-                    "tensor with one for each start"
-                )
+        window = check_window(time_window)
+        check_seed_windows(window, count, "starts")
         latest = engine_array(latest_seen(times, self._strictly))
-        if own is None and length is None:
+        if window is None:
             return latest, None
-        by = length if own is None else own
-        return latest, engine_array(earlier(times, by, self._float_times).contiguous())
+        return latest, engine_array(earlier(times, window, self._float_times).contiguous())
 
     def _rank(self, data: Any, time_attr: str | None, weight_attr: str | None) -> None:
         """Has steps look at times and weights."""

@@ -175,7 +175,7 @@ def test_metapaths(tmp_path, on_disk):
         ({"time_attr": "time", "input_time": [0.5]}, "expected integers as 'time' has them"),
         (
             {"time_attr": "time", "input_time": [0], "time_window": [1, 2]},
-            "time_window: found a list, expected a number, or a tensor with one for each start",
+            r"time_window: found \[1, 2\], expected a length of time",
         ),
         (
             {"time_attr": "time", "input_time": [0], "time_window": -1},
