@@ -48,8 +48,7 @@ class SamplingOptions:
         strictly_earlier: With ``time_attr``: nothing of the seed's very time is drawn either.
         exclude_edges: No negative is an edge of the graph (PyG's may be).
         seed_order: Where seeds are all edges of a store: ``"input"``: position i is edge i, as in
-            PyG. Where the input was not sorted by destination that costs 4 bytes an edge, at most
-            an eighth of the budget if nothing is shuffled, and some passes over the edge ids.
+            PyG, which costs 4 bytes an edge if the input was not sorted by destination.
             ``"store"``: positions are by destination, as edges lie in the store, which costs
             nothing; ``input_id`` says which edge a seed is.
 
