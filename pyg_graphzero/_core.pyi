@@ -742,9 +742,9 @@ class Recipe:
     """How every batch of an epoch is made."""
 
     @staticmethod
-    def neighbors(sampler: NeighborSampler, num_neighbors: Sequence[Sequence[int]], replace: bool = False, disjoint: bool = False, last: bool = False, induced: bool = False, whole_frontier: bool = False, plan: GatherPlan | None = None, backward: bool = False, labor: Labor | None = None, window: tuple[int, int] = (16, 67108864), earliest: Sequence[Sequence[int]] = []) -> Recipe:
+    def neighbors(sampler: NeighborSampler, num_neighbors: Sequence[Sequence[int]], replace: bool = False, disjoint: bool = False, last: bool = False, induced: bool = False, whole_frontier: bool = False, plan: GatherPlan | None = None, backward: bool = False, labor: Labor | None = None, window: tuple[int, int] = (16, 67108864)) -> Recipe:
         """
-        `window`: of a topology that is not all in memory, for how many batches neighbours are read at once, and how many bytes. `earliest`: for each edge type and hop the row of the seeds' times that has the earliest time to draw; 0: any.
+        `window`: of a topology that is not all in memory, for how many batches neighbours are read at once, and how many bytes.
         """
 
     @staticmethod

@@ -217,10 +217,9 @@ void init_pipeline(nb::module_& m) {
           [](std::shared_ptr<const NeighborSampler> sampler, Fanouts num_neighbors, bool replace,
              bool disjoint, bool last, bool induced, bool whole_frontier,
              std::shared_ptr<const GatherPlan> plan, bool backward, std::optional<Labor> labor,
-             const Window& window, WindowRows earliest) {
+             const Window& window) {
             SampleRequest request;
             request.num_neighbors = std::move(num_neighbors);
-            request.earliest = std::move(earliest);
             request.replace = replace;
             request.disjoint = disjoint;
             request.last = last;
@@ -233,10 +232,9 @@ void init_pipeline(nb::module_& m) {
           "sampler"_a, "num_neighbors"_a, "replace"_a = false, "disjoint"_a = false,
           "last"_a = false, "induced"_a = false, "whole_frontier"_a = false,
           "plan"_a.none() = nb::none(), "backward"_a = false, "labor"_a.none() = nb::none(),
-          "window"_a = kWindow, "earliest"_a = WindowRows(),
+          "window"_a = kWindow,
           "`window`: of a topology that is not all in memory, for how many batches neighbours are "
-          "read at once, and how many bytes. `earliest`: for each edge type and hop the row of the "
-          "seeds' times that has the earliest time to draw; 0: any.")
+          "read at once, and how many bytes.")
       .def_static(
           "hgt",
           [](std::shared_ptr<const HgtSampler> sampler, Fanouts num_samples,

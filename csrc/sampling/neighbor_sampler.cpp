@@ -160,7 +160,7 @@ class NeighborSampler::Run {
     out_.num_sampled_edges[e].clear();
     out_.edges[e].resize(0);
     const std::int64_t count = type.csc.num_edges == 0 ? 0 : out_.nodes[dst].size();
-    look_up_degrees(e, 0, 0, count, -1, nullptr);
+    look_up_degrees(e, 0, count, -1, nullptr);
     if (type.csc.is_asked()) {
       stretches_.emplace(type, workspace_.first.data(), workspace_.degree.data(), count);
     } else if (count > 0) {
@@ -248,7 +248,7 @@ class NeighborSampler::Run {
     Sample::Edges& edges = out_.edges[e];
     const std::int64_t base = base_[e] = edges.row.size();
     if (begin == end || k == 0 || type.csc.num_edges == 0) return;
-    const std::int64_t total = look_up_degrees(e, hop, begin, end - begin, k, excluded_[e].get());
+    const std::int64_t total = look_up_degrees(e, begin, end - begin, k, excluded_[e].get());
     check_room(static_cast<std::size_t>(type.src_type), total);
     edges.resize(base + total);
     workspace_.edge_room[e] = base + total;
@@ -296,13 +296,13 @@ class NeighborSampler::Run {
 
   // Fills first, degree and offset for `count` nodes from `begin` on; returns how many edges they
   // draw in all. Nodes with excluded edges are listed in without_, and have fewer to draw.
-  std::int64_t look_up_degrees(std::size_t e, std::size_t hop, std::int64_t begin,
-                               std::int64_t count, std::int64_t k, const ExcludedEdges* excluded) {
+  std::int64_t look_up_degrees(std::size_t e, std::int64_t begin, std::int64_t count,
+                               std::int64_t k, const ExcludedEdges* excluded) {
     const SampledEdgeType& type = sampler_.edge_types_[e];
     const Csc& csc = type.csc;
     const auto dst = static_cast<std::size_t>(type.dst_type);
     const std::int64_t* const frontier = out_.nodes[dst].data() + begin;
-    const TimeSlice slice = tree_times_.slice(e, type.order, hop);
+    const TimeSlice slice = tree_times_.slice(type.order);
     const bool timed = slice.is_timed();
     const std::int64_t* const trees = timed ? out_.trees[dst].data() + begin : nullptr;
     workspace_.first.resize(count);
@@ -457,7 +457,7 @@ class NeighborSampler::Run {
   std::size_t relabelled_ = 0;  // edge types of this hop that are done
   std::optional<InducedStretches> stretches_;
   std::int64_t num_trees_ = 0;  // seeds so far
-  TreeTimes tree_times_{request_.earliest};
+  TreeTimes tree_times_;
 };
 
 NeighborSampler::NeighborSampler(std::vector<std::int64_t> num_nodes,
@@ -498,9 +498,7 @@ void NeighborSampler::check(const SampleRequest& request) const {
   }
   for (const Seeds& seeds : request.seeds) check_seed_type(seeds.node_type, num_nodes_.size());
   for (const ExcludedPairs& pairs : request.excluded) check_pairs(pairs, edge_types_.size());
-  const std::size_t num_hops =
-      request.num_neighbors.empty() ? 0 : request.num_neighbors.front().size();
-  check_times(request.seeds, request.earliest, num_hops, edge_types_, request.disjoint);
+  check_times(request.seeds, edge_types_, request.disjoint);
   check_files(edge_types_);
 }
 

@@ -18,7 +18,6 @@ struct SampleRequest {
   std::vector<Seeds> seeds;
   // [edge type][hop]: how many neighbours each frontier node draws; -1: all of them.
   std::vector<std::vector<std::int64_t>> num_neighbors;
-  WindowRows earliest = {};
   bool replace = false;
   bool disjoint = false;  // every seed grows a tree of its own; trees share no node
   bool last = false;      // where edges have times: the newest instead of any

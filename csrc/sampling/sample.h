@@ -31,8 +31,8 @@ struct Labor {
 struct Seeds {
   int node_type;
   std::span<const std::int64_t> nodes;
-  // Empty; or a row with the latest time of each seed's tree, and behind it one row for each window
-  // of the request, with the earliest time of each tree.
+  // Empty; or the latest time of each seed's tree, and behind these, where seeds have windows of
+  // time, the earliest of each.
   std::span<const std::int64_t> times = {};
 };
 

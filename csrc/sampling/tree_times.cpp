@@ -5,44 +5,24 @@
 #include <string>
 
 namespace gz {
-namespace {
-
-// Rows of Seeds::times.
-std::size_t num_rows(const WindowRows& windows) {
-  std::size_t rows = 1;
-  for (const auto& hops : windows) {
-    for (const std::size_t row : hops) rows = std::max(rows, row + 1);
-  }
-  return rows;
-}
-
-}  // namespace
-
-TreeTimes::TreeTimes(const WindowRows& windows) : windows_(windows), rows_(num_rows(windows)) {}
 
 void TreeTimes::add(const Seeds& seeds) {
-  const std::size_t n = seeds.nodes.size();
-  for (std::size_t row = 0; row * n < seeds.times.size(); ++row) {
-    const auto times = seeds.times.subspan(row * n, n);
-    rows_[row].insert(rows_[row].end(), times.begin(), times.end());
-  }
+  if (seeds.times.empty()) return;
+  const auto latest = seeds.times.first(seeds.nodes.size());
+  const auto earliest = seeds.times.subspan(seeds.nodes.size());
+  latest_.insert(latest_.end(), latest.begin(), latest.end());
+  earliest_.insert(earliest_.end(), earliest.begin(), earliest.end());
 }
 
-void check_times(const std::vector<Seeds>& seeds, const WindowRows& windows, std::size_t num_hops,
-                 const std::vector<SampledEdgeType>& edge_types, bool disjoint) {
-  if (!windows.empty() && windows.size() != edge_types.size()) {
-    throw std::invalid_argument("earliest: expected a list for each edge type");
-  }
-  for (const auto& hops : windows) {
-    if (hops.size() != num_hops) {
-      throw std::invalid_argument("earliest: expected a window for each hop");
-    }
-  }
+void check_times(const std::vector<Seeds>& seeds, const std::vector<SampledEdgeType>& edge_types,
+                 bool disjoint) {
   const bool timed = std::any_of(edge_types.begin(), edge_types.end(),
                                  [](const auto& type) { return type.order.times != nullptr; });
-  const std::size_t rows = num_rows(windows);
+  const bool has_windows = std::any_of(seeds.begin(), seeds.end(), [](const Seeds& each) {
+    return each.times.size() > each.nodes.size();
+  });
   for (const Seeds& each : seeds) {
-    const std::size_t expected = rows * each.nodes.size();
+    const std::size_t expected = (has_windows ? 2 : 1) * each.nodes.size();
     if (!each.times.empty() && each.times.size() != expected) {
       throw std::invalid_argument("seed times: found " + std::to_string(each.times.size()) +
                                   ", expected " + std::to_string(expected));

@@ -11,10 +11,6 @@
 
 namespace gz {
 
-// [edge type][hop]: where edges have times, which row of the seeds' times has the earliest that may
-// be seen; 0: any. Empty: 0 everywhere.
-using WindowRows = std::vector<std::vector<std::size_t>>;
-
 // The part of neighbourhoods that trees may see, of one edge type. Owns nothing.
 class TimeSlice {
  public:
@@ -43,27 +39,22 @@ class TimeSlice {
 // The times of a request's seeds, each of which has a tree.
 class TreeTimes {
  public:
-  explicit TreeTimes(const WindowRows& windows);
-
   // Adds times of the next trees. REQUIRES: check_times().
   void add(const Seeds& seeds);
 
-  // For a hop over an edge type: its number, and its order, which outlives the slice.
-  TimeSlice slice(std::size_t edge_type, const EdgeOrder& order, std::size_t hop) const {
+  // For edges of a type, by their order, which outlives the slice.
+  TimeSlice slice(const EdgeOrder& order) const {
     if (order.times == nullptr) return {order, nullptr, nullptr};
-    const std::size_t row = windows_.empty() ? 0 : windows_[edge_type][hop];
-    return {order, rows_[0].data(), row == 0 ? nullptr : rows_[row].data()};
+    return {order, latest_.data(), earliest_.empty() ? nullptr : earliest_.data()};
   }
 
  private:
-  const WindowRows& windows_;
-  std::vector<std::vector<std::int64_t>> rows_;  // [row][tree]
+  std::vector<std::int64_t> latest_, earliest_;  // [tree]; `earliest_` is empty without windows
 };
 
-// Raises std::invalid_argument where the seeds' times are not those that the windows need, one row
-// for each seed and row; where edges have times, and seeds have none or no trees of their own; and
-// where a window is missing for an edge type or a hop.
-void check_times(const std::vector<Seeds>& seeds, const WindowRows& windows, std::size_t num_hops,
-                 const std::vector<SampledEdgeType>& edge_types, bool disjoint);
+// Raises std::invalid_argument where there is not one time for each seed, or, where some seeds have
+// windows, two; and where edges have times, and seeds have none or no trees of their own.
+void check_times(const std::vector<Seeds>& seeds, const std::vector<SampledEdgeType>& edge_types,
+                 bool disjoint);
 
 }  // namespace gz

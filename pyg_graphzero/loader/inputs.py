@@ -14,7 +14,7 @@ from pyg_graphzero.pyg.lazy import OnDemand, raw_items
 from pyg_graphzero.sampling.graph import plain
 from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.sampling.options import OF_NEIGHBORS, Description, options_of
-from pyg_graphzero.sampling.windows import split_window
+from pyg_graphzero.sampling.windows import check_window
 from pyg_graphzero.store.columns import in_memory
 from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.util.arguments import check_index_set
@@ -63,7 +63,7 @@ def seed_nodes(data: Data, nodes: Any) -> Tensor:
 def sampler_of(
     loader: Any, data: Any, arguments: Mapping[str, Any], taken: tuple[str, ...]
 ) -> tuple[Any, Tensor | None]:
-    """The sampler of a loader of neighbours, and windows of time that its seeds bring with them.
+    """The sampler of a loader of neighbours, and a window of time for each seed, if they differ.
 
     Args:
         loader: The loader, for messages.
@@ -74,19 +74,23 @@ def sampler_of(
     Raises:
         ValueError: An argument that does not fit the graph, or the sampler that is given.
     """
-    given, (window, own) = arguments["neighbor_sampler"], split_window(arguments["time_window"])
+    given, window = arguments["neighbor_sampler"], check_window(arguments["time_window"])
+    of_seeds = window if isinstance(window, Tensor) else None
+    window = window if of_seeds is None else None
     if given is None:
         options = options_of(arguments["options"], loader, (*OF_NEIGHBORS, *taken))
         described = {**arguments, "time_window": window, "options": options}
         if not arguments["directed"]:
             described["subgraph_type"] = SubgraphType.induced
         given = NeighborSampler.of(data, arguments["num_neighbors"], Description.of(described))
-    elif window is not None and getattr(given, "time_window", None) != window:
+    elif window not in (None, getattr(given, "time_window", None)):
         raise ValueError(
             f"time_window: found {window!r} beside a neighbor_sampler, which draws in its own way; "
             "give it to the sampler instead"
         )
-    return given, own
+    if of_seeds is not None and not (isinstance(given, NeighborSampler) and given.time_attr):
+        raise ValueError("time_window: found one for each seed and no time_attr, expected both")
+    return given, of_seeds
 
 
 def _check_nodes(nodes: Any, num_nodes: int) -> Tensor | None:

@@ -119,9 +119,7 @@ class LinkLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkLoader):
         self.edge_ids = edge_ids
         name, edges = check_edge_labels(data, edge_label_index)
         self._excluded = self._excluded_types(name)
-        self.input_data = self._seed_edges(
-            name, edges, edge_label, edge_label_time, input_id, _rises(kwargs)
-        )
+        self.input_data = self._seed_edges(name, edges, edge_label, edge_label_time, input_id)
         check_seed_windows(self._seed_windows, _count(self.input_data))
         self._load(_count(self.input_data), kwargs)
 
@@ -132,7 +130,6 @@ class LinkLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkLoader):
         label: Tensor | None,
         time: Tensor | None,
         input_id: Tensor | None,
-        in_order: bool,
     ) -> StoredEdges | EdgeSamplerInput:
         if self.neg_sampling is not None and label is not None:
             if self.neg_sampling.is_triplet():
@@ -147,9 +144,7 @@ class LinkLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkLoader):
         on_disk = isinstance(sampler, NeighborSampler) and sampler.graph.on_disk(name)
         if (edges is None or is_mask) and on_disk and not sampler.graph.backward:
             mask = sampler.graph.in_slots(name, edges, "edge_label_index") if is_mask else None
-            seeds = StoredEdges(
-                sampler, name, label, time, input_id, self.options.seed_order, in_order, mask
-            )
+            seeds = StoredEdges(sampler, name, label, time, input_id, self.options.seed_order, mask)
         elif self.options.seed_order == "store":
             raise ValueError(
                 "seed_order='store': found seed edges of another order, expected edge_label_index "
@@ -242,9 +237,3 @@ def _check_counts(given: dict[str, Tensor | None], count: int) -> None:
 
 def _count(seeds: StoredEdges | EdgeSamplerInput) -> int:
     return len(seeds) if isinstance(seeds, StoredEdges) else seeds.row.numel()
-
-
-def _rises(arguments: dict[str, Any]) -> bool:
-    """Whether a ``DataLoader`` of these arguments takes one seed after the other."""
-    chosen = any(arguments.get(name) is not None for name in ("sampler", "batch_sampler"))
-    return not (chosen or arguments.get("shuffle"))

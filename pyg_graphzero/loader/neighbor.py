@@ -37,8 +37,7 @@ class NeighborLoader(NodeLoader[Graph_co], torch_geometric.loader.NeighborLoader
         temporal_strategy: ``"uniform"``, or ``"last"`` for the newest neighbours.
         time_attr: Node or edge attribute with times: nothing later than its seed is drawn.
         time_window: With ``time_attr``: nothing is drawn that is more than this earlier than its
-            seed. A number in the units of the times, a list by hop, a dict of these by edge type,
-            or a tensor with a number for each seed.
+            seed. A number in the units of the times, or a tensor with one for each seed.
         weight_attr: Edge attribute in proportion to which neighbours are drawn.
         transform: Called with every batch.
         transform_sampler_output: Called with every sampler output.

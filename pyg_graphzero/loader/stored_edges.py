@@ -18,65 +18,21 @@ from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.util.system import private_rss
 
 
-class _EdgeSlots:
-    """The CSC slots of edge ids: all of them in memory, or block by block as batches ask.
-
-    A block costs one pass over the ids. Where ids rise from batch to batch, each block is needed
-    once.
-
-    Args:
-        contents: The store.
-        name: The edge type.
-        in_order: Ids rise from batch to batch.
+def _check_room(contents: StoreContents, name: EdgeType | None) -> None:
+    """Refuses to hold the slot of every edge where these take most of what the budget has left.
 
     Raises:
-        MemoryBudgetError: All of them are needed, and the budget has no room for them.
+        MemoryBudgetError: There is no room for them.
     """
-
-    def __init__(self, contents: StoreContents, name: EdgeType | None, in_order: bool) -> None:
-        self.contents = contents
-        self.name = name
-        self.num_edges = contents.edge_type(name).num_edges
-        self._block: tuple[int, Tensor]  # first id, slots
-        self._whole: Tensor | None = None
-        each = 4 if self.num_edges <= 1 << 31 else 8
-        share = costs.SLOTS_BLOCK_SHARE if in_order else costs.SLOTS_SHARE
-        room = contents.memory - private_rss()
-        self._block_size = how_many(room, share, each, least=costs.LEAST_SLOTS)
-        if self.num_edges <= self._block_size:
-            self._whole = contents.edge_position(name)
-        elif not in_order:
-            raise MemoryBudgetError(
-                f"memory: found {each * self._block_size / 1e6:,.0f} MB for the order of "
-                f"{self.num_edges:,} seed edges of {contents.path}, expected "
-                f"{each * self.num_edges / 1e6:,.0f} MB: in the order of the input, and in "
-                "no order, each batch takes any of them; SamplingOptions(seed_order='store') "
-                "needs nothing, nor do seeds that are not shuffled"
-            )
-        else:
-            self._begin(0)  # now, so that it counts as taken when the budget is divided
-
-    def _begin(self, first: int) -> tuple[int, Tensor]:
-        """Makes the block of an id the one that is in memory."""
-        self._block = -1, torch.empty(0, dtype=torch.int64)  # never two at a time
-        end = min(first + self._block_size, self.num_edges)
-        block = first, self.contents.edge_slots(self.name, first, max(first, end))
-        self._block = block
-        return block
-
-    def __call__(self, ids: Tensor) -> Tensor:
-        """The slots (``int64``) of some edge ids."""
-        if self._whole is not None:
-            return look_up(self._whole, ids)
-        slots = torch.empty_like(ids)
-        numbers = ids // self._block_size
-        for number in numbers.unique().tolist():
-            first, block = self._block
-            if first != number * self._block_size:
-                first, block = self._begin(number * self._block_size)
-            chosen = numbers == number
-            slots[chosen] = gather(block, ids[chosen] - first).to(torch.int64)
-        return slots
+    num_edges = contents.edge_type(name).num_edges
+    each, room = 4 if num_edges <= 1 << 31 else 8, contents.memory - private_rss()
+    most = how_many(room, costs.SLOTS_SHARE, each, least=costs.LEAST_SLOTS)
+    if num_edges > most:
+        raise MemoryBudgetError(
+            f"memory: found {each * most / 1e6:,.0f} MB for the order of {num_edges:,} seed edges "
+            f"of {contents.path}, expected {each * num_edges / 1e6:,.0f} MB: in the order of the "
+            "input a batch takes any of them; SamplingOptions(seed_order='store') needs nothing"
+        )
 
 
 class StoredEdges:
@@ -90,7 +46,6 @@ class StoredEdges:
         input_id: One for each edge, in the order of the input; None: the edges' own numbers.
         order: Which edge has position i: ``"input"``: edge i, if edges have ids; ``"store"``: the
             one in CSC slot i, so that neighbouring positions have the same destination.
-        in_order: Positions rise from batch to batch.
         mask: ``bool [num_edges]`` by CSC slot: the edges that are seeds, in the order of the slots;
             None: all.
     """
@@ -103,7 +58,6 @@ class StoredEdges:
         time: Tensor | None,
         input_id: Tensor | None,
         order: str,
-        in_order: bool,
         mask: Tensor | None = None,
     ) -> None:
         self.sampler = sampler
@@ -112,7 +66,6 @@ class StoredEdges:
         self.time = time
         self.input_id = input_id
         self.order = order
-        self.in_order = in_order
         self.chosen: Tensor | None = None  # slots
         if mask is not None:
             self.order, chosen = "store", mask.nonzero().view(-1)
@@ -127,9 +80,10 @@ class StoredEdges:
             if values is not None:
                 graph.need_edge_ids(self.input_type, f"{what} of all edges")
         self.indices = graph.csc(self.input_type)[1]
-        self._slots: _EdgeSlots | None = None  # slots are the positions
+        self._slots: Tensor | None = None  # slots are the positions
         if self.order == "input" and graph.edge_ids.get(self.input_type) is not None:
-            self._slots = _EdgeSlots(graph.contents, self.input_type, self.in_order)
+            _check_room(graph.contents, self.input_type)
+            self._slots = graph.contents.edge_position(self.input_type)
 
     def __getstate__(self) -> dict[str, Any]:
         held = ("indices", "_slots")
@@ -147,7 +101,7 @@ class StoredEdges:
             return self.in_slots(self.chosen[index].to(torch.int64))
         if self.order == "store":
             return self.in_slots(index)
-        return self._of(index, index if self._slots is None else self._slots(index))
+        return self._of(index, index if self._slots is None else look_up(self._slots, index))
 
     def in_slots(self, slots: Tensor) -> EdgeSamplerInput:
         """The edges in some CSC slots, which nothing has to be looked up for."""

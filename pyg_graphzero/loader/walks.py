@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
+from math import isfinite
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from pyg_graphzero import _core
+from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.memory.residence import page_topologies
-from pyg_graphzero.sampling.options import SamplingOptions
-from pyg_graphzero.sampling.walks import Walker
+from pyg_graphzero.pyg.data import edge_storages
+from pyg_graphzero.pyg.lazy import OnDemand, raw_items
+from pyg_graphzero.sampling.graph import SampledGraph, Unmapped, graph_of, resolve
+from pyg_graphzero.sampling.options import SamplingOptions, options_of
+from pyg_graphzero.sampling.order import attributes_of, edge_values
+from pyg_graphzero.sampling.windows import (
+    check_seed_windows,
+    check_window,
+    latest_seen,
+    seed_times,
+)
+from pyg_graphzero.store.columns import engine_array, gather, in_memory, look_up
 from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.store.edge_order import comparable_times, earlier, rank_edges
 from pyg_graphzero.store.schema import EdgeType
+from pyg_graphzero.util.arguments import as_row_index, check_count
+from pyg_graphzero.util.keys import random_key
+
+_ENDS = ("-1", "stay")
 
 
-class RandomWalker(Walker):
+class RandomWalker:
     """Random walks, many times over the same graph: :func:`random_walk` with its preparation kept.
 
     Args:
@@ -37,11 +56,310 @@ class RandomWalker(Walker):
         torch.Size([2, 4])
     """
 
+    def __init__(
+        self,
+        source: Any,
+        p: float = 1.0,
+        q: float = 1.0,
+        weight_attr: str | None = None,
+        metapath: Sequence[EdgeType] | None = None,
+        reverse: bool = False,
+        return_edge_ids: bool = False,
+        time_attr: str | None = None,
+        options: SamplingOptions | None = None,
+    ) -> None:
+        self._strictly = options_of(options, self, ("strictly_earlier",)).strictly_earlier
+        if self._strictly and time_attr is None:
+            raise ValueError("strictly_earlier: found True without a time_attr, expected both")
+        for what, value in (("p", p), ("q", q)):
+            if not (isfinite(value) and value > 0):
+                raise ValueError(f"{what}={value!r}: expected a number above 0")
+        data = resolve(source)
+        self.p, self.q, self.reverse = float(p), float(q), reverse
+        self.steps = _steps(list(edge_storages(data)), metapath, reverse)
+        names = list(dict.fromkeys(self.steps))
+        if (p != 1 or q != 1) and len(names) > 1:
+            raise ValueError(
+                f"p={p}, q={q}: found a metapath of {len(names)} edge types, expected one: they "
+                "compare nodes of one type"
+            )
+        stored = [name for name in names if _is_stored(data, name)]
+        others = [name for name in names if name not in stored]
+        self.graph = graph_of(data, backward=not reverse, only=others)
+        for name in set(others).difference(self.graph.edge_types):
+            num_nodes = self.graph.node_types[None]
+            empty = torch.zeros(num_nodes + 1, dtype=torch.int64), torch.zeros(0, dtype=torch.int64)
+            self.graph.arrays[name], self.graph.edge_ids[name] = empty, None
+        self.graph.edge_types = names
+        # For walks from source to destination: the topology of each edge type with its ends
+        # exchanged, and the edge type whose own that is, where it is no companion.
+        self._mirrors: dict[EdgeType | None, EdgeType | None] = {}
+        for name in stored:
+            assert self.graph.contents is not None
+            self.graph.edge_ids[name] = self.graph.contents.edge_id(name)
+            if return_edge_ids:
+                self.graph.contents.need_edge_ids(name, "edge ids of walks")
+            if not reverse and self.graph.contents.csr(name) is None:
+                self._mirrors[name] = _mirror_of(self.graph.contents, name, return_edge_ids)
+        if p != 1 or q != 1:
+            for name in others:
+                self._sort(name)
+        self.time_attr = time_attr
+        self._float_times: bool | None = None  # None: edges have no times
+        self._rank(data, time_attr, weight_attr)
+        self._max_bytes, self._engine_of = 0, -1
+        self._engine = self._build()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key != "_engine"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._engine_of = -1
+
     def page(
         self, contents: StoreContents, topologies: Sequence[_core.Topology]
     ) -> tuple[dict[str, _core.PagedRows], int]:
-        """Pages the topologies that do not fit in memory."""
+        """Topologies that are read, as rows by path, and how many bytes at once."""
         return page_topologies(contents, topologies)
+
+    def num_nodes_of(self, name: str | None = None) -> int:
+        """How many nodes of a type there are."""
+        return self.graph.node_types[name]
+
+    def walk(
+        self,
+        start: Any,
+        walk_length: int,
+        restart: float = 0.0,
+        on_end: str | int = -1,
+        return_edge_ids: bool = False,
+        generator: torch.Generator | None = None,
+        num_threads: int = 0,
+        input_time: Any = None,
+        time_window: Any = None,
+    ) -> Any:
+        """See :func:`random_walk`."""
+        check_count("walk_length", walk_length)
+        if not 0 <= restart < 1:
+            raise ValueError(f"restart={restart!r}: expected a probability, 0 <= restart < 1")
+        if str(on_end) not in _ENDS:
+            raise ValueError(f"on_end={on_end!r}: expected -1 or 'stay'")
+        cycle = self.steps
+        if restart and len(set(cycle)) > 1:
+            raise ValueError(
+                f"restart={restart}: found a metapath of {len(set(cycle))} edge types, expected "
+                "one: a walk that restarts would leave it"
+            )
+        first, last = self.graph.ends(cycle[0])[1], self.graph.ends(cycle[-1])[0]
+        if first != last and (walk_length > len(cycle) or restart):
+            raise ValueError(
+                f"metapath: found one from {first!r} to {last!r} for {walk_length} steps, expected "
+                f"at most {len(cycle)}, or one that ends where it begins and is repeated"
+            )
+        if on_end == "stay" and len({end for name in cycle for end in self.graph.ends(name)}) > 1:
+            raise ValueError(
+                "on_end='stay': found a metapath over several node types, expected -1: a node does "
+                "not become one of another type"
+            )
+        names = [cycle[step % len(cycle)] for step in range(walk_length)]
+        if start is None:
+            start = torch.arange(self.num_nodes_of(first))
+        elif isinstance(start, Sequence) and len(start) == 0:
+            start = torch.empty(0, dtype=torch.int64)
+        nodes = as_row_index(start, self.num_nodes_of(first)).contiguous()
+        numbers = [self.graph.edge_types.index(name) for name in names]
+        latest, earliest = self._limits(nodes.numel(), input_time, time_window)
+        rows, slots = self._opened().walk(
+            engine_array(nodes),
+            numbers,
+            p=self.p,
+            q=self.q,
+            restart=float(restart),
+            stay=on_end == "stay",
+            return_slots=return_edge_ids,
+            key=random_key(generator) % 2**64,
+            max_bytes=self._max_bytes,
+            num_threads=num_threads,
+            latest=latest,
+            earliest=earliest,
+        )
+        if slots is None:
+            return rows
+        _replace(slots, names, self._edge_ids)
+        return rows, slots
+
+    def _edge_ids(self, name: Any, slots: Tensor) -> Tensor:
+        contents = self.graph.contents
+        if not self.reverse and self.graph.on_disk(name):
+            assert contents is not None
+            contents.need_edge_ids(name, "edge ids of walks")
+            if name in self._mirrors:
+                raise _one_way(contents, name, "edge ids of walks along edges")
+            own = contents.csr_slot(name)
+            slots = slots if own is None else look_up(own, slots)
+        ids = self.graph.edge_ids.get(name)
+        return slots if ids is None else look_up(ids, slots)
+
+    def _topology(self, name: EdgeType | None) -> _core.Topology:
+        contents = self.graph.contents
+        assert contents is not None
+        if self.reverse:
+            return contents.topology(name)
+        return contents.csr(name) or contents.topology(self._mirrors[name])
+
+    def _limits(
+        self, count: int, input_time: Any, time_window: Any
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """The latest and the earliest times of the edges that each walk may take."""
+        if self._float_times is None:
+            for what, value in (("input_time", input_time), ("time_window", time_window)):
+                if value is not None:
+                    raise ValueError(f"{what}: found one without a time_attr, expected both")
+            return None, None
+        if input_time is None:
+            raise ValueError(
+                f"input_time: found none, expected a time for each start: edges have their own, "
+                f"{self.time_attr!r}"
+            )
+        times = seed_times(input_time, count, "input_time", self._float_times, self.time_attr)
+        window = check_window(time_window)
+        check_seed_windows(window, count, "starts")
+        latest = engine_array(latest_seen(times, self._strictly))
+        if window is None:
+            return latest, None
+        return latest, engine_array(earlier(times, window, self._float_times).contiguous())
+
+    def _rank(self, data: Any, time_attr: str | None, weight_attr: str | None) -> None:
+        """Has steps look at times and weights."""
+        times, weights = dict[Any, Tensor](), dict[Any, Tensor]()
+        if time_attr is not None:
+            there = [dict(raw_items(of)).get(time_attr) for of in edge_storages(data).values()]
+            is_float = any(
+                (v.dtype if isinstance(v, OnDemand) else torch.as_tensor(v).dtype).is_floating_point
+                for v in there
+                if v is not None
+            )
+            self._float_times = is_float
+            times = self._by_slot(
+                data, "time_attr", time_attr,
+                lambda values: comparable_times(values, f"{time_attr!r}", is_float),
+            )  # fmt: skip
+        if weight_attr is not None:
+            weights = self._by_slot(data, "weight_attr", weight_attr)
+        for name in self.graph.edge_types:
+            if name not in times and name not in weights:
+                continue
+            if self.graph.on_disk(name):
+                topology = self._topology(name)
+                indptr = topology.bounds(0, topology.num_dst)
+            else:
+                indptr = self.graph.arrays[name][0]
+            self.graph.orders[name] = rank_edges(indptr, times.get(name), weights.get(name), name)
+
+    def _by_slot(
+        self,
+        data: Any,
+        what: str,
+        attr: str,
+        comparable: Callable[[Tensor], Tensor] | None = None,
+    ) -> dict[EdgeType | None, Tensor]:
+        """An edge attribute in the order of the edges that are walked along."""
+        values = edge_values(self.graph, data, attr)
+        if not values:
+            expected = attributes_of(data, of_nodes=False)
+            raise ValueError(f"{what}={attr!r}: found in no edge type, expected {expected}")
+        found = {}
+        for name, own in values.items():
+            own = own if comparable is None else comparable(own)
+            if self.graph.on_disk(name):
+                contents = self.graph.contents
+                assert contents is not None
+                slots = None if self.reverse else contents.csr_slot(name)
+                if slots is not None:
+                    own = gather(own, in_memory(slots, torch.int64))
+                if name in self._mirrors:
+                    own = self._mirrored(contents, data, name, own, attr, comparable)
+            found[name] = own
+        return found
+
+    def _mirrored(
+        self,
+        contents: StoreContents,
+        data: Any,
+        name: Any,
+        own: Tensor,
+        attr: str,
+        comparable: Callable[[Tensor], Tensor] | None,
+    ) -> Tensor:
+        """Values by slot of an edge type's mirror; they must be the same in both directions."""
+        mirror = self._mirrors[name]
+        other = own
+        if mirror != name:
+            graph = SampledGraph(self.graph.node_types, [mirror], contents=contents)
+            graph.edge_ids[mirror] = contents.edge_id(mirror)
+            other = edge_values(graph, data, attr).get(mirror, own[:0])
+            other = other if comparable is None else comparable(other)
+        bits = [
+            (rows if comparable is not None else rows.to(torch.float64)).contiguous().view(-1)
+            for rows in (own, other)
+        ]
+        if bits[0].numel() == bits[1].numel():
+            one, two = (each.view(torch.int64) for each in bits)
+            prints = contents.edge_prints(name, one), contents.edge_prints(mirror, two)
+            if prints[0] == prints[1][::-1]:
+                return other
+        raise _one_way(contents, name, f"{attr!r} of edges, which differs between the directions,")
+
+    def _sort(self, name: EdgeType | None) -> None:
+        """Has the neighbours of every node of a graph in memory ascend."""
+        indptr, indices = self.graph.arrays[name]
+        owner = torch.repeat_interleave(torch.arange(indptr.numel() - 1), indptr.diff())
+        sizes = tuple(self.graph.node_types[end] for end in self.graph.ends(name))
+        _, by_index = _core.sort_by_destination(
+            engine_array(owner), engine_array(indices), sizes[1], sizes[0]
+        )
+        _, by_owner = _core.sort_by_destination(
+            engine_array(indices[by_index]), engine_array(owner[by_index]), *sizes
+        )
+        order = by_index[by_owner]
+        ids = self.graph.edge_ids[name]
+        self.graph.arrays[name] = indptr, indices[order]
+        self.graph.edge_ids[name] = order if ids is None else ids[order]
+
+    def _opened(self) -> _core.Walker:
+        if self._engine_of != os.getpid():  # what reads is the parent's
+            self._engine = self._build()
+        return self._engine
+
+    def _build(self) -> _core.Walker:
+        graph, unmapped = self.graph, dict[EdgeType | None, Unmapped]()
+        files = {name: self._topology(name) for name in graph.edge_types if graph.on_disk(name)}
+        is_biased = self.p != 1 or self.q != 1
+        ascends = {
+            name: not self.reverse and name not in self._mirrors if name in files else is_biased
+            for name in graph.edge_types
+        }
+        if files:
+            assert graph.contents is not None
+            paged, self._max_bytes = self.page(graph.contents, list(files.values()))
+            for name, topology in files.items():
+                rows, order = paged.get(topology.path), graph.orders.get(name)
+                where = f"{graph.contents.path}: p={self.p}, q={self.q}"
+                if rows is not None and is_biased and order is not None and order.times is not None:
+                    raise UnsupportedError(
+                        f"{where}, time_attr={self.time_attr!r}: found neighbours that do not fit "
+                        "in memory, expected them to fit, or p=1 and q=1; raise gz.open(memory=)"
+                    )
+                if rows is not None and is_biased and not ascends[name]:
+                    raise UnsupportedError(
+                        f"{where}: found neighbours that do not fit in memory, expected them in "
+                        "ascending order: gz.open(path, mode='r+').create_csr(), and walks along "
+                        "edges"
+                    )
+                unmapped[name] = Unmapped(rows)
+        self._engine_of = os.getpid()
+        return _core.Walker(graph.builder(unmapped, files), list(ascends.values()))
 
 
 def random_walk(
@@ -126,3 +444,75 @@ def random_walk(
         start, walk_length, restart, on_end, return_edge_ids, generator, num_threads,
         input_time, time_window,
     )  # fmt: skip
+
+
+def _steps(
+    there: list[EdgeType | None], metapath: Sequence[EdgeType] | None, reverse: bool
+) -> list[EdgeType | None]:
+    """The edge types of the steps, checked: each begins where the one before ended."""
+    if metapath is None:
+        if len(there) > 1 or there != [None]:
+            raise ValueError(
+                f"metapath: found none, expected edge types of a heterogeneous graph: {there}"
+            )
+        return [None]
+    steps: list[EdgeType | None] = [
+        None if name is None else (name[0], name[1], name[2]) for name in metapath
+    ]
+    if not steps:
+        raise ValueError("metapath: found no edge type, expected one or more")
+    for name in steps:
+        if name not in there:
+            raise ValueError(f"metapath: found {name}, expected some of {there}")
+    for i in range(len(steps) - 1):
+        one, other = steps[i], steps[i + 1]
+        if one is None or other is None:
+            continue
+        end, begin = (one[0], other[2]) if reverse else (one[2], other[0])
+        if end != begin:
+            raise ValueError(
+                f"metapath: found {other} after {one}, expected an edge type that "
+                f"{'leads to' if reverse else 'begins at'} {end!r}"
+            )
+    return steps
+
+
+def _is_stored(data: Any, name: EdgeType | None) -> bool:
+    value = dict(raw_items(edge_storages(data)[name])).get("edge_index")
+    return isinstance(value, OnDemand) and not value.is_built
+
+
+def _mirror_of(contents: StoreContents, name: EdgeType | None, needs_ids: bool) -> EdgeType | None:
+    """The edge type that has the same edges with both ends exchanged.
+
+    Raises:
+        UnsupportedError: There is none, or the edges' own ids are needed.
+    """
+    if needs_ids:
+        raise _one_way(contents, name, "edge ids of walks along edges")
+    record = contents.edge_type(name)
+    for other in contents.schema.edge_types:
+        if other.num_edges != record.num_edges:
+            continue
+        is_swapped = name is None or other.name is None or other.name[::2] == name[::-1][::2]
+        if is_swapped and contents.edge_prints(name) == contents.edge_prints(other.name)[::-1]:
+            return other.name
+    raise _one_way(contents, name, "walks along edges that lead one way")
+
+
+def _one_way(contents: StoreContents, name: EdgeType | None, what: str) -> UnsupportedError:
+    return contents.without_csr(name, what, "reverse=True walks against edges without")
+
+
+def _replace(table: Tensor, names: Sequence[Any], new: Callable[[Any, Tensor], Tensor]) -> None:
+    """Replaces what is not -1 in each column of a table, by the name of the column."""
+    for name in dict.fromkeys(names):
+        columns = [i for i, own in enumerate(names) if own == name]
+        is_all = len(columns) == len(names)
+        part = table if is_all else table[:, columns]
+        is_there = part >= 0
+        part = new(name, part.clamp(min=0).view(-1)).view(part.shape).where(is_there, -1)
+        if is_all:
+            table.copy_(part)
+        else:
+            table[:, columns] = part

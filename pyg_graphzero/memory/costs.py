@@ -108,7 +108,6 @@ MAX_SUMS_ROWS = 1 << 14
 SUMMED_ROW = 24
 SUMMED_EDGE = 4
 
-# Slots of the edges that are seeds, where a block of them is enough, and where batches ask for any.
-SLOTS_BLOCK_SHARE = 1 / 8
+# Slots of the edges that are seeds, in the order of the input.
 SLOTS_SHARE = 1 / 2
 LEAST_SLOTS = 1 << 20

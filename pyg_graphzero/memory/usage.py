@@ -19,7 +19,7 @@ from pyg_graphzero.sampling.graph import SampledGraph
 from pyg_graphzero.store.columns import engine_array
 
 #: Number of epochs that are counted, at most.
-EPOCHS = 2.0
+EPOCHS = 2
 #: Seeds that lie together are sampled together in batches of this size.
 TOUCH_BATCH = 128
 # Seeds of a batch, where the user's own batch sampler decides how many there are.
@@ -131,7 +131,7 @@ class Watch(Usage):
 def count_accesses(
     source: BatchSource,
     *,
-    epochs: float = 1.0,
+    epochs: int = 1,
     seconds: float | None = None,
     reading: Reading | None = None,
     each: Callable[[], object] = lambda: None,
@@ -141,14 +141,13 @@ def count_accesses(
 
     Args:
         source: The loader.
-        epochs: How often to go over its seeds; a part of 1.0 takes that part of them.
+        epochs: How often to go over its seeds.
         seconds: Stop after that long, however many batches that were (at least one).
         reading: Where it finds neighbours, see ``GraphSampler.recipe``.
         each: Called after each batch.
         lists: Count nodes whose neighbours are drawn, too.
 
     Raises:
-        ValueError: ``epochs`` is not positive.
         IndexError: A seed is not a node.
 
     Example:
@@ -159,15 +158,19 @@ def count_accesses(
         >>> count_accesses(loader).counts[None].tolist()
         [2, 2, 1, 0]
     """
-    begun = perf_counter()
+    begun, size = perf_counter(), _batch_size(source)
     found = Usage.of(source.graph_sampler.graph, lists)
-    positions = _epochs(len(source.dataset), _batch_size(source), epochs)
+    generator, num_seeds = torch.Generator().manual_seed(0), len(source.dataset)
+    orders = (
+        torch.randperm(num_seeds, generator=generator) for _ in range(epochs if num_seeds else 0)
+    )
+    positions = (index for order in orders for index in order.split(size))
     for batch in sampled(source, positions, _COUNT_KEY, reading):
         found.add(batch)
         each()
         if seconds is not None and perf_counter() - begun >= seconds:
             break
-    found.epochs = found.num_batches / max(1, -(-len(source.dataset) // _batch_size(source)))
+    found.epochs = found.num_batches / max(1, -(-num_seeds // size))
     return found
 
 
@@ -279,15 +282,3 @@ def _by_node(source: BatchSource) -> Tensor | None:
     if nodes is None or len(nodes) > _SORTED or bool((nodes[1:] >= nodes[:-1]).all()):
         return None
     return nodes.argsort(stable=True)
-
-
-def _epochs(num_seeds: int, size: int, epochs: float) -> Iterator[Tensor]:
-    """Positions of the seeds of every batch, in a new order each epoch."""
-    if not epochs > 0:
-        raise ValueError(f"epochs: found {epochs}, expected more than 0")
-    generator = torch.Generator().manual_seed(0)
-    left = -int(-num_seeds * epochs // 1)
-    while left > 0:
-        order = torch.randperm(num_seeds, generator=generator)[:left]
-        yield from order.split(size)
-        left -= order.numel()

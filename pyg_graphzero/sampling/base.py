@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -200,33 +200,27 @@ class GraphSampler(BaseSampler):
 
     def output(self, sampled: Sampled, metadata: Any) -> Any:
         """A sample as PyG has it."""
+        types, names = list(self.graph.node_types), self.graph.edge_types
+        ends: list[Tensor] = list(sampled.edge_index)
         slots = [
             None if name in self.graph.unnumbered else each
-            for name, each in zip(self.graph.edge_types, sampled.slots, strict=True)
+            for name, each in zip(names, sampled.slots, strict=True)
         ]
-        if not self.is_hetero:
-            empty = torch.empty(0, dtype=torch.int64)
-            edge_index = sampled.edge_index[0] if sampled.edge_index else empty.expand(2, 0)
-            num_edges = sampled.num_sampled_edges
-            return SamplerOutput(
-                node=sampled.nodes[0],
-                row=edge_index[0],
-                col=edge_index[1],
-                edge=slots[0] if slots else empty,
-                batch=sampled.trees[0] if sampled.trees else None,
-                num_sampled_nodes=sampled.num_sampled_nodes and sampled.num_sampled_nodes[0],
-                num_sampled_edges=num_edges and num_edges[0],
-                metadata=metadata,
+        if not names and not self.is_hetero:
+            ends, slots = (
+                [torch.empty(2, 0, dtype=torch.int64)],
+                [torch.empty(0, dtype=torch.int64)],
             )
-        types, names = list(self.graph.node_types), self.graph.edge_types
 
-        def by(keys: list[Any], values: Any) -> Any:
+        def by(keys: Sequence[Any], values: Any) -> Any:
+            if not self.is_hetero:
+                return values[0] if values else values
             return None if values is None else dict(zip(keys, values, strict=True))
 
-        return HeteroSamplerOutput(
+        return (HeteroSamplerOutput if self.is_hetero else SamplerOutput)(
             node=by(types, sampled.nodes),
-            row=by(names, [edge_index[0] for edge_index in sampled.edge_index]),
-            col=by(names, [edge_index[1] for edge_index in sampled.edge_index]),
+            row=by(names, [edge_index[0] for edge_index in ends]),
+            col=by(names, [edge_index[1] for edge_index in ends]),
             edge=by(names, slots),
             batch=by(types, sampled.trees),
             num_sampled_nodes=by(types, sampled.num_sampled_nodes),
@@ -236,31 +230,19 @@ class GraphSampler(BaseSampler):
 
     def sampled(self, out: SamplerOutput | HeteroSamplerOutput) -> Sampled:
         """The opposite of ``output``, for a sample that a caller has changed."""
-        if isinstance(out, SamplerOutput):
 
-            def of(value: Any) -> Any:
-                return None if value is None else [value]
-
-            has_edges = bool(self.graph.edge_types)
-            return Sampled(
-                [out.node],
-                of(out.batch),
-                [torch.stack([out.row, out.col])] if has_edges else [],
-                [out.edge] if has_edges else [],
-                of(out.num_sampled_nodes),
-                of(out.num_sampled_edges) if has_edges else None,
-            )
-
-        def listed(keys: Any, values: Any) -> Any:
-            return None if values is None else [values[key] for key in keys]
+        def listed(keys: Iterable[Any], values: Any) -> Any:
+            if values is None:
+                return None
+            return [values[key] if self.is_hetero else values for key in keys]
 
         types, names = self.graph.node_types, self.graph.edge_types
-        slots = dict.fromkeys(names) if out.edge is None else out.edge
+        rows, cols = listed(names, out.row), listed(names, out.col)
         return Sampled(
-            [out.node[name] for name in types],
+            listed(types, out.node),
             listed(types, out.batch),
-            [torch.stack([out.row[name], out.col[name]]) for name in names],
-            [slots[name] for name in names],
+            [torch.stack(ends) for ends in zip(rows, cols, strict=True)],
+            listed(names, out.edge) or [None] * len(names),
             listed(types, out.num_sampled_nodes),
             listed(names, out.num_sampled_edges),
         )

@@ -40,13 +40,7 @@ from pyg_graphzero.sampling.options import (
     options_of,
 )
 from pyg_graphzero.sampling.order import add_order
-from pyg_graphzero.sampling.windows import (
-    PER_SEED,
-    Windows,
-    latest_seen,
-    seed_times,
-    windows_of,
-)
+from pyg_graphzero.sampling.windows import latest_seen, seed_times
 from pyg_graphzero.store.columns import engine_array, gather
 from pyg_graphzero.store.edge_order import earlier
 from pyg_graphzero.store.schema import EdgeType
@@ -72,8 +66,8 @@ class NeighborSampler(GraphSampler):
         time_attr: Node or edge attribute with times: no neighbour (edge) later than its seed is
             drawn. Node times stand in for seed times where none are given.
         time_window: With ``time_attr``: nor one that is more than this earlier than its seed. A
-            number in the units of the times, a list by hop, or a dict of these by edge type; None
-            is no limit. An edge of exactly that age is still drawn.
+            number in the units of the times; None is no limit. An edge of exactly that age is
+            still drawn.
         weight_attr: Edge attribute with weights: draws are in proportion to it, edges of weight 0
             are never drawn unless all neighbours are asked for.
         is_sorted: Neighbourhoods are sorted by time already.
@@ -152,12 +146,6 @@ class NeighborSampler(GraphSampler):
         self.description = description
         super().__init__(graph, None not in graph.node_types, num_threads)
         self.num_neighbors = num_neighbors
-        differ = any(len(set(rows)) > 1 for rows in self.windows().rows)
-        if differ and self.subgraph_type == SubgraphType.induced:
-            raise UnsupportedError(
-                "time_window: found lengths that differ by hop, expected one with "
-                "subgraph_type='induced', whose edges are of no hop"
-            )
 
     def _prepare_graph(self, graph: SampledGraph, data: Any, own: Description) -> None:
         """Finds what the engine draws by, before it is built."""
@@ -187,20 +175,11 @@ class NeighborSampler(GraphSampler):
         self._fanouts = fan_outs(fanout, self.graph.edge_types, self.is_hetero)
         self._num_neighbors = fanout
 
-    def windows(self) -> Windows:
-        """The windows of time by edge type and hop.
-
-        Raises:
-            ValueError: They do not fit the graph or the hops.
-        """
-        num_hops = len(self._fanouts[0]) if self._fanouts else 0
-        return windows_of(self.time_window, self.graph.edge_types, num_hops)
-
     def recipe(
         self, plan: _core.GatherPlan | None = None, reading: Reading | None = None
     ) -> _core.Recipe:
         """How the engine makes batches; see :meth:`GraphSampler.recipe`."""
-        own, reading, windows = self.description, reading or self._mapped, self.windows()
+        own, reading = self.description, reading or self._mapped
         return _core.Recipe.neighbors(
             reading.engine,
             self._engine_fanouts,
@@ -214,7 +193,6 @@ class NeighborSampler(GraphSampler):
             backward=self.graph.backward,
             labor=own.labor,
             window=reading.window,
-            earliest=windows.rows if windows.lengths else [],
         )
 
     def sample(self, prepared: Prepared, key: int) -> SamplerOutput | HeteroSamplerOutput:
@@ -251,7 +229,7 @@ class NeighborSampler(GraphSampler):
 
         Args:
             inputs: The seeds.
-            windows: A length of time for each, where the sampler's are those of seeds.
+            windows: A length of time for each, in place of the sampler's own.
         """
         nodes, times = inputs.node, inputs.time
         if times is not None:
@@ -275,15 +253,11 @@ class NeighborSampler(GraphSampler):
             return number, engine_array(rows), None
         if times is None:
             times = latest_seen(self._times_of(node_type, nodes), strictly)
-        lengths = self.windows().lengths
-        if PER_SEED in lengths and windows is None:
-            raise ValueError("time_window: found none, expected one for each seed, as a loader has")
-        of_seeds = times + 1 if strictly else times
-        limits = [
-            earlier(of_seeds, windows if length == PER_SEED else length, as_float)
-            for length in lengths
-        ]
-        return number, engine_array(rows), engine_array(torch.cat([times, *limits]).contiguous())
+        window = self.time_window if windows is None else windows
+        if window is not None:
+            earliest = earlier(times + 1 if strictly else times, window, as_float)
+            times = torch.cat([times, earliest])
+        return number, engine_array(rows), engine_array(times.contiguous())
 
     def _times_of(self, node_type: str | None, nodes: Tensor) -> Tensor:
         if node_type not in self.graph.node_times:
@@ -357,7 +331,7 @@ class NeighborSampler(GraphSampler):
             neg_sampling: How to draw negatives; None: there are none.
             key: Names the batch.
             exclude_edges: No negative is an edge of the graph.
-            windows: A length of time for each seed edge, where the sampler's are those of seeds.
+            windows: A length of time for each seed edge, in place of the sampler's own.
             excluded: Edge types of which seed edges are no messages; see :func:`excluded_types`.
         """
         graph, count = self.graph, inputs.row.numel()

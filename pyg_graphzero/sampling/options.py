@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 from torch_geometric.sampler import NumNeighbors
 from torch_geometric.sampler.base import SubgraphType
 from typing_extensions import Self
@@ -47,8 +48,7 @@ class SamplingOptions:
         strictly_earlier: With ``time_attr``: nothing of the seed's very time is drawn either.
         exclude_edges: No negative is an edge of the graph (PyG's may be).
         seed_order: Where seeds are all edges of a store: ``"input"``: position i is edge i, as in
-            PyG. Where the input was not sorted by destination that costs 4 bytes an edge, at most
-            an eighth of the budget if nothing is shuffled, and some passes over the edge ids.
+            PyG, which costs 4 bytes an edge if the input was not sorted by destination.
             ``"store"``: positions are by destination, as edges lie in the store, which costs
             nothing; ``input_id`` says which edge a seed is.
 
@@ -122,6 +122,11 @@ class Description:
         one_of("temporal_strategy", self.temporal_strategy, ("uniform", "last"))
         one_of("sample_direction", self.sample_direction, ("forward", "backward"))
         object.__setattr__(self, "time_window", check_window(self.time_window))
+        if isinstance(self.time_window, Tensor):
+            raise ValueError(
+                "time_window: found one for each seed, expected a number: a loader, which has the "
+                "seeds, takes them"
+            )
         object.__setattr__(self, "subgraph_type", SubgraphType(self.subgraph_type))
         object.__setattr__(self, "disjoint", self.disjoint or self.time_attr is not None)
         strictly = self.options.strictly_earlier

@@ -334,27 +334,25 @@ def look_up(numbers: Tensor, index: Tensor, num_threads: int = 0) -> Tensor:
     return _core.gather_int64(column, engine_array(index.contiguous()), num_threads)
 
 
-def inverse(numbers: Tensor, begin: int, end: int) -> Tensor | None:
-    """Where the numbers from ``begin`` to ``end - 1`` are in a permutation, by a pass over it.
+def inverse(numbers: Tensor) -> Tensor | None:
+    """Where each number is in a permutation, by a pass over it.
 
     Args:
         numbers: ``int32`` or ``int64 [n]``, mapped or in memory.
-        begin: The first number.
-        end: Behind the last one.
 
     Returns:
-        ``int32 [end - begin]``, ``int64`` where places do not fit; None if one is not there.
+        ``int32 [n]``, ``int64`` where places do not fit; None if a number is not there.
 
     Raises:
         OSError: The file of the numbers was truncated under its map.
     """
     count = numbers.numel()
-    places = np.full(end - begin, -1, np.int32 if count <= 1 << 31 else np.int64)
+    places = np.full(count, -1, np.int32 if count <= 1 << 31 else np.int64)
     for first in range(0, count, _INVERTED_ROWS):
         index = torch.arange(first, min(first + _INVERTED_ROWS, count))
         part = look_up(numbers, index, num_threads=1).numpy()
-        at = np.flatnonzero((part >= begin) & (part < end))
-        places[part[at] - begin] = at + first
+        at = np.flatnonzero((part >= 0) & (part < count))
+        places[part[at]] = at + first
     return None if places.size and places.min() < 0 else torch.from_numpy(places)
 
 

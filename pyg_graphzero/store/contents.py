@@ -249,28 +249,20 @@ class StoreContents(OpenedFiles):
 
         Costs 4 bytes an edge (8 beyond 2³¹ edges), once.
         """
-        if self.edge_id(name) is None:
+        ids = self.edge_id(name)
+        if ids is None:
             return None
         if name not in self._positions:
-            self._positions[name] = self.edge_slots(name, 0, self.edge_type(name).num_edges)
+            slots = inverse(ids)
+            if slots is None:
+                raise FormatError.of(
+                    self.path / str(self.edge_type(name).edge_id),
+                    "rows",
+                    "edge ids that repeat or are out of range",
+                    f"each of 0 … {ids.numel() - 1} once; run `graphzero verify` on the store",
+                )
+            self._positions[name] = slots
         return self._positions[name]
-
-    def edge_slots(self, name: EdgeType | None, begin: int, end: int) -> Tensor:
-        """CSC slots of the edge ids from ``begin`` to ``end - 1``, by a pass over the ids.
-
-        REQUIRES that slots are not the ids.
-        """
-        ids, record = self.edge_id(name), self.edge_type(name)
-        assert ids is not None
-        slots = inverse(ids, begin, end)
-        if slots is None:
-            raise FormatError.of(
-                self.path / str(record.edge_id),
-                "rows",
-                "edge ids that repeat or are out of range",
-                f"each of 0 … {ids.numel() - 1} once; run `graphzero verify` on the store",
-            )
-        return slots
 
     def edge_index(self, name: EdgeType | None) -> Tensor:
         """COO ``int64 [2, num_edges]`` in the order of original edge ids, built in memory."""

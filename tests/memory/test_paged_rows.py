@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 import graphs
 import pyg_graphzero as gz
 from pyg_graphzero import _core
-from pyg_graphzero.sampling.walks import Walker
+from pyg_graphzero.sampler import RandomWalker
 from pyg_graphzero.store.columns import engine_array, row_table, write_column
 
 
@@ -84,7 +84,7 @@ def test_rows_outside_are_refused(tmp_path):
         paged(tmp_path / "y.gd", table, torch.tensor([3]), group_bits=2)
 
 
-class OrderedWalker(Walker):
+class OrderedWalker(RandomWalker):
     """Some of the neighbours lie once more, in a file beside the store."""
 
     def page(self, contents, topologies):
@@ -103,7 +103,7 @@ def test_neighbours_in_an_order_are_those_of_the_topology(tmp_path):
     start = torch.arange(50).repeat(20)
     mapped, ordered = (
         walker(store, reverse=True).walk(start, 9, generator=torch.Generator().manual_seed(7))
-        for walker in (Walker, OrderedWalker)
+        for walker in (RandomWalker, OrderedWalker)
     )
     assert 0 < (tmp_path / "again").stat().st_size < 4 * 1000
     assert torch.equal(mapped, ordered)

@@ -40,7 +40,7 @@ LOADERS = {
         d,
         [5, 3],
         time_attr="time",
-        time_window=[9, 30],
+        time_window=9,
         options=gz.SamplingOptions(strictly_earlier=True),
         **k,
     ),

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.loader import NeighborLoader as StockNeighborLoader
 
 import pyg_graphzero as gz
 from graphs import random_edges
@@ -31,13 +30,13 @@ def timed(level="edge", dtype=torch.int64, seed=0):
     return data
 
 
-def reference(data, seed, time, lengths, strict=False):
-    """Edges of the tree of a seed that takes all neighbours, hop by hop, in any order."""
+def reference(data, seed, time, length, strict=False):
+    """Edges of the tree of a seed that takes all neighbours of two hops, in any order."""
     (src, dst), frontier, seen, edges = data.edge_index, {seed}, {seed}, []
     times = data.time if data.time.numel() == EDGES else data.time[src]
-    for length in lengths:
-        early = times >= time - (math.inf if length is None else length)
-        valid = early & ((times < time) if strict else (times <= time))
+    early = times >= time - (math.inf if length is None else length)
+    valid = early & ((times < time) if strict else (times <= time))
+    for _ in range(2):
         taken = [e for e in range(EDGES) if valid[e] and int(dst[e]) in frontier]
         edges += taken
         frontier = {int(src[e]) for e in taken} - seen
@@ -50,42 +49,34 @@ def found(batch, tree):
     return sorted(batch.e_id[of].tolist())
 
 
-def check(data, lengths, strict=False, source=None, per_seed=None, **options):
+def check(data, length, strict=False, source=None, per_seed=None, **options):
     seeds = torch.tensor([3, 17, 3, 0, 25])
     times = torch.tensor([10, 30, 49, 0, 22]).to(data.time.dtype)
     if data.time.is_floating_point():
         times = times / 4
     loader = NeighborLoader(
         data if source is None else source,
-        [-1] * (len(lengths) if isinstance(lengths, list) else 2),
+        [-1, -1],
         input_nodes=seeds,
         input_time=times,
         time_attr="time",
         batch_size=5,
         options=EARLIER if strict else None,
-        time_window=lengths if per_seed is None else per_seed,
+        time_window=length if per_seed is None else per_seed,
         **options,
     )
     (batch,) = loader
     for tree, (seed, time) in enumerate(zip(seeds.tolist(), times, strict=True)):
-        own = per_seed[tree] if per_seed is not None else None
-        by_hop = lengths if isinstance(lengths, list) else [lengths] * 2
-        by_hop = by_hop if own is None else [own] * 2
-        assert found(batch, tree) == reference(data, seed, time, by_hop, strict)
+        own = length if per_seed is None else per_seed[tree]
+        assert found(batch, tree) == reference(data, seed, time, own, strict)
 
 
 @pytest.mark.parametrize("strict", [False, True])
 @pytest.mark.parametrize("dtype", [torch.int64, torch.float32])
 @pytest.mark.parametrize("level", ["edge", "node"])
-@pytest.mark.parametrize("lengths", [0, 5, 12.5, [3, 20], [None, 4], [math.inf, 0], None])
-def test_everything_within_the_window_is_there_and_nothing_else(lengths, level, dtype, strict):
-    check(timed(level, dtype), lengths, strict)
-
-
-@pytest.mark.parametrize("lengths", [[3, 20, 9], [20, 3, 40], [9, None, 2, 30]])
-def test_each_hop_has_a_window_of_its_own(lengths):
-    check(timed(), lengths)
-    check(timed("node"), lengths, strict=True)
+@pytest.mark.parametrize("length", [0, 5, 12.5, math.inf, None])
+def test_everything_within_the_window_is_there_and_nothing_else(length, level, dtype, strict):
+    check(timed(level, dtype), length, strict)
 
 
 @pytest.mark.parametrize("kind", [torch.tensor, np.array])
@@ -99,7 +90,7 @@ def test_windows_of_a_store_out_of_core(tmp_path):
     data.x = torch.randn(NODES, 4)
     gz.convert(data, tmp_path / "store")
     with gz.open(tmp_path / "store") as store:
-        check(data, [3, 20], source=store.data())
+        check(data, 20, source=store.data())
         check(data, 8, True, source=store.data(), num_workers=2)
 
 
@@ -150,7 +141,7 @@ def test_draws_are_in_proportion_within_the_window(replace, weighted):
     assert stats.chisquare(counts[inside].numpy(), expected.numpy()).pvalue > 1e-4
 
 
-def test_windows_by_edge_type():
+def test_edge_types_without_times_have_no_window():
     random = torch.Generator().manual_seed(1)
     data = HeteroData()
     data["user"].num_nodes, data["item"].num_nodes = 20, 30
@@ -161,20 +152,16 @@ def test_windows_by_edge_type():
         data[src, name, dst].edge_index = torch.stack(ends)
         if name != "knows":
             data[src, name, dst].time = torch.randint(50, (200,), generator=random)
-    windows = {types[0]: [5, 0], types[1]: 20}
     loader = NeighborLoader(
         data, [-1, -1], input_nodes="user", input_time=torch.full((20,), 40), time_attr="time",
-        time_window=windows, batch_size=20,
+        time_window=20, batch_size=20,
     )  # fmt: skip
     (batch,) = loader
-    first = batch[types[0]].num_sampled_edges[0]
-    times = data[types[0]].time[batch[types[0]].e_id]
-    assert int(times[:first].min()) >= 35
-    assert bool((times[first:] == 40).all())
-    times = data[types[1]].time[batch[types[1]].e_id]
-    assert times.numel()
-    assert int(times.min()) >= 20
-    assert int(times.max()) <= 40
+    for name in types[:2]:
+        times = data[name].time[batch[name].e_id]
+        assert times.numel()
+        assert int(times.min()) >= 20
+        assert int(times.max()) <= 40
     # of those without times all are taken
     degrees = data[types[2]].edge_index[1].bincount(minlength=20)
     assert batch[types[2]].num_sampled_edges[0] == int(degrees.sum())
@@ -202,7 +189,7 @@ def test_links(negatives):
             expected = set()
             for node in own:
                 time = times[of_seed[tree]]
-                expected |= set(reference(data, node, time, [windows[of_seed[tree]]] * 2, True))
+                expected |= set(reference(data, node, time, windows[of_seed[tree]], True))
             assert expected <= set(found(batch, tree))
     assert seen
 
@@ -217,9 +204,6 @@ def test_induced_edges_are_within_the_window():
     times = data.time[batch.e_id]
     assert int(times.min()) >= 24
     assert int(times.max()) <= 30
-    with pytest.raises(gz.UnsupportedError, match="of no hop"):
-        NeighborLoader(data, [2, 2], input_time=torch.full((NODES,), 30), time_attr="time",
-                       time_window=[6, 7], subgraph_type="induced")  # fmt: skip
 
 
 @pytest.mark.parametrize("as_float", [False, True])
@@ -249,9 +233,12 @@ BAD = {
     "nan": ({"time_window": math.nan}, ValueError, "found nan"),
     "text": ({"time_window": "3d"}, ValueError, "found '3d'"),
     "truth": ({"time_window": True}, ValueError, "found True"),
-    "hops": ({"time_window": [1, 2, 3]}, ValueError, "found 3 lengths, expected 2"),
-    "of a hop": ({"time_window": [1, -2]}, ValueError, r"time_window\[1\]: found -2"),
-    "type": ({"time_window": {("a", "to", "b"): 3}}, ValueError, r"found \('a', 'to', 'b'\)"),
+    "list": ({"time_window": [1, 2]}, ValueError, r"found \[1, 2\], expected a length of time"),
+    "of seeds without times": (
+        {"time_window": torch.ones(NODES), "time_attr": None},
+        ValueError,
+        "no time_attr",
+    ),
     "seeds": ({"time_window": torch.ones(3)}, ValueError, "found 3, expected one for each of 40"),
     "of a seed": ({"time_window": -torch.ones(NODES)}, ValueError, r"time_window\[0\]: found -1.0"),
     "table": ({"time_window": torch.ones(2, 2)}, ValueError, r"of shape \[2, 2\]"),
@@ -277,7 +264,13 @@ def test_a_sampler_has_windows_too_and_loaders_take_its_own():
     assert int(data.time[batch.e_id].min()) >= 26
     with pytest.raises(ValueError, match="beside a neighbor_sampler"):
         NeighborLoader(data, [-1], neighbor_sampler=sampler, time_window=5)
-    seedless = NeighborSampler(data, [-1], time_attr="time", time_window="per seed")
-    with pytest.raises(ValueError, match="one for each seed"):
-        next(iter(StockNeighborLoader(data, [-1], input_time=times, time_attr="time",
-                                      neighbor_sampler=seedless)))  # fmt: skip
+    own = torch.arange(NODES) % 5
+    loader = NeighborLoader(
+        data, [-1], input_time=times, time_attr="time", time_window=own, neighbor_sampler=sampler,
+        batch_size=NODES,
+    )  # fmt: skip
+    (batch,) = loader
+    drawn = data.time[batch.e_id]
+    assert bool((drawn >= 30 - own[batch.batch[batch.edge_index[1]]]).all())
+    with pytest.raises(ValueError, match="found one for each seed, expected a number"):
+        NeighborSampler(data, [-1], time_attr="time", time_window=own)

@@ -8,7 +8,7 @@ from scipy import stats
 
 import pyg_graphzero as gz
 from pyg_graphzero import _core
-from pyg_graphzero.sampling.walks import Walker
+from pyg_graphzero.sampler import RandomWalker
 
 
 def kept(data, path, **options):
@@ -17,7 +17,7 @@ def kept(data, path, **options):
     return gz.open(path)
 
 
-class PagedWalker(Walker):
+class PagedWalker(RandomWalker):
     """Nothing of the neighbours stays in memory, little is read at once."""
 
     def page(self, contents, topologies):

@@ -15,7 +15,7 @@ from walking import PagedWalker, check_counts, kept, probabilities
 
 import graphs
 import pyg_graphzero as gz
-from pyg_graphzero.sampling.walks import Walker
+from pyg_graphzero.sampler import RandomWalker
 
 NODES, EDGES = 30, 240
 
@@ -91,11 +91,11 @@ def test_steps_of_node2vec(tmp_path, where, p, q):
     data = both_ways()
     options = {"p": p, "q": q, "reverse": where == "against"}
     if where == "memory":
-        walker = Walker(data, **options)
+        walker = RandomWalker(data, **options)
     else:
         is_both = where in ("by source", "paged")
         with kept(data, tmp_path / "s", both_directions=is_both) as opened:
-            walker = (PagedWalker if where == "paged" else Walker)(opened, **options)
+            walker = (PagedWalker if where == "paged" else RandomWalker)(opened, **options)
     walks = walker.walk(torch.full((20_000,), 3), 2)
     before, at = 3, int(walks[:, 1].mode().values)
     taken = walks[walks[:, 1] == at][:, 2].numpy()
@@ -120,7 +120,7 @@ def test_extreme_p_and_q_come_to_an_end(tmp_path, p, q, least, most, is_paged):
     pair = torch.tensor([[0, 1, 1, 2, 2, 0], [1, 0, 2, 1, 0, 2]])
     data = Data(edge_index=pair, num_nodes=3)
     source = kept(data, tmp_path / "s", both_directions=True) if is_paged else data
-    walker = (PagedWalker if is_paged else Walker)(source, p, q)
+    walker = (PagedWalker if is_paged else RandomWalker)(source, p, q)
     # Walks that are read for together: each time that they reject all candidates costs a read.
     walks = walker.walk(torch.tensor([0, 1, 2] * 26), 4, generator=torch.Generator().manual_seed(0))
     check_steps(walks, pair)
@@ -133,7 +133,7 @@ def test_a_step_back_is_taken_where_there_is_no_other(tmp_path, is_paged):
     """Candidates are rejected by the million: it must not take as long."""
     data = Data(edge_index=torch.tensor([[0, 1], [1, 0]]), num_nodes=2)
     source = kept(data, tmp_path / "s", both_directions=True) if is_paged else data
-    walks = (PagedWalker if is_paged else Walker)(source, 1e12).walk(torch.tensor([0]), 5)
+    walks = (PagedWalker if is_paged else RandomWalker)(source, 1e12).walk(torch.tensor([0]), 5)
     assert walks.tolist() == [[0, 1, 0, 1, 0, 1]]
 
 
@@ -141,7 +141,7 @@ def test_a_step_back_is_taken_where_there_is_no_other(tmp_path, is_paged):
 def test_walks_do_not_depend_on_threads_or_on_where_edges_are(store, p, q):
     start = torch.arange(NODES).repeat(40)
     seeded = [torch.Generator().manual_seed(7) for _ in range(4)]
-    mapped = Walker(store, p, q)
+    mapped = RandomWalker(store, p, q)
     one = mapped.walk(start, 9, generator=seeded[0], num_threads=1)
     assert torch.equal(one, mapped.walk(start, 9, generator=seeded[1], num_threads=3))
     read = PagedWalker(store, p, q)
