@@ -111,15 +111,17 @@ def _propagated(
             return conv.propagate(edge_index, size=size, **values)
         return F.pad(out, (0, 0, 0, len(rows) - len(out))) if is_square else out
 
-    return as_pyg_does(conv, src, dst, block, given, apart, _Summing(conv, propagate), edges)
+    return as_pyg_does(
+        conv, src, dst, block, given, apart, _Stand(conv, propagate=propagate), edges
+    )
 
 
-class _Summing:
-    """A convolution with another ``propagate``, for one call of its ``forward``."""
+class _Stand:
+    """A convolution with other attributes, for one call of its ``forward``."""
 
-    def __init__(self, conv: Any, propagate: Callable[..., Tensor]) -> None:
+    def __init__(self, conv: Any, **own: Any) -> None:
         self._conv = conv
-        self.propagate = propagate
+        vars(self).update(own)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._conv, name)
@@ -273,21 +275,16 @@ def _gat(
         )
     else:
         out = neighbor_sum(rows, edges.src, edges.bounds, share)
-    return _finished(conv, out, dst)
+    out = out.flatten(1) if conv.concat else out.mean(dim=1)
+    if conv.res is not None:
+        out = out + conv.res(dst)
+    return out if conv.bias is None else out + conv.bias
 
 
 def _shares(conv: Any, scores: Tensor, bounds: Tensor) -> Tensor:
     """Share of each edge among its destination's in-edges, after dropout."""
     share = neighbor_softmax(scores, bounds)
     return dropout(share, p=conv.dropout, training=conv.training)
-
-
-def _finished(conv: Any, out: Tensor, dst: Tensor) -> Tensor:
-    """GAT's result from the sums of its heads: joined or averaged, with residual and bias."""
-    out = out.flatten(1) if conv.concat else out.mean(dim=1)
-    if conv.res is not None:
-        out = out + conv.res(dst)
-    return out if conv.bias is None else out + conv.bias
 
 
 def _folded(weight: Tensor, attention: Tensor) -> Tensor:
@@ -304,40 +301,28 @@ def spread(rows: Tensor, bounds: Tensor, count: int) -> Tensor:
 def _gatv2(
     conv: Any, src: Tensor, dst: Tensor, block: Block, given: dict[str, Any], apart: bool
 ) -> Tensor:
-    heads, width = conv.heads, conv.out_channels
     edges = block.with_loops() if conv.add_self_loops else block
-    rows = conv.lin_l(src).view(-1, heads, width)
-    own = (
-        rows[: block.num_dst]
-        if conv.share_weights and not apart
-        else conv.lin_r(dst).view(-1, heads, width)
-    )
-    scores = neighbor_score(
-        rows, own, conv.att, edges.src, edges.bounds, negative_slope=conv.negative_slope
-    )
-    share = _shares(conv, scores, edges.bounds)
-    out = neighbor_sum(rows, edges.src, edges.bounds, share)
-    return _finished(conv, out, dst)
+
+    def edge_updater(edge_index: Tensor, x: Any, **rest: Any) -> Tensor:
+        ends = edges.src, edges.bounds
+        scores = neighbor_score(x[0], x[1], conv.att, *ends, conv.negative_slope)
+        return _shares(conv, scores, edges.bounds)
+
+    def propagate(edge_index: Tensor, x: Any, alpha: Tensor) -> Tensor:
+        return neighbor_sum(x[0], edges.src, edges.bounds, alpha)
+
+    called = _Stand(conv, propagate=propagate, edge_updater=edge_updater, add_self_loops=False)
+    return as_pyg_does(conv, src, dst, block, given, apart, called)
 
 
 def _transformer(
     conv: Any, src: Tensor, dst: Tensor, block: Block, given: dict[str, Any], apart: bool
 ) -> Tensor:
-    heads, width = conv.heads, conv.out_channels
-    query = conv.lin_query(dst).view(-1, heads, width)
-    key = conv.lin_key(src).view(-1, heads, width)
-    value = conv.lin_value(src).view(-1, heads, width)
-    scores = neighbor_dot(query, key, block.src, block.bounds) / math.sqrt(width)
-    share = _shares(conv, scores, block.bounds)
-    out = neighbor_sum(value, block.src, block.bounds, share)
-    out = out.flatten(1) if conv.concat else out.mean(dim=1)
-    if conv.root_weight:
-        own = conv.lin_skip(dst)
-        if conv.lin_beta is not None:
-            beta = conv.lin_beta(torch.cat([out, own, out - own], dim=-1)).sigmoid()
-            return beta * own + (1 - beta) * out
-        out = out + own
-    return out
+    def propagate(edge_index: Tensor, query: Tensor, key: Tensor, value: Tensor, **_: Any) -> Any:
+        scores = neighbor_dot(query, key, block.src, block.bounds) / math.sqrt(conv.out_channels)
+        return neighbor_sum(value, block.src, block.bounds, _shares(conv, scores, block.bounds))
+
+    return as_pyg_does(conv, src, dst, block, given, apart, _Stand(conv, propagate=propagate))
 
 
 #: Way to compute convolutions whose message is the neighbour's row, times a weight if there is one.
