@@ -111,17 +111,15 @@ def _propagated(
             return conv.propagate(edge_index, size=size, **values)
         return F.pad(out, (0, 0, 0, len(rows) - len(out))) if is_square else out
 
-    return as_pyg_does(
-        conv, src, dst, block, given, apart, _Stand(conv, propagate=propagate), edges
-    )
+    return as_pyg_does(conv, src, dst, block, given, apart, propagate, edges)
 
 
-class _Stand:
-    """A convolution with other attributes, for one call of its ``forward``."""
+class _Propagating:
+    """A convolution with another ``propagate``, for one call of its ``forward``."""
 
-    def __init__(self, conv: Any, **own: Any) -> None:
+    def __init__(self, conv: Any, propagate: Callable[..., Tensor]) -> None:
         self._conv = conv
-        vars(self).update(own)
+        self.propagate = propagate
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._conv, name)
@@ -129,7 +127,7 @@ class _Stand:
 
 def as_pyg_does(
     conv: Any, src: Tensor, dst: Tensor, block: Block, given: dict[str, Any], apart: bool,
-    called: Any = None, edges: Tensor | None = None,
+    propagate: Callable[..., Tensor] | None = None, edges: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Rows that the convolution's own ``forward`` computes for a block.
 
@@ -140,12 +138,12 @@ def as_pyg_does(
         block: The block.
         given: Other arguments of the convolution.
         apart: Whether rows of both were given apart.
-        called: Object to pass as ``self`` to its ``forward``; None for the convolution.
+        propagate: Function in place of its ``propagate``; None for its own.
         edges: The block's edges, where the caller has made them.
     """
     is_square = not apart and type(conv) not in kinds.BIPARTITE
     x = src if is_square else (src, dst)
-    called = conv if called is None else called
+    called = conv if propagate is None else _Propagating(conv, propagate)
     edges = block.edge_index() if edges is None else edges
     out: Tensor = type(conv).forward(called, x=x, edge_index=edges, **given)
     return out[: block.num_dst] if is_square else out
@@ -275,16 +273,21 @@ def _gat(
         )
     else:
         out = neighbor_sum(rows, edges.src, edges.bounds, share)
-    out = out.flatten(1) if conv.concat else out.mean(dim=1)
-    if conv.res is not None:
-        out = out + conv.res(dst)
-    return out if conv.bias is None else out + conv.bias
+    return _finished(conv, out, dst)
 
 
 def _shares(conv: Any, scores: Tensor, bounds: Tensor) -> Tensor:
     """Share of each edge among its destination's in-edges, after dropout."""
     share = neighbor_softmax(scores, bounds)
     return dropout(share, p=conv.dropout, training=conv.training)
+
+
+def _finished(conv: Any, out: Tensor, dst: Tensor) -> Tensor:
+    """GAT's result from the sums of its heads: joined or averaged, with residual and bias."""
+    out = out.flatten(1) if conv.concat else out.mean(dim=1)
+    if conv.res is not None:
+        out = out + conv.res(dst)
+    return out if conv.bias is None else out + conv.bias
 
 
 def _folded(weight: Tensor, attention: Tensor) -> Tensor:
@@ -301,18 +304,20 @@ def spread(rows: Tensor, bounds: Tensor, count: int) -> Tensor:
 def _gatv2(
     conv: Any, src: Tensor, dst: Tensor, block: Block, given: dict[str, Any], apart: bool
 ) -> Tensor:
+    heads, width = conv.heads, conv.out_channels
     edges = block.with_loops() if conv.add_self_loops else block
-
-    def edge_updater(edge_index: Tensor, x: Any, **rest: Any) -> Tensor:
-        ends = edges.src, edges.bounds
-        scores = neighbor_score(x[0], x[1], conv.att, *ends, conv.negative_slope)
-        return _shares(conv, scores, edges.bounds)
-
-    def propagate(edge_index: Tensor, x: Any, alpha: Tensor) -> Tensor:
-        return neighbor_sum(x[0], edges.src, edges.bounds, alpha)
-
-    called = _Stand(conv, propagate=propagate, edge_updater=edge_updater, add_self_loops=False)
-    return as_pyg_does(conv, src, dst, block, given, apart, called)
+    rows = conv.lin_l(src).view(-1, heads, width)
+    own = (
+        rows[: block.num_dst]
+        if conv.share_weights and not apart
+        else conv.lin_r(dst).view(-1, heads, width)
+    )
+    scores = neighbor_score(
+        rows, own, conv.att, edges.src, edges.bounds, negative_slope=conv.negative_slope
+    )
+    share = _shares(conv, scores, edges.bounds)
+    out = neighbor_sum(rows, edges.src, edges.bounds, share)
+    return _finished(conv, out, dst)
 
 
 def _transformer(
@@ -322,7 +327,7 @@ def _transformer(
         scores = neighbor_dot(query, key, block.src, block.bounds) / math.sqrt(conv.out_channels)
         return neighbor_sum(value, block.src, block.bounds, _shares(conv, scores, block.bounds))
 
-    return as_pyg_does(conv, src, dst, block, given, apart, _Stand(conv, propagate=propagate))
+    return as_pyg_does(conv, src, dst, block, given, apart, propagate)
 
 
 #: Way to compute convolutions whose message is the neighbour's row, times a weight if there is one.
