@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map
 from torch_geometric.data import HeteroData
 
 from pyg_graphzero.inference.normalize import RootsOf, Rule, weighted
@@ -21,7 +22,7 @@ from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.budget import Budget, how_many
 from pyg_graphzero.nn.block import Block
-from pyg_graphzero.nn.hgt import hgt
+from pyg_graphzero.nn.convs import computed
 from pyg_graphzero.nn.program import Step
 from pyg_graphzero.nn.rules import Value
 from pyg_graphzero.pyg.data import contents_of, edge_storages, node_storages
@@ -216,7 +217,7 @@ class Convolving:
     """
 
     def __init__(
-        self, task: Task, count: int, n_id: dict[Any, Tensor], edges: dict[Any, Tensor]
+        self, task: Task, count: int, n_id: dict[Any, Any], edges: dict[Any, Tensor]
     ) -> None:
         self._task = task
         self._count = count
@@ -235,29 +236,19 @@ class Convolving:
     def __call__(self, step: Step, rows: dict[Value, Tensor]) -> dict[Value, Tensor]:
         """Rows of a convolution's results."""
         assert isinstance(step.func, int)
-        task, plan = self._task, step.about
-        conv: Any = task.modules[step.func]
-        if "edge_index_dict" in step.call:
-            own = [value for value in step.outputs if value.space.name == task.sweep.node_type]
-            x = {name: rows[value] for (_, name), value in step.inputs if value in rows}
-            made = hgt(conv, x, self._blocks)
-            return {value: made[value.space.name] for value in own}
-        given = dict(step.call)
-        del given["edge_index"]
-        x = given.pop("x")
-        is_pair = isinstance(x, tuple)
-        src, dst = x if is_pair else (x, x)
-        for name, value in given.items():
-            given[name] = rows[value] if isinstance(value, Value) else value
-        block = self._blocks[plan.edge_type]
+        plan, blocks, node_type = step.about, self._blocks, self._task.sweep.node_type
+        conv = self._task.modules[step.func]
+        given = tree_map(
+            lambda leaf: rows.get(leaf) if isinstance(leaf, Value) else leaf, step.call
+        )
         if plan.normalises:
-            rule = Rule.of(conv, given.get("edge_weight") is not None)
-            block, given["edge_weight"] = self._weighted(
-                rule, plan.edge_type, given.get("edge_weight"), rows[src]
-            )
-        to = block.destinations(rows[dst])
-        out = plan.layer.compute(conv, block.sources(rows[src]), to, block, given, is_pair)
-        return {step.outputs[0]: out}
+            weight = given.get("edge_weight")
+            rule = Rule.of(conv, weight is not None)
+            block, given["edge_weight"] = self._weighted(rule, plan.edge_type, weight, given["x"])
+            blocks = blocks | {plan.edge_type: block}
+        made = computed(conv, plan, given, blocks)
+        (value,) = (each for each in step.outputs if each.space.name == node_type)
+        return {value: made[node_type] if isinstance(made, dict) else made}
 
     def _weighted(
         self, rule: Rule, name: Any, weight: Tensor | None, rows: Tensor

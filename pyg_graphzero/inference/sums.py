@@ -16,13 +16,13 @@ import torch
 from torch import Tensor
 
 from pyg_graphzero import _core
-from pyg_graphzero.inference.passes import Pass, Task
+from pyg_graphzero.inference.passes import Convolving, Pass, Task
 from pyg_graphzero.inference.schedule import Convolve, bytes_of
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.budget import Budget, how_many
-from pyg_graphzero.nn.block import SummedBlock
 from pyg_graphzero.nn.program import Step
 from pyg_graphzero.nn.rules import Value
+from pyg_graphzero.sampling.inner_rows import InnerRows
 from pyg_graphzero.store.columns import EncodedRows, engine_array
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.util.system import private_rss
@@ -152,15 +152,14 @@ class SummedPass(Pass):
         )  # fmt: skip
 
     def _convolve(self, sums: Tensor) -> Convolve:
-        """The convolution, over these sums."""
-        block = SummedBlock(sums.to(self.task.device))
+        """The convolution, over these sums: no sources, and no edges."""
+        task, reduction = self.task, self.task.sweep.convs[0].about.reduction
+        none = {None: torch.empty(2, 0, dtype=torch.int64, device=task.device)}
+        convolving = Convolving(task, len(sums), {None: range(len(sums))}, none)
 
         def convolve(step: Step, rows: dict[Value, Tensor]) -> dict[Value, Tensor]:
-            assert isinstance(step.func, int)
-            x = step.call["x"]
-            to = rows[x[1] if isinstance(x, tuple) else x]
-            conv = self.task.modules[step.func]
-            made = step.about.layer.compute(conv, to, to, block, {}, True)
-            return {step.outputs[0]: made}
+            (value,) = task.sweep.gathered
+            summed = InnerRows.of(rows[value], {None: sums.to(task.device)}, reduction, None)
+            return convolving(step, rows | {value: summed})
 
         return convolve

@@ -110,26 +110,6 @@ class Block:
         return Edges(src[: int(bounds[-1])], bounds)
 
 
-class SummedBlock(Block):
-    """A block whose sums, or means, are given: it has no sources, and no edges.
-
-    Args:
-        sums: Sums, or means, for each destination, ``[num_dst, width]``.
-    """
-
-    def __init__(self, sums: Tensor) -> None:
-        self._sums = sums
-        self.num_dst = len(sums)
-
-    def sum(self, rows: Tensor, weight: Tensor | None = None, *, mean: bool) -> Tensor:
-        """The sums, or means, that the block was given."""
-        return self._sums
-
-    def edge_index(self) -> Tensor:
-        """``[2, 0]``."""
-        return torch.empty(2, 0, dtype=torch.int64, device=self._sums.device)
-
-
 class _Both(torch.autograd.Function):
     """A tensor and its first rows. A slice's own gradient would be as large as the tensor."""
 

@@ -18,7 +18,7 @@ from pyg_graphzero.nn.hgt import are_products, hgt
 from pyg_graphzero.nn.layers import LAYERS, Layer, messages, propagated
 from pyg_graphzero.nn.program import DivergedError, Path, Program, Recorder, Runner
 from pyg_graphzero.nn.rules import Space, Use, Value
-from pyg_graphzero.nn.small import plain
+from pyg_graphzero.nn.small import map_tensors, plain
 from pyg_graphzero.sampling.hops import ALL, known_hops
 from pyg_graphzero.sampling.inner_rows import InnerRows
 
@@ -48,7 +48,6 @@ class Plan:
         is_trimmed: Whether it runs over the rows and edges that are needed; else over all.
         layer: Computes it over these rows and edges.
         reduction: ``"sum"`` or ``"mean"``, where nothing else is made of the rows of its sources.
-        is_summed: Whether the loader took this sum or mean.
         normalises: Whether it is given weights by degrees of the whole graph.
         edge_type: Type of its edges; None in a homogeneous graph.
     """
@@ -57,7 +56,6 @@ class Plan:
     is_trimmed: bool
     layer: Layer = messages
     reduction: str | None = None
-    is_summed: bool = False
     normalises: bool = False
     edge_type: Any = None
 
@@ -123,8 +121,7 @@ def why_not_summed(
                 continue
             own = plan.reduction if plan is not None and path == ("x", 0) else None
             if plan is not None and own == reduction and step.need < depth:
-                what = f"{propagated.what}, added up by the loader"
-                step.about = replace(plan, what=what, is_summed=True)
+                step.about = replace(plan, what=f"{propagated.what}, added up by the loader")
             elif step.wanted(number) < depth:
                 continue
             elif own is None:
@@ -229,23 +226,21 @@ def record(
         for (path, _, _, reach), value in zip(nodes, values, strict=True)
         if value is not None
     ]
-    named = dict(given)
+    named = map_tensors(given, lambda tensor, _: recorder.value_of(tensor) or tensor)
     if takes_types(given):
-        named["x_dict"] = {path[1]: value for path, value, _ in inputs}
         plan = _typed_plan(conv, fits)
     else:
         (_, _, src, _), (_, _, dst, _) = nodes
-        named["x"] = tuple(values) if given.get("x") is not nodes[0][1] else values[0]
         plan = Plan("whole batch: rows of its input are not known to be those of nodes", False)
         if fits and outputs:
             plan = plan_of(conv, given, src == dst, options)
             normalises = options.has_degrees and kinds.normalises(conv)
             plan = replace(plan, edge_type=next(iter(edges)), normalises=normalises)
-        for name, value in given.items():
-            found = recorder.value_of(value)
-            if name not in ("x", "edge_index") and found is not None:
-                inputs.append(((name, None), found, plan.layer.reach))
-                named[name] = found
+        inputs += [
+            ((name, None), value, plan.layer.reach)
+            for name, value in named.items()
+            if name not in ("x", "edge_index") and isinstance(value, Value)
+        ]
     if plan.is_trimmed and _keeps(conv, before):
         plan = Plan("whole batch: it keeps what it computes", False)
     use = Use.ROWS if plan.is_trimmed else Use.ALL
@@ -294,21 +289,40 @@ def run(runner: Runner, conv: Any, call: Callable[..., Any], args: Any, kwargs: 
         elif path[0] in given:
             runner.expect(given[path[0]], value)
             given[path[0]] = runner.cut(given[path[0]], value, step.need + reach)
-    blocks = {name: Block(each, runner.hops, step.need) for name, each in edges.items()}
     if is_typed:
-        x = {path[1]: runner.cut(rows[path], value, step.need + 1) for path, value in step.inputs}
-        made = hgt(conv, x, blocks)
-        runner.made([made[value.space.name] for value in step.outputs], step.outputs)
-        return made
+        given["x_dict"] = {
+            path[1]: runner.cut(rows[path], value, step.need + 1) for path, value in step.inputs
+        }
+    blocks = {name: Block(each, runner.hops, step.need) for name, each in edges.items()}
+    out = computed(conv, plan, given, blocks)
+    made = [out[value.space.name] for value in step.outputs] if is_typed else [out]
+    runner.made(made, step.outputs)
+    return out
+
+
+def computed(conv: Any, plan: Plan, given: dict[str, Any], blocks: dict[Any, Block]) -> Any:
+    """Rows of the destinations of blocks; by node type, where rows were given so.
+
+    Args:
+        conv: The convolution.
+        plan: The way in which it is computed.
+        given: Its arguments; rows that are summed may be ``InnerRows``, and those of a type that
+            it does not look at None.
+        blocks: Block of each edge type.
+    """
+    if takes_types(given):
+        x_dict = given["x_dict"].items()
+        return hgt(conv, {name: rows for name, rows in x_dict if rows is not None}, blocks)
+    given = dict(given)
     del given["edge_index"]
-    is_pair, block = isinstance(given.pop("x"), tuple | list), blocks[plan.edge_type]
-    src, dst = rows.values()
-    if isinstance(src, InnerRows) and not plan.is_summed:
+    x, block = given.pop("x"), blocks[plan.edge_type]
+    is_pair = isinstance(x, tuple | list)
+    src, dst = x if is_pair else (x, x)
+    is_summed = isinstance(src, InnerRows) and src.reduction == plan.reduction
+    if isinstance(src, InnerRows) and not is_summed:
         src = src.rows
-    if is_pair or plan.is_summed or not plan.layer.only_sums(conv):
+    if is_pair or is_summed or not plan.layer.only_sums(conv):
         src, dst = block.sources(src), block.destinations(dst)
     else:
         src, dst = block.both(src)
-    out = plan.layer.compute(conv, src, dst, block, given, is_pair)
-    runner.made([out], step.outputs)
-    return out
+    return plan.layer.compute(conv, src, dst, block, given, is_pair)

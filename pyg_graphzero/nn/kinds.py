@@ -13,7 +13,9 @@ def _classes(names: str) -> tuple[Any, ...]:
 
 
 #: Convolutions that, given (rows of sources, rows of destinations), make no row of a source.
-BIPARTITE = _classes("SAGEConv GATConv GATv2Conv GINConv GINEConv EdgeConv GraphConv RGCNConv")
+BIPARTITE = _classes(
+    "SAGEConv GATConv GATv2Conv GINConv GINEConv EdgeConv GraphConv RGCNConv TransformerConv"
+)
 #: Convolutions that weight an edge by degrees of both ends, unless they are given weights.
 NORMALISING = _classes("GCNConv LGConv GCN2Conv FAConv")
 

@@ -111,10 +111,10 @@ def _propagated(
             return conv.propagate(edge_index, size=size, **values)
         return F.pad(out, (0, 0, 0, len(rows) - len(out))) if is_square else out
 
-    return as_pyg_does(conv, src, dst, block, given, apart, _Summing(conv, propagate), edges)
+    return as_pyg_does(conv, src, dst, block, given, apart, propagate, edges)
 
 
-class _Summing:
+class _Propagating:
     """A convolution with another ``propagate``, for one call of its ``forward``."""
 
     def __init__(self, conv: Any, propagate: Callable[..., Tensor]) -> None:
@@ -127,7 +127,7 @@ class _Summing:
 
 def as_pyg_does(
     conv: Any, src: Tensor, dst: Tensor, block: Block, given: dict[str, Any], apart: bool,
-    called: Any = None, edges: Tensor | None = None,
+    propagate: Callable[..., Tensor] | None = None, edges: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Rows that the convolution's own ``forward`` computes for a block.
 
@@ -138,12 +138,12 @@ def as_pyg_does(
         block: The block.
         given: Other arguments of the convolution.
         apart: Whether rows of both were given apart.
-        called: Object to pass as ``self`` to its ``forward``; None for the convolution.
+        propagate: Function in place of its ``propagate``; None for its own.
         edges: The block's edges, where the caller has made them.
     """
     is_square = not apart and type(conv) not in kinds.BIPARTITE
     x = src if is_square else (src, dst)
-    called = conv if called is None else called
+    called = conv if propagate is None else _Propagating(conv, propagate)
     edges = block.edge_index() if edges is None else edges
     out: Tensor = type(conv).forward(called, x=x, edge_index=edges, **given)
     return out[: block.num_dst] if is_square else out
@@ -323,21 +323,11 @@ def _gatv2(
 def _transformer(
     conv: Any, src: Tensor, dst: Tensor, block: Block, given: dict[str, Any], apart: bool
 ) -> Tensor:
-    heads, width = conv.heads, conv.out_channels
-    query = conv.lin_query(dst).view(-1, heads, width)
-    key = conv.lin_key(src).view(-1, heads, width)
-    value = conv.lin_value(src).view(-1, heads, width)
-    scores = neighbor_dot(query, key, block.src, block.bounds) / math.sqrt(width)
-    share = _shares(conv, scores, block.bounds)
-    out = neighbor_sum(value, block.src, block.bounds, share)
-    out = out.flatten(1) if conv.concat else out.mean(dim=1)
-    if conv.root_weight:
-        own = conv.lin_skip(dst)
-        if conv.lin_beta is not None:
-            beta = conv.lin_beta(torch.cat([out, own, out - own], dim=-1)).sigmoid()
-            return beta * own + (1 - beta) * out
-        out = out + own
-    return out
+    def propagate(edge_index: Tensor, query: Tensor, key: Tensor, value: Tensor, **_: Any) -> Any:
+        scores = neighbor_dot(query, key, block.src, block.bounds) / math.sqrt(conv.out_channels)
+        return neighbor_sum(value, block.src, block.bounds, _shares(conv, scores, block.bounds))
+
+    return as_pyg_does(conv, src, dst, block, given, apart, propagate)
 
 
 #: Way to compute convolutions whose message is the neighbour's row, times a weight if there is one.
