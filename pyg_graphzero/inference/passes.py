@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_map
 from torch_geometric.data import HeteroData
 
 from pyg_graphzero.inference.normalize import RootsOf, Rule, weighted
@@ -25,6 +24,7 @@ from pyg_graphzero.nn.block import Block
 from pyg_graphzero.nn.convs import computed
 from pyg_graphzero.nn.program import Step
 from pyg_graphzero.nn.rules import Value
+from pyg_graphzero.nn.small import map_leaves
 from pyg_graphzero.pyg.data import contents_of, edge_storages, node_storages
 from pyg_graphzero.pyg.lazy import raw_items
 from pyg_graphzero.sampling.hops import Hops, SampledEdgeIndex, known_no_hops
@@ -238,9 +238,7 @@ class Convolving:
         assert isinstance(step.func, int)
         plan, blocks, node_type = step.about, self._blocks, self._task.sweep.node_type
         conv = self._task.modules[step.func]
-        given = tree_map(
-            lambda leaf: rows.get(leaf) if isinstance(leaf, Value) else leaf, step.call
-        )
+        given = map_leaves(step.call, lambda value, _: rows.get(value), kind=Value)
         if plan.normalises:
             weight = given.get("edge_weight")
             rule = Rule.of(conv, weight is not None)

@@ -18,6 +18,7 @@ from pyg_graphzero.pyg.lazy import OnDemand, raw_items
 from pyg_graphzero.sampling.graph import SampledGraph, Unmapped, graph_of, resolve
 from pyg_graphzero.sampling.options import SamplingOptions, options_of
 from pyg_graphzero.sampling.order import attributes_of, edge_values
+from pyg_graphzero.sampling.walks import is_stored, mirror_of, one_way, steps_of
 from pyg_graphzero.sampling.windows import (
     check_seed_windows,
     check_window,
@@ -76,14 +77,14 @@ class RandomWalker:
                 raise ValueError(f"{what}={value!r}: expected a number above 0")
         data = resolve(source)
         self.p, self.q, self.reverse = float(p), float(q), reverse
-        self.steps = _steps(list(edge_storages(data)), metapath, reverse)
+        self.steps = steps_of(list(edge_storages(data)), metapath, reverse)
         names = list(dict.fromkeys(self.steps))
         if (p != 1 or q != 1) and len(names) > 1:
             raise ValueError(
                 f"p={p}, q={q}: found a metapath of {len(names)} edge types, expected one: they "
                 "compare nodes of one type"
             )
-        stored = [name for name in names if _is_stored(data, name)]
+        stored = [name for name in names if is_stored(data, name)]
         others = [name for name in names if name not in stored]
         self.graph = graph_of(data, backward=not reverse, only=others)
         for name in set(others).difference(self.graph.edge_types):
@@ -100,7 +101,7 @@ class RandomWalker:
             if return_edge_ids:
                 self.graph.contents.need_edge_ids(name, "edge ids of walks")
             if not reverse and self.graph.contents.csr(name) is None:
-                self._mirrors[name] = _mirror_of(self.graph.contents, name, return_edge_ids)
+                self._mirrors[name] = mirror_of(self.graph.contents, name, return_edge_ids)
         if p != 1 or q != 1:
             for name in others:
                 self._sort(name)
@@ -195,7 +196,7 @@ class RandomWalker:
             assert contents is not None
             contents.need_edge_ids(name, "edge ids of walks")
             if name in self._mirrors:
-                raise _one_way(contents, name, "edge ids of walks along edges")
+                raise one_way(contents, name, "edge ids of walks along edges")
             own = contents.csr_slot(name)
             slots = slots if own is None else look_up(own, slots)
         ids = self.graph.edge_ids.get(name)
@@ -309,7 +310,7 @@ class RandomWalker:
             prints = contents.edge_prints(name, one), contents.edge_prints(mirror, two)
             if prints[0] == prints[1][::-1]:
                 return other
-        raise _one_way(contents, name, f"{attr!r} of edges, which differs between the directions,")
+        raise one_way(contents, name, f"{attr!r} of edges, which differs between the directions,")
 
     def _sort(self, name: EdgeType | None) -> None:
         """Has the neighbours of every node of a graph in memory ascend."""
@@ -444,64 +445,6 @@ def random_walk(
         start, walk_length, restart, on_end, return_edge_ids, generator, num_threads,
         input_time, time_window,
     )  # fmt: skip
-
-
-def _steps(
-    there: list[EdgeType | None], metapath: Sequence[EdgeType] | None, reverse: bool
-) -> list[EdgeType | None]:
-    """The edge types of the steps, checked: each begins where the one before ended."""
-    if metapath is None:
-        if len(there) > 1 or there != [None]:
-            raise ValueError(
-                f"metapath: found none, expected edge types of a heterogeneous graph: {there}"
-            )
-        return [None]
-    steps: list[EdgeType | None] = [
-        None if name is None else (name[0], name[1], name[2]) for name in metapath
-    ]
-    if not steps:
-        raise ValueError("metapath: found no edge type, expected one or more")
-    for name in steps:
-        if name not in there:
-            raise ValueError(f"metapath: found {name}, expected some of {there}")
-    for i in range(len(steps) - 1):
-        one, other = steps[i], steps[i + 1]
-        if one is None or other is None:
-            continue
-        end, begin = (one[0], other[2]) if reverse else (one[2], other[0])
-        if end != begin:
-            raise ValueError(
-                f"metapath: found {other} after {one}, expected an edge type that "
-                f"{'leads to' if reverse else 'begins at'} {end!r}"
-            )
-    return steps
-
-
-def _is_stored(data: Any, name: EdgeType | None) -> bool:
-    value = dict(raw_items(edge_storages(data)[name])).get("edge_index")
-    return isinstance(value, OnDemand) and not value.is_built
-
-
-def _mirror_of(contents: StoreContents, name: EdgeType | None, needs_ids: bool) -> EdgeType | None:
-    """The edge type that has the same edges with both ends exchanged.
-
-    Raises:
-        UnsupportedError: There is none, or the edges' own ids are needed.
-    """
-    if needs_ids:
-        raise _one_way(contents, name, "edge ids of walks along edges")
-    record = contents.edge_type(name)
-    for other in contents.schema.edge_types:
-        if other.num_edges != record.num_edges:
-            continue
-        is_swapped = name is None or other.name is None or other.name[::2] == name[::-1][::2]
-        if is_swapped and contents.edge_prints(name) == contents.edge_prints(other.name)[::-1]:
-            return other.name
-    raise _one_way(contents, name, "walks along edges that lead one way")
-
-
-def _one_way(contents: StoreContents, name: EdgeType | None, what: str) -> UnsupportedError:
-    return contents.without_csr(name, what, "reverse=True walks against edges without")
 
 
 def _replace(table: Tensor, names: Sequence[Any], new: Callable[[Any, Tensor], Tensor]) -> None:

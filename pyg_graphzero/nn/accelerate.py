@@ -23,7 +23,7 @@ from pyg_graphzero.nn.small import (
     AmbiguousError,
     hops_in,
     is_cuda,
-    map_tensors,
+    map_leaves,
     plain,
     space_of,
     tensors_in,
@@ -127,7 +127,7 @@ class Forward(ConvForward):
                 )
             return self._as_it_is(args, kwargs)
         before = Before(modules, is_cuda((args, kwargs)))
-        given = map_tensors((args, kwargs), lambda tensor, _: tensor)
+        given = map_leaves((args, kwargs), lambda tensor, _: tensor)
         try:
             return self.run(learned, args, kwargs, hops, modules)
         except DivergedError:
@@ -195,7 +195,7 @@ class Forward(ConvForward):
                 tensor = tensor + torch.cat([p.flatten()[:0] for p in idle]).sum().to(tensor)
             return tensor
 
-        return map_tensors(out, cut)
+        return map_leaves(out, cut)
 
     def _key(self, args: Any, kwargs: Any, hops: Hops) -> Any:
         """Key of the way that arguments take through the model, known before the model runs."""

@@ -18,7 +18,7 @@ from pyg_graphzero.nn.hgt import are_products, hgt
 from pyg_graphzero.nn.layers import LAYERS, Layer, messages, propagated
 from pyg_graphzero.nn.program import DivergedError, Path, Program, Recorder, Runner
 from pyg_graphzero.nn.rules import Space, Use, Value
-from pyg_graphzero.nn.small import map_tensors, plain
+from pyg_graphzero.nn.small import map_leaves, plain
 from pyg_graphzero.sampling.hops import ALL, known_hops
 from pyg_graphzero.sampling.inner_rows import InnerRows
 
@@ -226,7 +226,7 @@ def record(
         for (path, _, _, reach), value in zip(nodes, values, strict=True)
         if value is not None
     ]
-    named = map_tensors(given, lambda tensor, _: recorder.value_of(tensor) or tensor)
+    named = map_leaves(given, lambda tensor, _: recorder.value_of(tensor) or tensor)
     if takes_types(given):
         plan = _typed_plan(conv, fits)
     else:

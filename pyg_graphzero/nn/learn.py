@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.nn import convs
 from pyg_graphzero.nn.program import DivergedError, Program, Recorder
-from pyg_graphzero.nn.small import SmallGraph, is_cuda, map_tensors, plain, tensors_in
+from pyg_graphzero.nn.small import SmallGraph, is_cuda, map_leaves, plain, tensors_in
 from pyg_graphzero.nn.state import (
     LARGE,
     RandomState,
@@ -145,7 +145,7 @@ class _Lesson:
             ) from error
         self._random.restore()
         with sharing:
-            return run(copy, map_tensors(self._given if given is None else given, _unchanged)), copy
+            return run(copy, map_leaves(self._given if given is None else given, _unchanged)), copy
 
     def _watched(self) -> Program:
         held: dict[str, Any] = {}  # a forward pass may write into its arguments
@@ -168,7 +168,7 @@ class _Lesson:
         recorder: Recorder = held["recorder"]
         summed = [(recorder.value_of(small), given.reduction) for small, given in self._summed]
         values = [recorder.value_of(tensor) for _, tensor in tensors_in(out)]
-        held["others"] = map_tensors(out, lambda tensor, _: None)  # for kinds not looked into
+        held["others"] = map_leaves(out, lambda tensor, _: None)  # for kinds not looked into
         del out
         program = recorder.program(values, names_of(self._forward.module))
         if summed:

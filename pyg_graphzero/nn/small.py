@@ -30,21 +30,24 @@ class AmbiguousError(Exception):
     """The sizes of this batch do not tell the rows that a tensor has."""
 
 
-def map_tensors(obj: Any, change: Callable[[Tensor, Any], Any], key: Any = None) -> Any:
-    """A copy of nested arguments with every tensor replaced.
+def map_leaves(
+    obj: Any, change: Callable[[Any, Any], Any], key: Any = None, kind: type = Tensor
+) -> Any:
+    """A copy of nested arguments with every leaf of a kind replaced.
 
     Args:
-        obj: Tensors, and lists, tuples, dictionaries and PyG's ``Data`` of them.
-        change: Function that returns the new tensor, given a tensor and the key under which it
-            lies in a dictionary (in ``Data``, the type of its storage).
+        obj: Leaves, and lists, tuples, dictionaries and PyG's ``Data`` of them.
+        change: Function that returns the new leaf, given a leaf and the key under which it lies in
+            a dictionary (in ``Data``, the type of its storage).
         key: Key under which ``obj`` lies.
+        kind: Class of the leaves.
     """
-    if isinstance(obj, Tensor):
+    if isinstance(obj, kind):
         return change(obj, key)
     if isinstance(obj, dict):
-        return type(obj)((k, map_tensors(v, change, k)) for k, v in obj.items())
+        return type(obj)((k, map_leaves(v, change, k, kind)) for k, v in obj.items())
     if isinstance(obj, list | tuple):
-        items = [map_tensors(item, change, key) for item in obj]
+        items = [map_leaves(item, change, key, kind) for item in obj]
         return type(obj)(*items) if hasattr(obj, "_fields") else type(obj)(items)
     if isinstance(obj, BaseData):
         out = copy.copy(obj)
@@ -52,15 +55,15 @@ def map_tensors(obj: Any, change: Callable[[Tensor, Any], Any], key: Any = None)
         own = (*out.node_items(), *out.edge_items()) if typed else ((None, out.stores[0]),)
         for of, store in own:
             for name, value in list(store.items()):
-                store[name] = map_tensors(value, change, of)
+                store[name] = map_leaves(value, change, of, kind)
         return out
     return obj
 
 
 def tensors_in(obj: Any) -> Iterator[tuple[Any, Tensor]]:
-    """Keys and tensors of nested arguments; keys are those of ``map_tensors``."""
+    """Keys and tensors of nested arguments; keys are those of ``map_leaves``."""
     found: list[tuple[Any, Tensor]] = []
-    map_tensors(obj, lambda tensor, key: found.append((key, tensor)))
+    map_leaves(obj, lambda tensor, key: found.append((key, tensor)))
     return iter(found)
 
 
@@ -78,7 +81,7 @@ def is_cuda(obj: Any) -> bool:
 
 def plain(obj: Any) -> Any:
     """Arguments whose edges know nothing of hops."""
-    return map_tensors(obj, lambda tensor, _: known_no_hops(tensor))
+    return map_leaves(obj, lambda tensor, _: known_no_hops(tensor))
 
 
 def space_of(tensor: Tensor, key: Any, hops: Hops) -> Space | None:
@@ -181,7 +184,7 @@ class SmallGraph:
                 rows.append((out, space))
             return out
 
-        return map_tensors(obj, change), rows
+        return map_leaves(obj, change), rows
 
     def with_sums(self, obj: Any, summed: list[tuple[Tensor, InnerRows]]) -> Any:
         """A copy of arguments, some as a loader with ``first_aggregation`` gives them.
@@ -205,7 +208,7 @@ class SmallGraph:
             inner = tensor[: self.hops.num_nodes(name, last)]
             return InnerRows.of(inner, sums, given.reduction, name)
 
-        return map_tensors(obj, change)
+        return map_leaves(obj, change)
 
 
 def _is_prime(n: int) -> bool:

@@ -1,0 +1,76 @@
+"""The edges that random walks go along: which types, and where a store has them by source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pyg_graphzero.errors import UnsupportedError
+from pyg_graphzero.pyg.data import edge_storages
+from pyg_graphzero.pyg.lazy import OnDemand, raw_items
+from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.store.schema import EdgeType
+
+
+def steps_of(
+    there: list[EdgeType | None], metapath: Sequence[EdgeType] | None, reverse: bool
+) -> list[EdgeType | None]:
+    """The edge types of the steps: each begins where the one before ended.
+
+    Raises:
+        ValueError: They do not, or there is no such edge type.
+    """
+    if metapath is None:
+        if len(there) > 1 or there != [None]:
+            raise ValueError(
+                f"metapath: found none, expected edge types of a heterogeneous graph: {there}"
+            )
+        return [None]
+    steps: list[EdgeType | None] = [
+        None if name is None else (name[0], name[1], name[2]) for name in metapath
+    ]
+    if not steps:
+        raise ValueError("metapath: found no edge type, expected one or more")
+    for name in steps:
+        if name not in there:
+            raise ValueError(f"metapath: found {name}, expected some of {there}")
+    for i in range(len(steps) - 1):
+        one, other = steps[i], steps[i + 1]
+        if one is None or other is None:
+            continue
+        end, begin = (one[0], other[2]) if reverse else (one[2], other[0])
+        if end != begin:
+            raise ValueError(
+                f"metapath: found {other} after {one}, expected an edge type that "
+                f"{'leads to' if reverse else 'begins at'} {end!r}"
+            )
+    return steps
+
+
+def is_stored(data: Any, name: EdgeType | None) -> bool:
+    """Whether the edges of a type are read from a store."""
+    value = dict(raw_items(edge_storages(data)[name])).get("edge_index")
+    return isinstance(value, OnDemand) and not value.is_built
+
+
+def mirror_of(contents: StoreContents, name: EdgeType | None, needs_ids: bool) -> EdgeType | None:
+    """The edge type that has the same edges with both ends exchanged.
+
+    Raises:
+        UnsupportedError: There is none, or the edges' own ids are needed.
+    """
+    if needs_ids:
+        raise one_way(contents, name, "edge ids of walks along edges")
+    record = contents.edge_type(name)
+    for other in contents.schema.edge_types:
+        if other.num_edges != record.num_edges:
+            continue
+        is_swapped = name is None or other.name is None or other.name[::2] == name[::-1][::2]
+        if is_swapped and contents.edge_prints(name) == contents.edge_prints(other.name)[::-1]:
+            return other.name
+    raise one_way(contents, name, "walks along edges that lead one way")
+
+
+def one_way(contents: StoreContents, name: EdgeType | None, what: str) -> UnsupportedError:
+    """The error where ``what`` needs edges by source, and the store has them by destination."""
+    return contents.without_csr(name, what, "reverse=True walks against edges without")
