@@ -118,11 +118,8 @@ class RandomWalker:
         self.__dict__.update(state)
         self._engine_of = -1
 
-    def page(
-        self, contents: StoreContents, topologies: Sequence[_core.Topology]
-    ) -> tuple[dict[str, _core.PagedRows], int]:
-        """Topologies that are read, as rows by path, and how many bytes at once."""
-        return page_topologies(contents, topologies)
+    # Topologies that are read, as rows by path, and how many bytes at once.
+    page = staticmethod(page_topologies)
 
     def num_nodes_of(self, name: str | None = None) -> int:
         """How many nodes of a type there are."""

@@ -207,10 +207,8 @@ class GraphSampler(BaseSampler):
             for name, each in zip(names, sampled.slots, strict=True)
         ]
         if not names and not self.is_hetero:
-            ends, slots = (
-                [torch.empty(2, 0, dtype=torch.int64)],
-                [torch.empty(0, dtype=torch.int64)],
-            )
+            ends = [torch.empty(2, 0, dtype=torch.int64)]
+            slots = [torch.empty(0, dtype=torch.int64)]
 
         def by(keys: Sequence[Any], values: Any) -> Any:
             if not self.is_hetero:
