@@ -210,9 +210,7 @@ def steady_state(marks: list[tuple[LoaderStats, float]]) -> dict[str, Any] | Non
     (first, before), (last, after) = marks[0], marks[-1]
     if last.batches == first.batches:
         return None
-    names = [each.name for each in dataclasses.fields(LoaderStats)]
-    spent = {name: getattr(last, name) - getattr(first, name) for name in names}
-    counts = LoaderStats(**spent | {"num_workers": last.num_workers})
+    counts = last.since(first)
     counts.elapsed -= after - before
     return counts.to_dict()
 

@@ -53,7 +53,7 @@ def sampled(command: Command) -> Command:
         option("--batch-size", "Seeds each.", size, default=1024),
         option("--seeds", _SEEDS, metavar="NAME"),
         option("--input-type", INPUT_TYPE),
-        option("--seconds", "How long to sample.", seconds, default=10.0),
+        option("--seconds", "How long to load batches.", seconds, default=10.0),
     )
     return reduce(lambda made, option: option(made), reversed(options), command)
 

@@ -53,7 +53,7 @@ def optimize(
     print_summary(summary, is_quiet, as_json)
 
 
-@click.command(short_help="Predict what training reads, and say what would help.")
+@click.command(short_help="Load some batches, and say what binds and what would help.")
 @click.argument("store", type=click.Path(path_type=str))
 @option("--memory", "The budget, as 8GB, as gz.open(memory=) takes it; most of what is free.")
 @sampled
@@ -67,9 +67,9 @@ def doctor(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Predict what an epoch over STORE reads, and say what binds it and what would help.
+    """Load batches of STORE for some seconds, and say what binds them and what would help.
 
-    Measures the disk, samples some batches and rehearses their reads. Writes nothing.
+    Measures the disk, and loads as training does; no model is trained. Writes nothing.
     """
     from pyg_graphzero.tune.doctor import doctor as run
 

@@ -76,11 +76,6 @@ ResidentRows resident_rows(std::int64_t num_rows, int group_bits, std::int64_t c
                 : ResidentRows::first(num_rows, group_bits, count);
 }
 
-// A rehearsal of paged rows: of a type of its own, so that no plan gathers from it.
-struct ReadForecast {
-  PagedRows rows;
-};
-
 }  // namespace
 
 void init_io(nb::module_& m) {
@@ -257,68 +252,6 @@ void init_io(nb::module_& m) {
           "group"_a, "max_rows"_a,
           "Reads what is to stay in memory from `group` on, some `max_rows` rows. The group to go "
           "on with, -1 at the end; and what was read.");
-
-  nb::class_<RowWindow>(m, "RowWindow", "What a window of batches wants, as ReadForecast has it.")
-      .def_prop_ro("num_lists", &RowWindow::num_lists, "How many batches are in it.")
-      .def(
-          "shorten",
-          [](RowWindow& self, std::size_t count) {
-            if (count > self.num_lists()) {
-              throw std::invalid_argument("count: found " + std::to_string(count) +
-                                          ", expected at most " + std::to_string(self.num_lists()));
-            }
-            self.shorten(count);
-          },
-          "count"_a, "Only so many first batches are in it after all.")
-      .def_prop_ro("num_bytes", &RowWindow::bytes, "What rows take that are read for it alone.")
-      .def_ro("kept_bytes", &RowWindow::kept_bytes, "What rows take that are read into frames.")
-      .def_ro("stats", &RowWindow::stats, "What is read for it.");
-
-  nb::class_<ReadForecast>(m, "ReadForecast",
-                           "What PagedRows of one column would read. Reads nothing itself.")
-      .def(
-          "__init__",
-          [](ReadForecast* self, const Column& column, std::int64_t row_bytes,
-             std::int64_t num_resident, int group_bits, std::uint64_t merge_gap,
-             std::uint64_t max_read, std::int64_t num_frames) {
-            const ColumnFile stored = ColumnFile::of(column);
-            RowLayout layout = stored.layout;
-            if (row_bytes > 0) {
-              layout.row_bytes = row_bytes;
-              layout.row_stride = static_cast<std::int64_t>(
-                  choose_row_stride(static_cast<std::uint64_t>(row_bytes), 1));
-              layout.file_bytes = layout.data_offset +
-                                  static_cast<std::uint64_t>(layout.num_rows * layout.row_stride);
-            }
-            const ReadLimits limits{merge_gap, max_read, stored.file->alignment()};
-            new (self)
-                ReadForecast{PagedRows(resident_rows(layout.num_rows, group_bits, num_resident, {}),
-                                       num_frames, std::vector<RowLayout>{layout}, limits)};
-          },
-          "column"_a, "row_bytes"_a = 0, "num_resident"_a = 0, "group_bits"_a = 0,
-          "merge_gap"_a = std::uint64_t{16} << 10, "max_read"_a = std::uint64_t{512} << 10,
-          "num_frames"_a = 0,
-          "Which of a column's rows stay in memory, as for PagedRows; `row_bytes`: were they of "
-          "this size.")
-      .def_prop_ro("num_kept", [](const ReadForecast& f) { return f.rows.num_kept(); })
-      .def(
-          "fill",
-          [](ReadForecast& self, const Int64Array& groups) {
-            check_range("groups", "group", as_span(groups), self.rows.resident().num_groups());
-            self.rows.assume_present(as_span(groups));
-          },
-          "groups"_a, "All that stays in memory has been read, and these groups are in frames.")
-      .def(
-          "read",
-          [](ReadForecast& self, const std::vector<Int64Array>& lists, std::int64_t max_bytes) {
-            std::vector<IdList> wanted;
-            for (const Int64Array& list : lists) wanted.emplace_back(as_span(list));
-            const nb::gil_scoped_release released;
-            return self.rows.read(wanted, max_bytes);
-          },
-          "lists"_a, "max_bytes"_a,
-          "The window of the batches that want these rows, or of as many first ones of them as "
-          "`max_bytes` are enough for.");
 }
 
 }  // namespace gz::python

@@ -29,7 +29,7 @@ void check_file(const ColumnFile& file, std::int64_t num_rows, std::int64_t row_
 }  // namespace
 
 std::int64_t RowWindow::bytes() const noexcept {
-  std::int64_t sum = planned_bytes;
+  std::int64_t sum = 0;
   for (const auto& column : rows) sum += static_cast<std::int64_t>(column.span().size_bytes());
   return sum;
 }
@@ -43,9 +43,15 @@ void RowWindow::shorten(std::size_t count) {
 PagedRows::PagedRows(ResidentRows resident, std::int64_t num_frames,
                      std::vector<ColumnFile> columns, std::shared_ptr<DiskGather> reader,
                      const ReadLimits& limits, RowCopies copies)
-    : PagedRows(std::move(resident), num_frames, {}, limits) {
-  order_ = std::move(copies.order);
-  reader_ = std::move(reader);
+    : resident_(std::move(resident)),
+      order_(std::move(copies.order)),
+      reader_(std::move(reader)),
+      limits_(limits),
+      present_(static_cast<std::size_t>(resident_.num_kept())) {
+  if (num_frames > 0) {
+    cache_.emplace(resident_.num_groups(),
+                   std::min(num_frames, resident_.num_groups() - resident_.num_kept()));
+  }
   copies.again.resize(order_ ? copies.again.size() : columns.size());
   if (columns.size() != copies.again.size()) {
     throw std::invalid_argument("again: found " + std::to_string(copies.again.size()) +
@@ -62,34 +68,6 @@ PagedRows::PagedRows(ResidentRows resident, std::int64_t num_frames,
       column.parts.push_back({0, std::move(copies.again[c])});
     }
     column.parts.push_back({order_ ? order_->num_again() : 0, std::move(columns[c])});
-  }
-}
-
-PagedRows::PagedRows(ResidentRows resident, std::int64_t num_frames,
-                     const std::vector<RowLayout>& layouts, const ReadLimits& limits)
-    : resident_(std::move(resident)),
-      limits_(limits),
-      present_(static_cast<std::size_t>(resident_.num_kept())) {
-  if (num_frames > 0) {
-    cache_.emplace(resident_.num_groups(),
-                   std::min(num_frames, resident_.num_groups() - resident_.num_kept()));
-  }
-  for (const RowLayout& layout : layouts) {
-    row_bytes_ += layout.row_bytes;
-    columns_.push_back({layout.row_bytes, nullptr, {{0, {nullptr, layout}}}});
-  }
-}
-
-void PagedRows::assume_present(std::span<const std::int64_t> groups) {
-  const std::lock_guard lock(mutex_);
-  std::fill(present_.begin(), present_.end(), true);
-  if (!cache_) return;
-  for (const std::int64_t group : groups) {
-    if (!cache_->has_room()) return;
-    const auto number = static_cast<std::uint32_t>(group);
-    if (cache_->admit(number, true) >= 0) continue;
-    cache_->begin_window();  // the last one has had its share
-    cache_->admit(number, true);
   }
 }
 
@@ -286,10 +264,8 @@ RowWindow PagedRows::read(std::span<const IdList> lists, std::int64_t max_bytes,
     }
     lists = lists.first(count);
     window.errors.resize(count);
-    if (cache_) window.kept_bytes = bytes_of(fill);
-    if (!reader_) window.planned_bytes = missing.size() * row_bytes_;
     for (const Column& column : columns_) {
-      window.rows.emplace_back(reader_ ? missing.size() * column.row_bytes : 0);
+      window.rows.emplace_back(missing.size() * column.row_bytes);
     }
     fetch(missing.span(), fill, window, stop);
     const bool failed = std::any_of(window.errors.begin(), window.errors.end(),
@@ -322,14 +298,6 @@ void PagedRows::fetch(std::span<const std::int64_t> missing, const Fill& fill, R
                       std::stop_token stop) {
   const auto read = [&](const ColumnFile& file, std::span<const RowRequest> requests) {
     if (window.stopped) return;
-    if (!reader_) {
-      plan_.build(file.layout, requests, limits_);
-      window.stats.reads += std::ssize(plan_.reads());
-      window.stats.bytes += plan_.bytes();
-      window.stats.useful_bytes +=
-          static_cast<std::uint64_t>(plan_.unique_rows() * file.layout.row_bytes);
-      return;
-    }
     const GatherResult got = reader_->gather(file, requests, limits_, stop);
     window.stats += got.stats;
     window.stopped = got.stopped;

@@ -36,7 +36,7 @@ struct RowWindow {
   std::size_t num_lists() const noexcept { return errors.size(); }
   // Only the first `count` lists are used; nothing uses what was read for the others.
   void shorten(std::size_t count);
-  std::int64_t bytes() const noexcept;  // of `rows`, where they were only planned too
+  std::int64_t bytes() const noexcept;  // of `rows`
   // Where each row of a list is in PagedRows::table(), in order.
   Buffer<std::int64_t> places_of(std::size_t list) const {
     Buffer<std::int64_t> found(first[list + 1] - first[list]);
@@ -47,8 +47,6 @@ struct RowWindow {
   NarrowNumbers places;             // of all lists
   std::vector<std::int64_t> first;  // [list + 1]: where a list's begin
   std::vector<std::int64_t> hits;   // [list + 1]: how many of those before are in memory
-  std::int64_t planned_bytes = 0;   // what `rows` would take; 0 where they are there
-  std::int64_t kept_bytes = 0;      // of what was read for it into frames
   RowCache::Use use;                // of the rows that are kept for now
 };
 
@@ -81,11 +79,6 @@ class PagedRows {
   PagedRows(ResidentRows resident, std::int64_t num_frames, std::vector<ColumnFile> columns,
             std::shared_ptr<DiskGather> reader, const ReadLimits& limits, RowCopies copies = {});
 
-  // A rehearsal: windows have the same stats and no rows, nothing is read, no file need be there.
-  // `limits.alignment` is the file's. table() and preload() are not for it.
-  PagedRows(ResidentRows resident, std::int64_t num_frames, const std::vector<RowLayout>& layouts,
-            const ReadLimits& limits);
-
   std::size_t num_columns() const noexcept { return columns_.size(); }
   std::int64_t num_rows() const noexcept {
     return order_ ? order_->num_rows() : resident_.num_rows();
@@ -114,10 +107,6 @@ class PagedRows {
   // Returns the group to go on with, num_groups() at the end. Raises OsError where one cannot be
   // read.
   std::int64_t load(std::int64_t group, std::int64_t max_rows, ReadStats& stats);
-
-  // From now on, all resident rows count as read, and these groups as used lately. REQUIRES a
-  // rehearsal, and groups that are there.
-  void assume_present(std::span<const std::int64_t> groups);
 
   // A column's rows by place, as they are stored: those that are kept, then the window's.
   RowTable table(std::size_t column, const RowWindow& window) const;
@@ -174,7 +163,7 @@ class PagedRows {
     return (fill.groups.size() << resident_.group_bits()) * row_bytes_;
   }
   Pieces pieces_of(const Fill& fill, const Part& part) const;
-  // Reads rows into a window and groups into their places; a rehearsal only plans that.
+  // Reads rows into a window and groups into their places.
   void fetch(std::span<const std::int64_t> missing, const Fill& fill, RowWindow& window,
              std::stop_token stop);
   void fetch_one_by_one(std::span<const IdList> lists, RowWindow& window, std::stop_token stop);
@@ -184,13 +173,12 @@ class PagedRows {
   std::optional<RowCache> cache_;          // guarded by mutex_
   std::vector<Column> columns_;
   std::int64_t row_bytes_ = 0;
-  std::shared_ptr<DiskGather> reader_;  // null: a rehearsal
+  std::shared_ptr<DiskGather> reader_;
   ReadLimits limits_;
 
   std::mutex mutex_;                   // guards what follows
   std::vector<bool> present_;          // [resident group]: it has been read
   Buffer<std::uint64_t> keys_, room_;  // of unite()
-  ReadPlan plan_;                      // of a rehearsal
 };
 
 }  // namespace gz

@@ -21,37 +21,8 @@ _DERIVED = (
 )
 
 
-@dataclass(kw_only=True)
-class Rates:
-    """Counts of one epoch, predicted or measured."""
-
-    batches: int = 0
-    nodes: int = 0
-    edges: int = 0
-    rows: int = 0
-    hits: int = 0
-    reads: int = 0
-    read_bytes: int = 0
-    useful_bytes: int = 0
-
-    @property
-    def hit_rate(self) -> float:
-        """Share of ``rows`` that was found in memory; 1.0 where all columns are there whole."""
-        return self.hits / self.rows if self.rows else 1.0
-
-    @property
-    def reads_per_batch(self) -> float:
-        """Requests to the disk for each batch delivered."""
-        return self.reads / self.batches if self.batches else 0.0
-
-    @property
-    def read_bytes_per_batch(self) -> float:
-        """Bytes read for each batch delivered."""
-        return self.read_bytes / self.batches if self.batches else 0.0
-
-
 @dataclass
-class LoaderStats(Rates):
+class LoaderStats:
     """Counts and times of one epoch so far; all times in seconds.
 
     Attributes:
@@ -85,7 +56,15 @@ class LoaderStats(Rates):
     """
 
     num_workers: int
+    batches: int = 0
+    nodes: int = 0
+    edges: int = 0
     bytes: int = 0
+    rows: int = 0
+    hits: int = 0
+    reads: int = 0
+    read_bytes: int = 0
+    useful_bytes: int = 0
     topology_rows: int = 0
     topology_hits: int = 0
     topology_reads: int = 0
@@ -128,6 +107,30 @@ class LoaderStats(Rates):
         self.read_bytes += read.bytes
         self.useful_bytes += read.useful_bytes
         self.read += read.seconds
+
+    def since(self, before: LoaderStats) -> LoaderStats:
+        """What was added to an earlier copy of these."""
+        added = {
+            name: value - getattr(before, name)
+            for name, value in vars(self).items()
+            if name not in ("num_workers", "reordered")
+        }
+        return dataclasses.replace(self, **added)
+
+    @property
+    def hit_rate(self) -> float:
+        """Share of ``rows`` that was found in memory; 1.0 where all columns are there whole."""
+        return self.hits / self.rows if self.rows else 1.0
+
+    @property
+    def reads_per_batch(self) -> float:
+        """Requests to the disk for each batch delivered."""
+        return self.reads / self.batches if self.batches else 0.0
+
+    @property
+    def read_bytes_per_batch(self) -> float:
+        """Bytes read for each batch delivered."""
+        return self.read_bytes / self.batches if self.batches else 0.0
 
     @property
     def batches_per_second(self) -> float:
@@ -179,7 +182,7 @@ class LoaderStats(Rates):
         """All of it, for a log."""
         return dataclasses.asdict(self) | {name: getattr(self, name) for name in _DERIVED}
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         def share(seconds: float, threads: int = 1) -> str:
             each = seconds / max(1, threads)
             return f"{each:.3g} s ({100 * each / (self.elapsed or 1):.0f}%)"
@@ -199,18 +202,21 @@ class LoaderStats(Rates):
             f"{', rows in the order of their use' if self.reordered else ''}"
         )
         return (
-            f"LoaderStats({self.verdict}: {self.batches:,} batches in {self.elapsed:.3g} s, "
+            f"{self.verdict}: {self.batches:,} batches in {self.elapsed:.3g} s, "
             f"{self.batches_per_second:.1f} batches/s, "
             f"{self.edges_per_second / 1e6:.1f} M edges/s, {self.bytes / 2**20:,.0f} MiB\n"
             f"  engine, {workers} workers{mean}: sample {share(self.sample, workers)}, "
             f"gather {share(self.gather, workers)}{busy}\n"
             f"  consumer: prepare {share(self.prepare)}, wait {share(self.wait)}, "
             f"finish {share(self.finish)}, train {share(self.train)}"
-            f"{neighbours if self.topology_rows else ''}{disk if self.rows else ''})"
+            f"{neighbours if self.topology_rows else ''}{disk if self.rows else ''}"
         )
 
+    def __repr__(self) -> str:
+        return f"LoaderStats({self})"
+
     def _repr_html_(self) -> str:
-        return outline(repr(self).removeprefix("LoaderStats(").removesuffix(")"))
+        return outline(str(self))
 
 
 class Stopwatch:

@@ -45,6 +45,7 @@ from pyg_graphzero.memory.usage import Usage, Watch
 from pyg_graphzero.memory.used_copy import UsedCopy
 from pyg_graphzero.sampling.base import Reading
 from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.store.opened import ONLY_FOUND
 from pyg_graphzero.util.disk import DiskSpeed, probe
 from pyg_graphzero.util.system import private_rss, return_freed_memory
 
@@ -231,6 +232,8 @@ class Keeper:
             return self._fitting(needs, copy)
         if key in self._tried:
             return None
+        if contents.how.row_cache == ONLY_FOUND:
+            raise NoCopy("the store is opened to look at it", logging.DEBUG)
         epoch = seconds_of_epoch(needs, graph, plan, disk)
         if not is_worth_copying(needs, epoch, disk):
             raise NoCopy("an epoch reads for a short time", logging.INFO)

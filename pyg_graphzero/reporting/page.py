@@ -112,9 +112,9 @@ def _sections(report: Report) -> Iterator[tuple[str, list[str], list[str]]]:
     yield "components", lines, []
     lines = []
     for each in report.batches:
-        epoch, per = each.epoch, max(1, each.epoch.batches)
-        size = f"{format_bytes(each.batch_bytes)}; {each.verdict}"
-        lines.append(f"fan-out {each.num_neighbors}: {epoch.nodes / per:,.0f} rows, {size}")
+        loaded, per = each.loaded, max(1, each.loaded.batches)
+        size = f"{format_bytes(loaded.bytes // per)}; {each.verdict}"
+        lines.append(f"fan-out {each.num_neighbors}: {loaded.nodes / per:,.0f} rows, {size}")
     for each in report.batches[-1:]:
         lines += str(each.memory_plan).splitlines()
     yield "batches and memory", [*lines, *(f"note: {note}" for note in report.notes)], []

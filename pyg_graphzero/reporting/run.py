@@ -41,18 +41,18 @@ def report(
 ) -> Report:
     """Looks at a store's graph, and says what of it may hurt training.
 
-    Reads each topology and each node attribute once, front to back; then samples some batches.
+    Reads each topology and each node attribute once, front to back; then loads some batches.
 
     Args:
         store: A store or its path.
-        num_neighbors: Fan-out by hop; batches are sampled after each hop of it.
+        num_neighbors: Fan-out by hop; batches are loaded after each hop of it.
         batch_size: Seeds per batch.
         seeds: Seeds of training, as :func:`pyg_graphzero.doctor` takes them.
         input_type: Type of the seeds, in a heterogeneous store where several have such a set.
         memory: Memory of the process, in bytes or such as ``"2GB"``, and the budget that
             training is planned for; half of the free memory by default, for training most of it.
         out: File for a page of HTML.
-        seconds: How long to sample, about.
+        seconds: How long to load batches, about.
         progress: Progress bars; None shows them in a terminal.
 
     Raises:

@@ -30,7 +30,7 @@ from pyg_graphzero.store.columns import (
     permuted,
     view_topology,
 )
-from pyg_graphzero.store.opened import OpenedFiles, Opening
+from pyg_graphzero.store.opened import ONLY_FOUND, OpenedFiles, Opening
 from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.util.arguments import check_count, of_type
 from pyg_graphzero.util.sizes import parse_size
@@ -86,7 +86,7 @@ class StoreContents(OpenedFiles):
         self.row_cache_limit: int | None = None
         if row_cache is False:
             self.row_cache_limit = 0
-        elif row_cache != "auto":
+        elif row_cache not in ("auto", ONLY_FOUND):
             self.row_cache_limit = parse_size(row_cache, "row_cache", "'auto', False or ")
         self.keeper: Any = None
         self.shards: Any = None

@@ -27,6 +27,9 @@ from pyg_graphzero.store.columns import (
 from pyg_graphzero.store.leftovers import Draft
 from pyg_graphzero.store.schema import EdgeType, EdgeTypeSchema, NodeTypeSchema, TypeSchema
 
+#: ``row_cache`` of a store whose loaders read a copy that is there, and make none.
+ONLY_FOUND = "found"
+
 
 @dataclass(frozen=True)
 class Opening:
@@ -37,7 +40,8 @@ class Opening:
             machine and its cgroups leave.
         processes: How many share that memory, and have the store open.
         strict: To bring a large part of the store into memory is an error, not a warning.
-        row_cache: Whether loaders may write rows once more: ``"auto"``, how many bytes, or False.
+        row_cache: Whether loaders may write rows once more: ``"auto"``, how many bytes, False,
+            or :data:`ONLY_FOUND`.
         drafts: Drafts that are complete, to be attributes all the same.
     """
 

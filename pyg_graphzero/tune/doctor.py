@@ -1,7 +1,7 @@
-"""``graphzero doctor``: what training on a store will be like on this machine, and what would help.
+"""``graphzero doctor``: loads batches for some seconds, and says what binds and what would help.
 
-Measures the disk, samples some batches, and rehearses their reads under the budget that is asked
-about. Nothing is written, and no features are read.
+The loader is one that trains, under the budget that is asked about; no model does. Nothing is
+written: a copy of used rows is read where there is one, and none is made.
 """
 
 from __future__ import annotations
@@ -10,45 +10,30 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
-from pyg_graphzero import _core
+import torch
+
 from pyg_graphzero._core import Encoding
 from pyg_graphzero.loader.neighbor import NeighborLoader
-from pyg_graphzero.memory import costs
-from pyg_graphzero.memory.making import (
-    copies_of,
-    copy_key,
-    find_copy,
-    is_worth_copying,
-    seconds_of_epoch,
-)
-from pyg_graphzero.memory.needs import Kind, Need, Needs, files_of, needs_of
+from pyg_graphzero.loader.stats import LoaderStats
+from pyg_graphzero.memory.needs import Kind, Need
 from pyg_graphzero.memory.plan import MemoryPlan, divide
-from pyg_graphzero.memory.tables import Tables
-from pyg_graphzero.memory.usage import Usage
-from pyg_graphzero.memory.used_copy import Copied, UsedCopy
+from pyg_graphzero.memory.residence import Residence
 from pyg_graphzero.pyg.stores import Store
-from pyg_graphzero.store.columns import engine_array
 from pyg_graphzero.store.contents import StoreContents
-from pyg_graphzero.store.opened import Opening
+from pyg_graphzero.store.opened import ONLY_FOUND, Opening
 from pyg_graphzero.tune.diagnosis import Advice, Diagnosis
-from pyg_graphzero.tune.forecast import Forecast, forecast
-from pyg_graphzero.tune.rehearsal import Ranks, Sampled, ranks_of, rehearse
 from pyg_graphzero.tune.seeds import choose_seeds, training_set
-from pyg_graphzero.util.disk import DiskSpeed, probe
+from pyg_graphzero.util.disk import probe
 from pyg_graphzero.util.machine import machine
-from pyg_graphzero.util.sizes import format_bytes
-from pyg_graphzero.util.system import free_memory, private_rss
+from pyg_graphzero.util.system import free_memory
 
-# A change is worth a line if it saves a twentieth of the disk's time.
-_WORTH = 1.05
-# Share of the free memory that sampled batches may take.
-_KEPT_SHARE = 0.2
+# A change is worth a line if this share more of what is read from stays in memory.
+_WORTH = 0.02
 # Budgets to compare with, as multiples.
 _MORE = (1.5, 2)
-# Windows that are rehearsed, where batches are many enough.
-_WINDOWS = 2
 _FLOATS = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 
 
@@ -65,7 +50,7 @@ def doctor(
     refresh: bool = False,
     **options: Any,
 ) -> Diagnosis:
-    """Predicts what an epoch of training reads, what binds it, and what would help.
+    """Loads batches for some seconds, and says what binds an epoch and what would help.
 
     Args:
         store: A store or its path.
@@ -77,9 +62,11 @@ def doctor(
         input_type: Type of the seeds, in a heterogeneous store where several have such a set.
         memory: The budget, as :func:`pyg_graphzero.open` takes it.
         edge_ids: Batches have ``e_id``, as by default.
-        seconds: How long to sample, about; more is more exact.
+        seconds: How long to load, about. Batches of the first half fill memory, and are not
+            counted.
         refresh: Measure the disk again, even if its speed is remembered.
-        **options: Further arguments of ``NeighborLoader`` that say how it samples.
+        **options: Further arguments of ``NeighborLoader``. As many threads work ahead as torch
+            has, if ``num_workers`` is not among them.
 
     Raises:
         FileNotFoundError: There is no such store.
@@ -90,13 +77,16 @@ def doctor(
     Example:
         >>> import pyg_graphzero as gz
         >>> found = gz.doctor(example_store, num_neighbors=[2], seconds=0.1)
-        >>> found.fits, found.epoch.reads, found.advice
+        >>> found.fits, found.loaded.reads, found.advice
         (True, 0, [])
     """
     path = Path(os.path.abspath(store))
     how = store.how if isinstance(store, Store) else Opening()
     if memory is not None:
         how = replace(how, memory=memory, processes=1)
+    if how.row_cache is not False:
+        how = replace(how, row_cache=ONLY_FOUND)
+    options = {"num_workers": torch.get_num_threads(), "shuffle": True} | options
     disk = probe(path, seconds=2.0, refresh=refresh)
     with Store(path, how=how) as own:
         contents, data = own.contents, own.data()
@@ -107,149 +97,99 @@ def doctor(
                 "seeds: found neither train_idx nor train_mask, expected the name of a set, or an "
                 f"input_type of {own.node_types}"
             )
-        chosen = choose_seeds(data, seeds, input_type)
+        chosen, free = choose_seeds(data, seeds, input_type), free_memory()
         nodes = chosen.nodes if chosen.node_type is None else (chosen.node_type, chosen.nodes)
         loader = NeighborLoader(
             data, num_neighbors, nodes, batch_size=batch_size, edge_ids=edge_ids, **options
         )
-        return _Examination(contents, loader, disk, seconds).diagnose(chosen.name, num_neighbors)
-
-
-class _Examination:
-    """Samples a loader's batches once, and predicts epochs with these and with other settings."""
-
-    def __init__(
-        self, contents: StoreContents, loader: Any, disk: DiskSpeed, seconds: float
-    ) -> None:
-        self.contents = contents
-        self.loader = loader
-        self.seconds = seconds
-        self.disk = disk
-        self.free = free_memory()
-        self.baseline = private_rss()
-        files = files_of(loader)
-        self.sampled = Sampled.of(
-            loader,
-            _WINDOWS * costs.MAX_WINDOW,
-            seconds,
-            max(64 << 20, int(_KEPT_SHARE * self.free)),
-            keeps_edges=any(file.kind is Kind.EDGES for file in files),
-        )
-        self.needs = replace(needs_of(loader), batch=self.sampled.size)
-        self.ranks: Ranks | None = None  # where rows lie that are copied in the order of their use
-        self.is_to_copy = False
-        if not self._plan(contents.memory, self.needs).is_whole:
-            self.needs = Tables().sizes(contents, self.needs)
-            key = copy_key(contents, self.needs)
-            copy = None if key is None else find_copy(contents, key)
-            if copy is None and key is not None:
-                copy = self._copy_to_make()
-                self.is_to_copy = copy is not None
-            if copy is not None:
-                copy = copy.suited(contents.memory, self.baseline, self.needs)
-                self.needs = copy.applied_to(self.needs)
-                self.ranks = ranks_of(copy, self.sampled)
-
-    def _copy_to_make(self) -> UsedCopy | None:
-        """The copy that a loader would have made, without its rows; None if it would not."""
-        contents, graph = self.contents, self.loader.graph_sampler.graph
-        plan = self._plan(contents.memory, self.needs)
-        seconds = seconds_of_epoch(self.needs, graph, plan, self.disk)
-        if not is_worth_copying(self.needs, seconds, self.disk):
-            return None
-        usage = Usage.sampled(self.loader, None, lists=False, seconds=self.seconds / 4)
-        copied = {}
-        for part in copies_of(contents, graph, self.needs, usage):
-            order = _core.RowOrder(engine_array(part.order), graph.node_types[part.name])
-            for file in part.sources:
-                copied[file] = Copied(contents.column(file), order, part.uses)
-        return UsedCopy(contents.path, copied)
-
-    def _plan(self, memory: int, needs: Needs) -> MemoryPlan:
-        return divide(memory, self.baseline, needs)
-
-    def _epoch(self, plan: MemoryPlan, needs: Needs) -> Forecast:
-        windows = rehearse(self.sampled, plan, needs.files, self.disk, self.ranks)
-        return forecast(self.sampled, windows, self.disk)
-
-    def diagnose(self, seeds: str, num_neighbors: Any) -> Diagnosis:
-        """Everything, in words and numbers."""
-        memory = self.contents.memory
-        memory_plan = self._plan(memory, self.needs)
-        epoch = self._epoch(memory_plan, self.needs)
+        loaded, files = _load(loader, seconds), loader.files()
+        assert files is not None
         found = Diagnosis(
-            path=self.contents.path,
+            path=path,
             machine=machine(),
-            free_memory=self.free,
-            disk=self.disk,
-            files=list(self.needs.files),
-            seeds=seeds,
-            num_seeds=len(self.loader.dataset),
+            free_memory=free,
+            disk=disk,
+            files=list(files.needs.files),
+            seeds=chosen.name,
+            num_seeds=len(loader.dataset),
             num_neighbors=list(num_neighbors)
             if isinstance(num_neighbors, tuple)
             else num_neighbors,
-            batch_size=self.loader.batch_size,
-            batch_bytes=self.needs.batch.whole,
-            sampled_batches=len(self.sampled.batches),
-            memory_plan=memory_plan,
-            epoch=epoch,
+            batch_size=loader.batch_size,
+            num_batches=len(loader),
+            memory_plan=files.plan,
+            loaded=loaded,
         )
-        found.notes = self._notes(found)
-        if not found.fits and epoch.disk_seconds > 0:
-            found.advice = self._advise(memory, epoch.disk_seconds)
+        if not found.fits:
+            found.notes = _notes(found, files, how)
+            found.advice = _advise(contents, files) if found.is_disk_bound else []
         return found
 
-    def _notes(self, found: Diagnosis) -> list[str]:
-        notes, memory_plan, sampled = [], found.memory_plan, self.sampled
-        window = memory_plan.window_of(sampled.epoch)
-        for file in self.needs.of(Kind.NEIGHBOURS):
-            if file.name in memory_plan.hot:
-                notes.append(
-                    f"{file.name} does not fit: {format_bytes(memory_plan.hot[file.name])} of "
-                    f"{format_bytes(file.num_bytes)} may stay in memory, and what sampling reads "
-                    "of it is not in these figures"
-                )
-        if not memory_plan.is_whole and len(sampled.batches) < min(window, sampled.epoch):
-            notes.append(
-                f"{len(sampled.batches)} batches were sampled in time, fewer than the {window} of "
-                "a window: reads will be fewer than said (seconds= or --seconds gives it longer)"
-            )
-        if self.is_to_copy:
-            notes.append(
-                "the epoch reads by a copy of the rows that are used, in the order of their use: "
-                "training makes it before its first epoch, or behind that where neighbours are "
-                "read, if the disk has room (gz.open(row_cache=False) forbids it)"
-            )
-        if not memory_plan.is_whole and found.disk.doubt:
-            notes.append(f"the disk's speed is in doubt: {found.disk.doubt}")
-        return notes
 
-    def _advise(self, memory: int, now: float) -> list[Advice]:
-        """The epoch after each change that could help; ``now`` is its disk time without."""
-        advice: list[Advice] = []
+def _load(loader: Any, seconds: float) -> LoaderStats:
+    """Stats of batches that come in the second half of some seconds, of one epoch; one at least."""
+    begun = perf_counter()
+    found = none = LoaderStats(loader.num_workers)
+    while found.batches == 0 or perf_counter() - begun < seconds:
+        before = none
+        for _ in loader:
+            took = perf_counter() - begun
+            if took < seconds / 2:
+                before = replace(loader.stats())
+            elif took >= seconds:
+                break
+        found = max(found, loader.stats().since(before), key=lambda stats: stats.batches)
+    return found
 
-        def try_out(
-            change: str, memory: int = memory, files: Sequence[Need] = self.needs.files
-        ) -> None:
-            needs = replace(self.needs, files=tuple(files))
-            after = self._epoch(self._plan(memory, needs), needs)
-            if now >= _WORTH * after.disk_seconds:
-                advice.append(Advice(change, after, after.disk_seconds / now))
 
-        files = self.needs.files
-        for encoding in (Encoding.float16, Encoding.int8):
-            smaller = tuple(_encoded(self.contents, file, encoding.item_bytes) for file in files)
-            name = encoding.name
-            if smaller != files:
-                try_out(f"{name} rows (convert --features {name})", files=smaller)
-        without = tuple(file for file in files if not _is_edge_id(self.contents, file))
-        if without != files:
-            try_out("edge_ids=False in the loader, if e_id is not used", files=without)
-        for factor in _MORE:
-            try_out(
-                f"memory={factor * memory / 1e9:.3g}GB (x{factor})", memory=int(factor * memory)
-            )
-        return sorted(advice, key=lambda each: each.disk_time)
+def _notes(found: Diagnosis, files: Residence, how: Opening) -> list[str]:
+    notes, window = [], found.memory_plan.window_of(found.num_batches)
+    if found.loaded.batches < min(window, found.num_batches):
+        notes.append(
+            f"{found.loaded.batches} batches were loaded in time, fewer than the {window} that "
+            "rows are read for at once (seconds= or --seconds gives it longer)"
+        )
+    if files.copy is None and how.row_cache is not False:
+        notes.append(
+            "there is no copy of the rows that are used, in the order of their use; where reading "
+            "takes long, training makes one, and graphzero optimize makes it now"
+        )
+    if found.disk.doubt:
+        notes.append(f"the disk's speed is in doubt: {found.disk.doubt}")
+    return notes
+
+
+def _advise(contents: StoreContents, files: Residence) -> list[Advice]:
+    """The share of all files that stays in memory after each change that could help."""
+    needs, plan = files.needs, files.plan
+    advice: list[Advice] = []
+
+    def try_out(
+        change: str, memory: int = plan.memory, files: Sequence[Need] = needs.files
+    ) -> None:
+        after = divide(memory, plan.baseline, replace(needs, files=tuple(files)))
+        kept = _kept(after, files)
+        if kept >= _kept(plan, needs.files) + _WORTH:
+            advice.append(Advice(change, kept, sum(file.num_bytes for file in files)))
+
+    for encoding in (Encoding.float16, Encoding.int8):
+        smaller = tuple(_encoded(contents, file, encoding.item_bytes) for file in needs.files)
+        name = encoding.name
+        if smaller != needs.files:
+            try_out(f"{name} rows (convert --features {name})", files=smaller)
+    without = tuple(file for file in needs.files if not _is_edge_id(contents, file))
+    if without != needs.files:
+        try_out("edge_ids=False in the loader, if e_id is not used", files=without)
+    for factor in _MORE:
+        more = int(factor * plan.memory)
+        try_out(f"memory={more / 1e9:.3g}GB (x{factor})", memory=more)
+    return sorted(advice, key=lambda each: -each.kept)
+
+
+def _kept(plan: MemoryPlan, files: Sequence[Need]) -> float:
+    """Share of the bytes of files that stays in memory by a plan."""
+    kept = sum(f.num_bytes if f.name in plan.held else plan.hot[f.name] for f in files)
+    return kept / max(1, sum(f.num_bytes for f in files))
 
 
 def _encoded(contents: StoreContents, file: Need, item: int) -> Need:

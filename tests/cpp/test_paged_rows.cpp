@@ -610,10 +610,10 @@ TEST(a_window_that_is_cut_short_takes_no_frames_for_what_it_leaves) {
   // A window may have half of the frames, and room for 5 rows: the second list is too much.
   const RowWindow first = rows->read(lists, 5 * table.row_bytes());
   CHECK(first.num_lists() == 1 && first.stats.rows == 40 && first.stats.hits == 0);
-  CHECK(first.kept_bytes == 40 * table.row_bytes() && first.bytes() == 0);
+  CHECK(first.stats.useful_bytes == 40 * table.row_bytes() && first.bytes() == 0);
   // While it lives the next one has its share, too.
   const RowWindow second = rows->read(std::span(lists).subspan(1), 5 * table.row_bytes());
-  CHECK(second.num_lists() == 1 && second.kept_bytes == 40 * table.row_bytes());
+  CHECK(second.num_lists() == 1 && second.stats.useful_bytes == 40 * table.row_bytes());
   RowWindow both = rows->read(std::span(lists).first(2), 0);
   CHECK(both.num_lists() == 2 && both.stats.rows == 80 && both.stats.hits == 80);
   both.shorten(1);

@@ -139,7 +139,7 @@ def test_batches(tmp_path):
     assert [each.num_neighbors for each in found.batches] == [[4], [4, 4]]
     assert "files in memory whole" in str(found)
     small = gz.report(path, num_neighbors=[2], batch_size=10, seconds=0.1)
-    rows = small.batches[0].epoch.nodes / small.batches[0].epoch.batches
+    rows = small.batches[0].loaded.nodes / small.batches[0].loaded.batches
     assert 10 < rows <= 30
     assert names(small) == set()
     with pytest.raises(ValueError, match="no such index set"):
