@@ -226,7 +226,10 @@ void gather_batch(const Recipe& recipe, Batch& batch, int threads, const std::st
   WindowPart part;
   if (batch.window != nullptr) part = {batch.window->rows, batch.place_in_window};
   const SampledHops hops = recipe.plan->needs_hops() ? hops_of(batch) : SampledHops{};
-  batch.gathered = gather(*recipe.plan, index_lists(batch), threads, part, hops, stop);
+  std::vector<std::span<const std::int64_t>> lists = index_lists(batch);
+  // A sampler that draws edges of each type both ways has as many lists again, without rows.
+  lists.resize(std::min(lists.size(), recipe.plan->num_lists));
+  batch.gathered = gather(*recipe.plan, lists, threads, part, hops, stop);
   batch.read += batch.gathered.read;
   batch.window.reset();
   batch.spent.clear();

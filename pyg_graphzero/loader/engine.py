@@ -173,7 +173,8 @@ class EngineLoader(KeyedLoader[Graph_co]):
         prepared = self._prepare(as_positions(index), key)
         reading = None if plan is None else plan.reading
         gathers = (
-            self.graph_sampler.is_final
+            plan is not None
+            and (self.graph_sampler.is_final or not plan.is_by_edge)
             and not self.transform_sampler_output
             and getattr(self.filter_fn, "__func__", None) is EngineLoader.filter_fn
         )
@@ -183,11 +184,13 @@ class EngineLoader(KeyedLoader[Graph_co]):
 
     def _finish(self, batch: _core.Batch, request: Request, *fetched: Fetched) -> Any:
         """Turns the engine's batch into the consumer's, with its rows in shards if there are."""
-        plan = request.plan
-        sampled = self.graph_sampler.sample_of(batch)
+        plan, sampler = request.plan, self.graph_sampler
+        sampled = sampler.sample_of(batch)
         metadata = request.prepared.finish(sampled)
         if plan is None:
-            return self.filter_fn(self.graph_sampler.output(sampled, metadata))
+            return self.filter_fn(sampler.output(sampled, metadata))
+        if not sampler.is_final:
+            sampled = sampler.sampled(sampler.output(sampled, metadata))
         made = plan.assemble(sampled, batch.gathered, None, *fetched)
         return self._labelled(made, metadata)
 

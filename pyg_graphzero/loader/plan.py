@@ -130,6 +130,7 @@ class BatchPlan:
         contents = contents_of(data)
         self.shards = None if contents is None else contents.shards
         self._paged: dict[tuple[str, int], int] = {}  # numbers of paged rows by file and list
+        self.is_by_edge = first_aggregation is not None  # rows are gathered for each edge
         self.graph = sampler.graph
         self.node_types = list(self.graph.node_types)
         self.edge_types = self.graph.edge_types
@@ -144,7 +145,7 @@ class BatchPlan:
             store = data[edge_type] if hetero else data._store
             self._edges[edge_type] = self._plan_edges(edge_type, store, i)
         # They wait for their batch's rows with it: a third of what it takes meanwhile.
-        self.columns.keeps_slots = any(
+        self.columns.keeps_slots = not sampler.is_final or any(
             storage.by_edge or "adj_t" in storage.values for storage in self._edges.values()
         )
         if first_aggregation is not None and not self.columns.needs_hops:
@@ -247,6 +248,7 @@ class BatchPlan:
         table = None if ids is None else row_table(ids)
         if ids is None or table is None:
             return by, None
+        self.is_by_edge = True
         number = self.columns.add_lookup(by, table, self._page(ids, by))
         return number, number - len(self.node_types) - len(self.edge_types)
 
@@ -325,6 +327,7 @@ class BatchPlan:
                 if not store.is_edge_attr(key):
                     continue
                 if value.is_remote:
+                    self.is_by_edge = True
                     out.by_edge[key] = _fetched(key)
                     out.remote.add("edge")
                     continue
@@ -340,6 +343,7 @@ class BatchPlan:
         if has_ids and "e_id" not in out.values:
             out.by_edge.setdefault("e_id", lambda part: part.e_id)
             if self.graph.shards is not None:
+                self.is_by_edge = True
                 out.by_edge["e_id"] = lambda part: part.fetched["e_id"].to(torch.int64)
                 out.remote.add("edge_id")
         return out
@@ -354,6 +358,7 @@ class BatchPlan:
         table = row_table(value) if is_rows and not is_trained else None
         if table is None:
             return lambda part: _select(value, index(part), dim)
+        self.is_by_edge |= by >= len(self.node_types)
         file = None if self._files is None else self._files.file_of(value)
         held = None if self._files is None or file is None else self._files.held_rows(file)
         number = self.columns.add_column(by, held or table, self._page(value, by))

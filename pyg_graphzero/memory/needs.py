@@ -271,10 +271,14 @@ def bytes_of_batches(
         Both by node type, and whether batches have slots of edges: for edge ids, or attributes.
     """
     every = bytes_of_rows(loader.data)
-    has_slots = loader.edge_ids or any(
-        key == "adj_t" or (key != "edge_index" and store.is_edge_attr(key))
-        for store in edge_storages(loader.data).values()
-        for key, _ in raw_items(store)
+    has_slots = (
+        loader.edge_ids
+        or not loader.graph_sampler.is_final
+        or any(
+            key == "adj_t" or (key != "edge_index" and store.is_edge_attr(key))
+            for store in edge_storages(loader.data).values()
+            for key, _ in raw_items(store)
+        )
     )
     if loader.first_aggregation is None:
         return every, dict.fromkeys(every, 0), has_slots

@@ -135,7 +135,7 @@ class GraphSampler(BaseSampler):
 
     @property
     def is_final(self) -> bool:
-        """Whether batches are what the engine samples, so that it can gather too."""
+        """Whether edges are what the engine samples, so that it can gather their rows too."""
         return True
 
     @property

@@ -141,7 +141,7 @@ class BidirectionalNeighborSampler(NeighborSampler):
 
     @property
     def is_final(self) -> bool:
-        """Whether batches are what the engine samples: both directions are still to be joined."""
+        """See :attr:`GraphSampler.is_final`: edges of both directions are joined."""
         return False
 
     @property

@@ -211,7 +211,7 @@ class NeighborSampler(GraphSampler):
 
     @property
     def is_final(self) -> bool:
-        """Whether batches are what the engine samples, so that it can gather too."""
+        """See :attr:`GraphSampler.is_final`: reverse edges are added."""
         return self.subgraph_type != SubgraphType.bidirectional
 
     @property

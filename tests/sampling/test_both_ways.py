@@ -6,6 +6,7 @@ import pickle
 
 import pytest
 import torch
+from paging import paged
 from read_neighbours import in_pages
 from scipy import stats
 from torch_geometric.data import Data
@@ -169,6 +170,33 @@ def test_each_direction_draws_the_number_asked_for(both, disjoint, replace):
                 drawn = batch.edge_index[end].bincount(minlength=batch.num_nodes)[places]
                 least = degrees[end][batch.n_id[places]].clamp(max=1 if replace else k)
                 assert (drawn >= least).all()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("is_paged", [False, True])
+@pytest.mark.parametrize("way", ["sampler", "subgraph_type"])
+def test_rows_of_nodes_are_gathered_by_the_engine(tmp_path, way, is_paged, workers):
+    """Edges are joined in Python; where they have no rows, those of nodes are there before."""
+    data = weighted()
+    del data.edge_attr, data.w
+    gz.convert(data, tmp_path / "plain", progress=False, both_directions=True)
+    store = gz.open(tmp_path / "plain")
+    how = {"subgraph_type": "bidirectional"}
+    if way == "sampler":
+        how = {"neighbor_sampler": BidirectionalNeighborSampler(store, [3, 2])}
+    runs = []
+    for edge_ids in (True, False):  # ids are looked up after edges are joined
+        torch.manual_seed(2)
+        with paged(is_paged):
+            loader = NeighborLoader(
+                store, [3, 2], batch_size=20, num_workers=workers, edge_ids=edge_ids, **how
+            )
+            batches = list(loader)
+        assert (loader.stats().gather > 0) != edge_ids
+        runs.append([(b.n_id, b.edge_index, b.x) for b in batches])
+        assert all(torch.equal(b.x, data.x[b.n_id]) for b in batches)
+    for one, other in zip(*runs, strict=True):
+        assert all(map(torch.equal, one, other))
 
 
 def test_batches_do_not_depend_on_where_edges_are_or_on_threads(both):
