@@ -12,7 +12,6 @@ import os
 import weakref
 from dataclasses import replace
 
-from pyg_graphzero import _core
 from pyg_graphzero.errors import FormatError
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.budget import Budget
@@ -27,9 +26,10 @@ from pyg_graphzero.memory.making import (
     is_worth_copying,
     making_bytes,
     rank_seconds,
+    sampling_bytes,
     seconds_of_epoch,
 )
-from pyg_graphzero.memory.needs import Kind, Needs, files_of, needs_of
+from pyg_graphzero.memory.needs import TOPOLOGY, Kind, Needs, files_of, needs_of
 from pyg_graphzero.memory.plan import (
     MemoryPlan,
     divide,
@@ -43,7 +43,7 @@ from pyg_graphzero.memory.source import BatchSource
 from pyg_graphzero.memory.tables import Tables
 from pyg_graphzero.memory.usage import Usage, Watch
 from pyg_graphzero.memory.used_copy import UsedCopy
-from pyg_graphzero.sampling.base import Reading
+from pyg_graphzero.sampling.base import GraphSampler, Reading
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.opened import ONLY_FOUND
 from pyg_graphzero.util.disk import DiskSpeed, probe
@@ -110,7 +110,7 @@ class Keeper:
         files = files_of(loader)
         if is_ample(self.memory, files, self._baseline):
             return now or self._hold_all(Needs(tuple(files)))
-        needs = self._needs_of(loader)
+        needs = self.needs_of(loader)
         if now is not None and not self._is_outgrown(now, needs):
             return now
         watch = None
@@ -127,7 +127,7 @@ class Keeper:
         now = self.current
         if now is None or now.watch is None:
             return None
-        return now.watch if now.key == copy_key(self.contents, self._needs_of(loader)) else None
+        return now.watch if now.key == copy_key(self.contents, self.needs_of(loader)) else None
 
     def relative_size(self, loader: BatchSource) -> float:
         """How large its batches are, in batches that there is room for; 1 at least.
@@ -135,7 +135,7 @@ class Keeper:
         Much more than 1 only where another loader's epoch keeps the residence as it is.
         """
         assert self.current is not None
-        return max(1.0, self._needs_of(loader).batch.over(self.current.needs.batch))
+        return max(1.0, self.needs_of(loader).batch.over(self.current.needs.batch))
 
     def _is_outgrown(self, now: Residence, needs: Needs) -> bool:
         """Whether the plan does not suit a loader that begins, and may be changed now."""
@@ -160,7 +160,8 @@ class Keeper:
         )
         return is_over or find_copy(contents, key) is not None
 
-    def _needs_of(self, loader: BatchSource) -> Needs:
+    def needs_of(self, loader: BatchSource) -> Needs:
+        """The needs of a loader, see :func:`~.needs.needs_of`; found once."""
         own, how = self._needs.setdefault(loader, {}), loader.first_aggregation
         if how not in own:
             if self.current is None:
@@ -243,11 +244,9 @@ class Keeper:
         if is_being_made(contents.path, key):
             log.info("%s: another process makes it", folder.path / key)
             return None  # a later epoch finds it
-        topologies = [*needs.of(Kind.BOUNDS), *needs.of(Kind.NEIGHBOURS)]
         room = self.memory - self._baseline - costs.READER
         if watch is None:  # no batch is there yet, so neighbours may have the memory of batches
-            room -= sum(file.least_bytes for file in topologies)
-            room -= (_core.num_threads(0) + 1) * needs.batch.sampling
+            room -= sampling_bytes(needs)
         lists = watch is not None or room >= making_bytes(graph, lists=True)
         if not lists and not neighbours_are_held(plan, needs):
             check_room(contents, least_memory(needs, self._baseline + Watch.num_bytes(graph)))
@@ -256,8 +255,7 @@ class Keeper:
         def usage() -> Usage:
             if watch is not None:
                 return watch
-            packed = self.tables.pack(graph, needs, [file.name for file in topologies])
-            reading = sampler.reading(packed, (1, 0)) if packed else None
+            reading = hold_neighbours(sampler, needs, self.tables)
             return Usage.sampled(loader, reading, lists=lists, seconds=rank_seconds(epoch))
 
         copy = copy_used(contents, graph, needs, folder, key, usage, room, lists)
@@ -286,19 +284,9 @@ class Keeper:
 
     def _trial_reading(self, loader: BatchSource) -> Reading | None:
         """How a loader samples neighbours before it is decided which stay in memory."""
-        sampler = loader.graph_sampler
         needs = Needs(tuple(files_of(loader)))
-        neighbours = [file.name for file in needs.of(Kind.NEIGHBOURS)]
-        if not neighbours or not sampler.may_read:
-            return None
-        bounds = [file.name for file in needs.of(Kind.BOUNDS)]
-        packed = self.tables.pack(sampler.graph, needs, bounds)
-        plan = MemoryPlan(
-            self.memory, self._baseline, {}, dict.fromkeys(neighbours, 0),
-            topology_window=costs.MAX_TOGETHER, topology_windows=_TRIAL_BYTES,
-        )  # fmt: skip
-        gap = probe(self.contents.path).merge_gap
-        return Residence(self.contents, plan, needs, gap, packed=packed).reading(sampler)
+        window = costs.MAX_TOGETHER, _TRIAL_BYTES
+        return read_neighbours(self.contents, loader.graph_sampler, needs, self.tables, window)
 
     def _say(self, plan: MemoryPlan) -> None:
         """Logs the plan, as a warning where the budget is free memory that no user has named."""
@@ -310,6 +298,42 @@ class Keeper:
             level, "%s: does not fit in %s, %.1f GB: %s",
             self.contents.path, source, self.memory / 1e9, "; ".join(parts),
         )  # fmt: skip
+
+
+def hold_neighbours(sampler: GraphSampler, needs: Needs, tables: Tables) -> Reading | None:
+    """How a sampler samples while all neighbours are in memory; None: they are mapped."""
+    held = [file.name for kind in TOPOLOGY for file in needs.of(kind)]
+    packed = tables.pack(sampler.graph, needs, held)
+    return sampler.reading(packed, (1, 0)) if packed else None
+
+
+def read_neighbours(
+    contents: StoreContents,
+    sampler: GraphSampler,
+    needs: Needs,
+    tables: Tables,
+    window: tuple[int, int],
+    room: int = 0,
+) -> Reading | None:
+    """How a sampler samples while neighbours are read; None where there are none, or may not be.
+
+    Args:
+        contents: The store.
+        sampler: The sampler.
+        needs: The needs of its loader.
+        tables: Tables of the store.
+        window: For how many batches neighbours are read at once, and how many bytes.
+        room: Bytes for neighbours that were read lately.
+    """
+    lists = needs.of(Kind.NEIGHBOURS)
+    if not lists or not sampler.may_read:
+        return None
+    packed = tables.pack(sampler.graph, needs, [file.name for file in needs.of(Kind.BOUNDS)])
+    share = room / max(1, sum(file.num_bytes for file in lists))
+    hot = {file.name: int(share * file.num_bytes) for file in lists}
+    plan = MemoryPlan(0, 0, {}, hot, topology_window=window[0], topology_windows=window[1])
+    gap = probe(contents.path).merge_gap
+    return Residence(contents, plan, needs, gap, packed=packed).reading(sampler)
 
 
 def _check_held(memory: int, baseline: int, needs: Needs) -> None:

@@ -26,7 +26,7 @@ import xxhash
 from pyg_graphzero import _core
 from pyg_graphzero.errors import FormatError
 from pyg_graphzero.memory import costs
-from pyg_graphzero.memory.needs import Kind, Need, Needs, owners_of
+from pyg_graphzero.memory.needs import TOPOLOGY, Kind, Need, Needs, owners_of
 from pyg_graphzero.memory.plan import MemoryPlan
 from pyg_graphzero.memory.ranking import (
     GROUP_BITS,
@@ -187,6 +187,12 @@ def making_bytes(graph: SampledGraph, lists: bool) -> int:
         ranking += 10 * groups + groups // 8
         copying += 4 * groups + _core.RowOrder.num_bytes(groups, groups)
     return max(ranking, copying)
+
+
+def sampling_bytes(needs: Needs) -> int:
+    """Memory that sampling takes while all neighbours are in memory, and no rows are read."""
+    held = sum(file.least_bytes for kind in TOPOLOGY for file in needs.of(kind))
+    return held + (_core.num_threads(0) + 1) * needs.batch.sampling
 
 
 def check_room(contents: StoreContents, needed: int) -> None:

@@ -31,6 +31,10 @@ class Kind(Enum):
     EDGES = auto()  # attributes and ids of edges
 
 
+#: Kinds of the files of topologies.
+TOPOLOGY = (Kind.BOUNDS, Kind.NEIGHBOURS)
+
+
 @dataclass(frozen=True)
 class Need:
     """One file that loaders read from.

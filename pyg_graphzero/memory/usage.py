@@ -24,7 +24,7 @@ EPOCHS = 2
 TOUCH_BATCH = 128
 # Seeds of a batch, where the user's own batch sampler decides how many there are.
 _BATCH_SIZE = 1024
-# Batches asked for ahead, for each thread, and bytes of finished batches that wait.
+# Batches asked for ahead, for each thread or of a window, and bytes of finished ones that wait.
 _AHEAD = 2
 _AHEAD_BYTES = 64 << 20
 # All seeds are shuffled if they are at most this many times those that are used; else some are
@@ -259,10 +259,12 @@ def sampled(
             yield source.trial(index, key % 2**64), key % 2**64
 
     recipe, threads = source.graph_sampler.recipe(None, reading), _core.num_threads(num_threads)
+    together = 1 if reading is None else reading.window[0]
+    ahead = _AHEAD * max(threads, together)
     # Its threads end when it is freed.
     asked, epoch = requests(), _core.Epoch(threads, _AHEAD_BYTES)
     for number in count():
-        for prepared, key in islice(asked, number + _AHEAD * threads - epoch.end):
+        for prepared, key in islice(asked, number + ahead - epoch.end):
             epoch.add(epoch.end, recipe, prepared.seeds, key, prepared.excluded)
         if epoch.end == number:
             return

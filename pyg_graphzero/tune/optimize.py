@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ from typing import Any
 
 from pyg_graphzero.loader.neighbor import NeighborLoader
 from pyg_graphzero.memory import costs
+from pyg_graphzero.memory.budget import Budget
+from pyg_graphzero.memory.keeper import hold_neighbours, keeper_of, read_neighbours
 from pyg_graphzero.memory.making import (
     candidates,
     copies_of,
@@ -23,20 +26,21 @@ from pyg_graphzero.memory.making import (
     folder_for,
     make_copy,
     making_bytes,
+    sampling_bytes,
 )
-from pyg_graphzero.memory.needs import needs_of
-from pyg_graphzero.memory.prefetch import prefetch_all
-from pyg_graphzero.memory.usage import Usage
+from pyg_graphzero.memory.needs import Kind, Needs
+from pyg_graphzero.memory.tables import Tables
+from pyg_graphzero.memory.usage import Usage, Watch, count_accesses
 from pyg_graphzero.memory.used_copy import room_on_disk
 from pyg_graphzero.pyg.data import open_data
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.copies import CopyFolder, usable_folders
+from pyg_graphzero.store.opened import Opening
 from pyg_graphzero.tune.seeds import choose_seeds
 from pyg_graphzero.util.html import Shown
 from pyg_graphzero.util.progress import Progress
 from pyg_graphzero.util.sizes import format_bytes
-from pyg_graphzero.util.system import free_memory, rss
-from pyg_graphzero.util.workspace import Workspace
+from pyg_graphzero.util.system import private_rss
 
 # Rows that wait for their order, in memory: more is hardly faster.
 _MOST_SLAB = 1 << 30
@@ -50,7 +54,7 @@ class OptimizeSummary(Shown):
         path: Directory of the copy.
         seeds: The seeds by name, or how many they are.
         num_batches: Batches that were counted.
-        used: Nodes that any of them had, by node type: these rows are copied.
+        used: Nodes whose rows are copied, by node type.
         num_bytes: Size of the copy.
         seconds: How long it took.
     """
@@ -100,8 +104,8 @@ def optimize(
         num_neighbors: Fan-out of training, as loaders take it.
         input_type: Type of the seeds, in a heterogeneous store where several have such a set.
         batch_size: Seeds per batch of training.
-        memory: Memory of the process, in bytes or such as ``"4GB"``; half of the free memory by
-            default.
+        memory: Memory of the process, as :func:`pyg_graphzero.open` takes it. Two epochs are
+            sampled in it if all neighbours fit, else neighbours are read, for one epoch.
         progress: Progress bars; None shows them in a terminal.
         **options: Further arguments of ``NeighborLoader`` that say how training samples.
 
@@ -124,7 +128,7 @@ def optimize(
         ({'': 2}, 512)
     """
     begin = time.perf_counter()
-    contents = StoreContents(Path(os.path.realpath(path)))
+    contents = StoreContents(Path(os.path.realpath(path)), Opening(memory))
     data = open_data(contents)
     chosen = choose_seeds(data, seeds, input_type)
     loader = NeighborLoader(
@@ -135,7 +139,9 @@ def optimize(
         edge_ids=False,
         **options,
     )
-    graph, needs = loader.graph_sampler.graph, needs_of(loader)
+    keeper = keeper_of(contents)
+    assert keeper is not None
+    graph, needs = loader.graph_sampler.graph, keeper.needs_of(loader)
     if not candidates(needs):
         raise ValueError(
             f"{contents.path}: found no attribute of nodes with rows of more than "
@@ -143,41 +149,60 @@ def optimize(
         )
     key, bars = copy_key(contents, needs), Progress(progress)
     assert key is not None  # there are seeds, and rows
-    with Workspace(contents.path, memory) as space:
-        space.left(making_bytes(graph, lists=True))
-        _warm(contents)
-        with bars.step("sampling", None, "batches") as bar:
-
-            def each() -> None:
-                bar.update()
-                if rss() > space.memory:
-                    _forget(contents)
-
-            usage = Usage.sampled(loader, None, lists=True, each=each)
-        _forget(contents)
-        parts = copies_of(contents, graph, needs, usage)
-        folder = _folder(contents.path, key)
-        summary = OptimizeSummary(
-            folder.path / key,
-            chosen.name,
-            usage.num_batches,
-            {name or "": rows.order.numel() for name, rows in usage.ranked.items()},
-            sum(part.num_bytes for part in parts),
+    with bars.step("sampling", None, "batches") as bar:
+        usage = _usage(loader, needs, keeper.tables, bar.update)
+    parts = copies_of(contents, graph, needs, usage)
+    folder = _folder(contents.path, key)
+    summary = OptimizeSummary(
+        folder.path / key,
+        chosen.name,
+        usage.num_batches,
+        {part.name or "": part.order.numel() for part in parts if part.lists is None},
+        sum(part.num_bytes for part in parts),
+    )
+    del usage, data, loader, keeper
+    if all(part.lists for part in parts):
+        raise ValueError(
+            f"{contents.path}: found no node with such rows in any batch, expected some"
         )
-        del usage, data, loader
-        if all(part.lists for part in parts):
-            raise ValueError(
-                f"{contents.path}: found no node with such rows in any batch, expected some"
-            )
-        found, needed = room_on_disk(folder.path, None), 2 * summary.num_bytes
-        if found < needed:
-            what = f"No space for a copy: found {found} bytes to spare, expected {needed}"
-            raise OSError(errno.ENOSPC, what, str(summary.path))
-        room = space.left(sum(part.order.nbytes for part in parts))
-        with bars.step("copying", summary.num_bytes) as bar:
-            make_copy(folder, key, parts, room, bar.update, _MOST_SLAB)
+    found, needed = room_on_disk(folder.path, None), 2 * summary.num_bytes
+    if found < needed:
+        what = f"No space for a copy: found {found} bytes to spare, expected {needed}"
+        raise OSError(errno.ENOSPC, what, str(summary.path))
+    with bars.step("copying", summary.num_bytes) as bar:
+        make_copy(folder, key, parts, contents.memory - private_rss(), bar.update, _MOST_SLAB)
     summary.seconds = time.perf_counter() - begin
     return summary
+
+
+def _usage(
+    loader: NeighborLoader[Any], needs: Needs, tables: Tables, each: Callable[[], object]
+) -> Usage:
+    """How batches use rows: by two epochs that are sampled in memory, or one that is read.
+
+    Raises:
+        MemoryBudgetError: There is no room for tables with an entry for every node, or for all
+            neighbours where none may be read.
+    """
+    sampler, graph = loader.graph_sampler, loader.graph_sampler.graph
+    contents = graph.contents
+    budget = Budget(contents.memory, private_rss())
+    budget.spend(costs.READER)
+    budget.check(making_bytes(graph, lists=False), " for tables with an entry for every node")
+    making = making_bytes(graph, lists=True)
+    lists, whole = budget.left >= making, sampling_bytes(needs) + making
+    if not sampler.may_read:
+        budget.check(whole, " for tables and all neighbours, which method='labor' looks at")
+    if budget.left >= whole:
+        reading = hold_neighbours(sampler, needs, tables)
+        return Usage.sampled(loader, reading, lists=lists, each=each)
+    bounds = sum(file.least_bytes for file in needs.of(Kind.BOUNDS))
+    budget.spend(bounds + Watch.num_bytes(graph) + 2 * needs.batch.sampling)
+    batch = needs.batch.reading
+    together = budget.take(costs.TOGETHER_SHARE, batch, 1, costs.MAX_TOGETHER)
+    window = together, together * batch
+    reading = read_neighbours(contents, sampler, needs, tables, window, max(0, budget.left))
+    return count_accesses(loader, reading=reading, each=each, lists=lists)
 
 
 def _folder(store: Path, key: str) -> CopyFolder:
@@ -191,16 +216,3 @@ def _folder(store: Path, key: str) -> CopyFolder:
         what = "Neither the store nor a cache can be written"
         raise PermissionError(errno.EACCES, what, str(store))
     return found
-
-
-def _warm(contents: StoreContents) -> None:
-    """Has topologies in the page cache, if they fit: sampling would ask for page after page."""
-    files = [edge_type.topology for edge_type in contents.schema.edge_types]
-    if 2 * sum(contents.schema.files[file].bytes for file in files) <= free_memory():
-        prefetch_all([contents.path / file for file in files]).join()
-
-
-def _forget(contents: StoreContents) -> None:
-    """Lets go of the topologies' pages; the kernel may keep them."""
-    for edge_type in contents.schema.edge_types:
-        contents.topology(edge_type.name).forget_pages()

@@ -27,8 +27,6 @@ from pyg_graphzero.bench.synthetic import power_law
 from pyg_graphzero.memory import costs, making
 from pyg_graphzero.memory.needs import needs_of
 from pyg_graphzero.tune.seeds import choose_seeds
-from pyg_graphzero.util.system import rss
-from pyg_graphzero.util.workspace import MIN_ROOM
 from pyg_graphzero_cli import main
 from replay.batches import digest_of
 
@@ -299,8 +297,22 @@ def test_refusals(store: Path, tmp_path: Path) -> None:
 def test_too_little_memory_for_tables(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = importlib.import_module("pyg_graphzero.tune.optimize")  # gz.optimize is the function
     monkeypatch.setattr(module, "making_bytes", lambda graph, lists: 300 << 20)
-    with pytest.raises(gz.MemoryBudgetError, match="needed for tables with an entry for ever"):
-        gz.optimize(store, memory=rss() + MIN_ROOM + (16 << 20), **OPTIMIZE)
+    with pytest.raises(gz.MemoryBudgetError, match="for tables with an entry for every node"):
+        gz.optimize(store, memory=budget_beside(100 << 20), **OPTIMIZE)
+
+
+def test_neighbours_that_do_not_fit_are_read_for_one_epoch(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = gz.optimize(store, **OPTIMIZE)
+    module = importlib.import_module("pyg_graphzero.tune.optimize")
+    monkeypatch.setattr(module, "sampling_bytes", lambda needs: 1 << 60)
+    summary = gz.optimize(store, **OPTIMIZE)
+    assert (whole.path, whole.num_batches) == (summary.path, 2 * summary.num_batches)
+    assert 0 < summary.used[""] <= whole.used[""]
+    assert epoch(store) == (epoch(store, out_of_core=False)[0], True)
+    with pytest.raises(gz.MemoryBudgetError, match="all neighbours, which method='labor' looks"):
+        gz.optimize(store, **OPTIMIZE, options=gz.SamplingOptions(method="labor"))
 
 
 def test_the_command_line(store: Path) -> None:
@@ -379,9 +391,8 @@ CHILD = """
 import sys
 import torch
 import pyg_graphzero as gz
-from pyg_graphzero.util.workspace import MIN_ROOM
-from pyg_graphzero.util.system import rss
-room = rss() + MIN_ROOM + (96 << 20)
+from pyg_graphzero.util.system import private_rss
+room = private_rss() + (200 << 20)
 seeds = torch.arange(0, 400_000, 40)
 gz.optimize(sys.argv[1], seeds=seeds, num_neighbors=[5, 3], memory=room, progress=False)
 high = next(l for l in open("/proc/self/status") if l.startswith("VmHWM"))
