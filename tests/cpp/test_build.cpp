@@ -193,17 +193,4 @@ TEST(sections_of_a_file_meet_anywhere) {
   }
 }
 
-TEST(keys_in_buckets) {
-  for (const std::uint64_t lo : {UINT64_C(0), UINT64_C(5), UINT64_MAX - 100}) {
-    for (const std::uint64_t hi : {lo, lo + 1, lo + 99, UINT64_MAX}) {
-      for (const std::uint64_t buckets : {2ULL, 7ULL, 2048ULL}) {
-        const KeyRange range(lo, hi, buckets);
-        CHECK(range.num_buckets() <= buckets);
-        CHECK(range.last_key(range.num_buckets() - 1) == hi);
-        CHECK(range.bucket(range.last_key(0)) == 0 && range.first_key(0) == lo);
-      }
-    }
-  }
-}
-
 }  // namespace gz::test

@@ -2,17 +2,13 @@
 // decoded rows, from memory and from paged rows, and with any number of threads.
 #include <cstdint>
 #include <cstring>
-#include <fstream>
-#include <memory>
 #include <random>
 #include <stdexcept>
-#include <utility>
 #include <vector>
 
 #include "check.h"
 #include "gather/gather.h"
 #include "gather/sum_rows.h"
-#include "pipeline_support.h"
 #include "scratch.h"
 
 using namespace gz;
@@ -175,52 +171,4 @@ TEST(sums_ahead_want_edges_by_destination) {
   plan.columns.push_back({0, table});
   plan.columns.back().inner_of = 0;
   CHECK_THROWS(std::invalid_argument, "found 2 of 1 nodes", sums({3}, {0}, {0}));
-}
-
-TEST(batches_that_read_have_the_sums_of_those_in_memory) {
-  const Scratch scratch;
-  std::mt19937_64 random(22);
-  constexpr std::int64_t kRows = 600, kItems = 5;
-  const Codes codes(random, Encoding::kInt8, kRows, kItems);
-  std::ofstream(scratch / "codes", std::ios::binary)
-      .write(reinterpret_cast<const char*>(codes.data.data()),
-             static_cast<std::streamsize>(codes.data.size()));
-  const Ring ring(kRows, 8);
-  const NeighborSampler sampler = ring.sampler();
-  const auto recipe = [&](bool is_paged) {
-    auto plan = std::make_shared<GatherPlan>();
-    plan->num_lists = 2;
-    plan->columns.push_back({0, codes.table});
-    plan->columns.back().inner_of = 0;
-    plan->columns.push_back(sum_of(codes.table, true));
-    if (is_paged) {
-      ColumnFile file{DirectFile::open(scratch / "codes", true), {}};
-      file.layout = {0, kRows, kItems, kItems, file.file->size()};
-      const DiskGatherOptions options{{ReaderKind::kAuto, 4}, 1, 1 << 16};
-      plan->paged.push_back({0, std::make_shared<PagedRows>(
-                                    ResidentRows::first(kRows, 0, 70), 40, std::vector{file},
-                                    std::make_shared<DiskGather>(options), ReadLimits{64, 4096})});
-      plan->windows = std::make_shared<WindowRoom>(WindowLimits{4, 1 << 20});
-      for (GatherPlan::Source& source : plan->columns) source.paged = 0;
-    }
-    return recipe_of(sampler, plan);
-  };
-  const auto in_memory = recipe(false), paged = recipe(true);
-  Batches epoch(2, 1 << 20);
-  for (std::uint64_t key = 0; key < 20; ++key) epoch.add(paged, batch_request(key));
-  epoch.flush();
-  for (std::uint64_t key = 0; key < 20; ++key) {
-    const Batch expected = batch_of(*in_memory, key);
-    const auto batch = epoch.get(std::chrono::seconds(60));
-    CHECK(batch != nullptr && same(*batch, expected));
-    const auto& counts = expected.num_sampled_nodes[0];
-    const std::int64_t inner = counts[0] + counts[1];
-    CHECK(expected.gathered.columns[0].rows.size() == inner * kItems * 4);
-    const std::span<const std::int64_t> both = expected.edges[0].index.span();
-    const auto half = static_cast<std::ptrdiff_t>(both.size() / 2);
-    const std::span<const std::int64_t> nodes = expected.nodes[0].span();
-    CHECK(floats_of(batch->gathered.columns[1].rows) ==
-          codes.sums({nodes.begin(), nodes.end()}, {both.begin(), both.begin() + half},
-                     {both.begin() + half, both.end()}, inner, true));
-  }
 }
