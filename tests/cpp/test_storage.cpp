@@ -1,4 +1,5 @@
-// io/ and storage/: what writers, names and published directories refuse; headers: tests/store/test_format.py.
+// io/ and storage/: what writers, names and published directories refuse; headers:
+// tests/store/test_format.py.
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
