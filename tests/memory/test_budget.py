@@ -5,7 +5,6 @@ import mmap
 import pickle
 import re
 import shutil
-import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import torch
 from budgets import budget_beside
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from interrupting import struck_often
+from interrupting import struck_often, taken_by_threads
 from systems import needs_linux
 from torch_geometric.data import Data, HeteroData
 
@@ -126,12 +125,7 @@ def test_interrupted_epochs_and_shared_iterators_within_a_budget(homogeneous, nu
         return loader
 
     struck_often(make, lambda found: assert_same(found, expected), num_workers, longest=0.05)
-    iterator, found = iter(make()), []
-    threads = [threading.Thread(target=lambda: found.extend(iterator)) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    found = taken_by_threads(iter(make()))
     assert not store.memory_plan.is_whole
     place = {int(batch.input_id[0]): i for i, batch in enumerate(expected)}
     assert_same(sorted(found, key=lambda batch: place[int(batch.input_id[0])]), expected)
