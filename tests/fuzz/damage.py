@@ -133,12 +133,9 @@ class Vandal:
             (24, self.data),
             (16, self.headers),
             (22, self.document),
-            (6, self.cut),
             (10, self.cut_late),
             (6, self.replace),
-            (3, self.missing),
             (4, self.swap),
-            (2, self.longer),
         ]
         chosen = self.rng.choices([way for _, way in ways], [n for n, _ in ways])[0]
         chosen()
@@ -298,13 +295,6 @@ class Vandal:
              "x", [], {}, [1], {"a": 1}, deep, ["a", "b", "c"], *_STRINGS]
         )  # fmt: skip
 
-    def cut(self) -> None:
-        """A file ends too early, before the store is opened."""
-        path = self._pick()
-        if path is not None:
-            self._cut(path)
-            self.done.refused |= _is_listed(path, self.root)
-
     def _cut(self, path: Path) -> None:
         size = path.stat().st_size
         length = self.rng.choice([0, 1, 100, 4095, 4096, 4097, 5000, 8192, size // 2, size - 1])
@@ -351,13 +341,6 @@ class Vandal:
             path.symlink_to(target)
         self._touch(path, f"is a {kind}")
 
-    def missing(self) -> None:
-        path = self._pick()
-        if path is not None:
-            self.done.refused |= _is_listed(path, self.root)
-            path.unlink()
-            self._touch(path, "is gone")
-
     def swap(self) -> None:
         """Two files have each other's place, the schema as it was or made anew."""
         files = [p for p in _files(self.root) if _is_ours(p)]
@@ -374,14 +357,6 @@ class Vandal:
             reseal(self.store, a)
             reseal(self.store, b)
             self.done.is_sealed = True
-
-    def longer(self) -> None:
-        path = self._pick()
-        if path is not None:
-            with path.open("ab") as file:
-                file.write(self.rng.randbytes(self.rng.choice([1, 8, 4096])))
-            self._touch(path, "is longer")
-            self.done.refused |= _is_listed(path, self.root)
 
 
 _GUIDES = ("topology", "edge_id", "csr", "csr_slot", "id_offsets", "train_idx", "weight", "time")

@@ -11,7 +11,6 @@ import contextlib
 import copy
 import random
 import sys
-import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -303,34 +302,6 @@ def predict(model: Model, fast: Model, batch: Any, edges: Tensor, way: Any) -> N
         same(rows_of(fast(batch.x, edges)), expected, "prediction")
 
 
-def in_threads(model: Model, fast: Model, batch: Any, edges: Tensor) -> None:
-    """Models without state of their own, in two threads."""
-    if model.training or model.turns or any(b not in ("plain", "in place") for b in model.between):
-        return
-    with torch.no_grad():
-        expected = rows_of(model(batch.x, stock_edges(edges)))
-    found: list[Any] = []
-
-    def run() -> None:
-        torch.set_default_dtype(torch.float64)
-        try:
-            with torch.no_grad():
-                found.append(rows_of(fast(batch.x, edges)))
-        except Exception as error:
-            found.append(error)
-
-    threads = [threading.Thread(target=run) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    fast.calls = model.calls
-    for out in found:
-        if isinstance(out, Exception):
-            raise out
-        same(out, expected, "output of a thread")
-
-
 def same(found: Any, expected: Any, what: str) -> None:
     assert (found is None) == (expected is None), f"{what}: found {found}, expected {expected}"
     if isinstance(expected, Tensor):
@@ -356,14 +327,12 @@ def case(seed: int, directory: Path) -> str | None:
         if draw.random() < 0.1:
             edges = edges.clone()
             edges[0, draw.randrange(edges.size(1))] = 0
-        does = draw.choice(("train", "train", "train", "predict", "inference", "threads"))
+        does = draw.choice(("train", "train", "train", "predict", "inference"))
         if does == "train":
             try:
                 train(model, fast, batch, edges)
             except StockError:
                 return None
-        elif does == "threads":
-            in_threads(model, fast, batch, edges)
         else:
             way = torch.no_grad if does == "predict" else torch.inference_mode
             predict(model, fast, batch, edges, way)

@@ -123,82 +123,36 @@ OPEN(open64)
 OPENAT(openat)
 OPENAT(openat64)
 
-ssize_t write(int fd, const void* data, size_t size) {
-  static const auto next = real<ssize_t (*)(int, const void*, size_t)>("write");
-  return strikes_file("write", fd, Takes::kSpace) ? -1 : next(fd, data, size);
-}
+#define CALL(type, name, is_struck, parameters, arguments)    \
+  type name parameters {                                      \
+    static const auto next = real<type(*) parameters>(#name); \
+    return is_struck ? -1 : next arguments;                   \
+  }
+#define BY_FD(type, name, takes, parameters, arguments) \
+  CALL(type, name, strikes_file(#name, fd, Takes::takes), parameters, arguments)
+#define BY_PATH(name, takes, parameters, arguments) \
+  CALL(int, name, strikes(#name, path, Takes::takes), parameters, arguments)
 
-ssize_t pwrite(int fd, const void* data, size_t size, off_t at) {
-  static const auto next = real<ssize_t (*)(int, const void*, size_t, off_t)>("pwrite");
-  return strikes_file("pwrite", fd, Takes::kSpace) ? -1 : next(fd, data, size, at);
-}
-
-ssize_t pwrite64(int fd, const void* data, size_t size, off64_t at) {
-  static const auto next = real<ssize_t (*)(int, const void*, size_t, off64_t)>("pwrite64");
-  return strikes_file("pwrite", fd, Takes::kSpace) ? -1 : next(fd, data, size, at);
-}
-
-ssize_t sendfile64(int to, int from, off64_t* at, size_t size) {
-  static const auto next = real<ssize_t (*)(int, int, off64_t*, size_t)>("sendfile64");
-  return strikes_file("sendfile", to, Takes::kSpace) ? -1 : next(to, from, at, size);
-}
-
-int ftruncate(int fd, off_t size) {
-  static const auto next = real<int (*)(int, off_t)>("ftruncate");
-  return strikes_file("ftruncate", fd, Takes::kSpace) ? -1 : next(fd, size);
-}
-
-int ftruncate64(int fd, off64_t size) {
-  static const auto next = real<int (*)(int, off64_t)>("ftruncate64");
-  return strikes_file("ftruncate", fd, Takes::kSpace) ? -1 : next(fd, size);
-}
-
-int fsync(int fd) {
-  static const auto next = real<int (*)(int)>("fsync");
-  return strikes_file("fsync", fd, Takes::kNothing) ? -1 : next(fd);
-}
-
-int fdatasync(int fd) {
-  static const auto next = real<int (*)(int)>("fdatasync");
-  return strikes_file("fdatasync", fd, Takes::kNothing) ? -1 : next(fd);
-}
-
-int rename(const char* from, const char* to) {
-  static const auto next = real<int (*)(const char*, const char*)>("rename");
-  return strikes("rename", to, Takes::kNothing) ? -1 : next(from, to);
-}
-
-int renameat2(int from_at, const char* from, int to_at, const char* to, unsigned flags) {
-  static const auto next = real<int (*)(int, const char*, int, const char*, unsigned)>("renameat2");
-  return strikes_at("renameat2", to_at, to, Takes::kNothing)
-             ? -1
-             : next(from_at, from, to_at, to, flags);
-}
-
-int link(const char* from, const char* to) {
-  static const auto next = real<int (*)(const char*, const char*)>("link");
-  return strikes("link", to, Takes::kSpace) ? -1 : next(from, to);
-}
-
-int unlink(const char* path) {
-  static const auto next = real<int (*)(const char*)>("unlink");
-  return strikes("unlink", path, Takes::kNothing) ? -1 : next(path);
-}
-
-int unlinkat(int directory, const char* path, int flags) {
-  static const auto next = real<int (*)(int, const char*, int)>("unlinkat");
-  return strikes_at("unlinkat", directory, path, Takes::kNothing) ? -1
-                                                                  : next(directory, path, flags);
-}
-
-int rmdir(const char* path) {
-  static const auto next = real<int (*)(const char*)>("rmdir");
-  return strikes("rmdir", path, Takes::kNothing) ? -1 : next(path);
-}
-
-int mkdir(const char* path, mode_t mode) {
-  static const auto next = real<int (*)(const char*, mode_t)>("mkdir");
-  return strikes("mkdir", path, Takes::kSpace) ? -1 : next(path, mode);
-}
+BY_FD(ssize_t, write, kSpace, (int fd, const void* data, size_t size), (fd, data, size))
+BY_FD(ssize_t, pwrite, kSpace, (int fd, const void* data, size_t size, off_t at),
+      (fd, data, size, at))
+BY_FD(ssize_t, pwrite64, kSpace, (int fd, const void* data, size_t size, off64_t at),
+      (fd, data, size, at))
+BY_FD(ssize_t, sendfile64, kSpace, (int fd, int from, off64_t* at, size_t size),
+      (fd, from, at, size))
+BY_FD(int, ftruncate, kSpace, (int fd, off_t size), (fd, size))
+BY_FD(int, ftruncate64, kSpace, (int fd, off64_t size), (fd, size))
+BY_FD(int, fsync, kNothing, (int fd), (fd))
+BY_FD(int, fdatasync, kNothing, (int fd), (fd))
+BY_PATH(rename, kNothing, (const char* from, const char* path), (from, path))
+BY_PATH(link, kSpace, (const char* from, const char* path), (from, path))
+BY_PATH(unlink, kNothing, (const char* path), (path))
+BY_PATH(rmdir, kNothing, (const char* path), (path))
+BY_PATH(mkdir, kSpace, (const char* path, mode_t mode), (path, mode))
+CALL(int, renameat2, strikes_at("renameat2", to_at, to, Takes::kNothing),
+     (int from_at, const char* from, int to_at, const char* to, unsigned flags),
+     (from_at, from, to_at, to, flags))
+CALL(int, unlinkat, strikes_at("unlinkat", directory, path, Takes::kNothing),
+     (int directory, const char* path, int flags), (directory, path, flags))
 
 }  // extern "C"

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import warnings
-from pathlib import Path
 
 import pytest
 import torch
 import torch.distributed
 import torch.nn.functional as F
-from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import (
     BatchSampler,
     SequentialSampler,
@@ -23,7 +20,6 @@ from torch_geometric.testing import get_random_tensor_frame
 
 import pyg_graphzero as gz
 from pyg_graphzero.loader import LinkNeighborLoader, NeighborLoader
-from spawned import spawn
 
 
 def ids(loader) -> list[int]:
@@ -209,56 +205,6 @@ def test_distributed_sampler(homo):
     assert sorted(seen) == list(range(50))
 
 
-def _ddp_rank(rank: int, path: Path, out: str) -> None:
-    torch.set_num_threads(1)
-    os.environ.update(GLOO_SOCKET_IFNAME="lo")
-    torch.distributed.init_process_group(
-        "gloo", init_method=f"file://{out}/rendezvous", rank=rank, world_size=2
-    )
-    data = gz.open(path).data()
-    torch.manual_seed(rank)  # ranks differ, but for what DDP synchronises
-    model = DistributedDataParallel(GraphSAGE(8, 16, 2, 5))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-    sampler = DistributedSampler(range(50), num_replicas=2, rank=rank, seed=1)
-    loader = NeighborLoader(data, [5, 3], input_nodes=data.train_idx, batch_size=5, sampler=sampler)
-    seeds, losses, gradients = [], [], []
-    for epoch in range(4):
-        sampler.set_epoch(epoch)
-        total = 0.0
-        for batch in loader:
-            optimizer.zero_grad()
-            output = model(batch.x, batch.edge_index)[: batch.batch_size]
-            loss = F.cross_entropy(output, batch.y[: batch.batch_size])
-            loss.backward()
-            optimizer.step()
-            total += float(loss.detach())
-            if epoch == 0:
-                seeds.append(batch.input_id)
-        losses.append(total)
-        gradients.append(torch.cat([p.grad.view(-1).clone() for p in model.parameters()]))
-    parameters = torch.cat([p.detach().view(-1) for p in model.parameters()])
-    torch.save((torch.cat(seeds), losses, gradients, parameters), f"{out}/{rank}.pt")
-    del model  # as docs/multi-process.md says
-    torch.distributed.destroy_process_group()
-
-
-@pytest.mark.skipif(
-    not torch.distributed.is_available() or not torch.distributed.is_gloo_available(),
-    reason="torch without gloo",
-)
-@pytest.mark.long
-def test_two_ranks_on_one_store(homo, tmp_path):
-    _, store = homo
-    spawn(_ddp_rank, (store.path, str(tmp_path)), 2)
-    one, two = (torch.load(tmp_path / f"{rank}.pt") for rank in range(2))
-    assert sorted([*one[0].tolist(), *two[0].tolist()]) == list(range(50))
-    assert one[1] != two[1]  # each had batches of its own
-    assert sum(one[1][-1:] + two[1][-1:]) < sum(one[1][:1] + two[1][:1])
-    for a, b in zip(one[2], two[2], strict=True):
-        assert torch.equal(a, b)
-    assert torch.equal(one[3], two[3])
-
-
 # Lightning --------------------------------------------------------------------------------------
 
 
@@ -400,20 +346,6 @@ def test_lightning_adds_a_distributed_sampler(homo):
 
 
 # Tools ------------------------------------------------------------------------------------------
-
-
-def test_torch_profiler(homo):
-    _, store = homo
-    loader = NeighborLoader(store.data(), [5], batch_size=50)
-    assert len(loader) == 6
-    activities = [torch.profiler.ProfilerActivity.CPU]
-    with torch.profiler.profile(activities=activities) as profile:
-        for batch in loader:
-            batch.x.sum()
-    names = {event.key: event.count for event in profile.key_averages()}
-    fetches = [count for name, count in names.items() if "DataLoader" in name and "next" in name]
-    assert fetches, sorted(names)
-    assert names["aten::sum"] >= 6
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="for machines without a GPU")

@@ -374,3 +374,4 @@ def test_the_profiler_sees_the_stages(homo):
         list(NeighborLoader(store, [5], batch_size=100, num_workers=1))
     names = {event.key for event in profile.key_averages()}
     assert names >= {"graphzero::prepare", "graphzero::wait", "graphzero::finish"}
+    assert any("DataLoader" in name and "next" in name for name in names)  # torch's own

@@ -11,7 +11,7 @@ import time
 
 import pytest
 import torch
-from interrupting import Alarm, At, Struck, struck_everywhere
+from interrupting import Alarm, At, Struck, struck_everywhere, taken_by_threads
 from same import assert_same
 from torch_geometric.data import Data
 
@@ -161,12 +161,7 @@ def test_threads_that_share_an_iterator(kind, workers):
     make = maker(kind, num_workers=workers)
     expected = list(make())
     loader = make()
-    iterator, found = iter(loader), []
-    threads = [threading.Thread(target=lambda: found.extend(iterator)) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    found = taken_by_threads(iter(loader))
     place = {int(batch.input_id[0]): i for i, batch in enumerate(expected)}
     found.sort(key=lambda batch: place[int(batch.input_id[0])])
     assert_same(found, expected)

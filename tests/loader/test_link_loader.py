@@ -140,27 +140,18 @@ def test_binary_negatives(homo, disjoint, amount):
         assert batch.batch[batch.edge_label_index].tolist() == [trees, trees]
 
 
-def test_labels_make_room_for_negatives(homo):
-    _, store = homo
-    labels = torch.arange(3000) % 2
-    loader = LinkNeighborLoader(
-        store, [2], edge_label=labels, neg_sampling_ratio=1.0, batch_size=64
-    )
-    batch = next(iter(loader))
-    assert torch.equal(batch.edge_label[:64], labels[batch.input_id] + 1)
-    assert (batch.edge_label[64:] == 0).all()
-
-
 @pytest.mark.parametrize("source", ["memory", "store"])
-@pytest.mark.parametrize("labels", [torch.arange(6000) % 4, torch.arange(1.0, 12001)])
+@pytest.mark.parametrize("labels", [
+    torch.arange(3000) % 2, torch.arange(6000).view(3000, 2) % 4,
+    torch.arange(1.0, 12001).view(3000, 4),
+])  # fmt: skip
 def test_labels_of_several_columns(homo, source, labels):
-    """Labels of a negative are all 0, in PyG too."""
-    labels = labels.view(3000, -1)
+    """Labels of a negative are all 0, in PyG too, and those of edges make room for it."""
     loader = LinkNeighborLoader(
         homo[source == "store"], [2], edge_label=labels, neg_sampling_ratio=2.0, batch_size=64
     )
     batch = next(iter(loader))
-    assert batch.edge_label.shape == (3 * 64, labels.size(1))
+    assert batch.edge_label.shape == (3 * 64, *labels.shape[1:])
     assert batch.edge_label.dtype == labels.dtype
     is_raised = bool(labels.min() == 0)
     assert torch.equal(batch.edge_label[:64], labels[batch.input_id] + is_raised)

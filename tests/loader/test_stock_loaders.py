@@ -170,12 +170,14 @@ def test_any_loader_takes_any_sampler(homo, monkeypatch):
     for loader in (
         stock.NodeLoader(memory, of_memory, batch_size=50),
         stock.NodeLoader(memory, of_disk, batch_size=50),
+        stock.NeighborLoader(memory, [3], neighbor_sampler=of_disk, batch_size=50),
         NodeLoader(memory, Theirs(of_memory), batch_size=50),
         NodeLoader(store, Theirs(of_disk), batch_size=50),
         LinkLoader(memory, Theirs(of_memory), memory.edge_index[:, :50], batch_size=50),
     ):
         batch = next(iter(loader))
         assert torch.equal(batch.x, memory.x[batch.n_id])
+        assert torch.equal(batch.n_id[batch.edge_index], memory.edge_index[:, batch.e_id])
         assert torch.equal(batch.edge_attr, memory.edge_attr[batch.e_id])
 
 

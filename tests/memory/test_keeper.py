@@ -196,20 +196,6 @@ def test_an_epoch_is_over_with_its_last_batch(path):
         next(iterator)
 
 
-def test_windows_of_several_epochs_are_shorter(path):
-    store = opened(path)
-    first, one = iter(train_of(store)), train_of(store)
-    next(first)
-    windows = residence(store).leases.windows
-    alone = windows.max_batches
-    second = iter(one)
-    assert windows.max_batches == max(1, alone // 2)
-    assert sum(1 for _ in second) == len(one)
-    assert windows.max_batches == alone
-    assert sum(1 for _ in first) == len(one) - 1
-    assert one.stats().rows >= one.stats().nodes
-
-
 def test_larger_batches_have_room_made_for_them(path):
     store = opened(path)
     train = train_of(store)

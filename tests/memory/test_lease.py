@@ -56,11 +56,3 @@ def test_epochs_never_have_more_samples_than_there_is_room_for(window, ready, st
         each.lease.give_back()
         each.lease.give_back()
     assert len(leases) == 0
-
-
-def test_larger_batches_than_there_is_room_for_are_fewer():
-    plan = MemoryPlan(10**9, 0, {}, {"x": 1}, 10**6, 16, ready=4, batches=4000)
-    large = Leases(plan).begin(2, 5.0)
-    assert (large.ready, large.threads) == (1, 2)
-    large.pending = large.ahead
-    assert large.sampled * large.size <= costs.WINDOWS_AHEAD * plan.window

@@ -52,18 +52,6 @@ def read_at_once(needs, plan):
     return least_memory(replace(needs, files=tuple(read)), 0) - others
 
 
-def test_known_neighbours_are_read_for_fewer_batches_at_once():
-    """Lists that are drawn from most stay in memory, so that fewer batches are sampled together."""
-    uses = tuple((float(100 >> step), 2_000_000) for step in range(6))
-    rows = Need("x", 20_000_000, 128, Kind.ROWS, uses=uses)
-    lists = Need("lists", 1_000_000_000, 4, Kind.NEIGHBOURS)
-    known = replace(lists, uses=uses)
-    batch = BatchSize(MB, 20 * MB, 100_000, 10 * MB)
-    unknown, ranked = (divide(1500 * MB, 0, Needs((rows, each), batch)) for each in (lists, known))
-    assert 1 < ranked.topology_window <= unknown.topology_window // 2
-    assert 2 * ranked.topology_windows <= unknown.topology_windows
-
-
 def test_a_plan_is_printed_as_a_table():
     need = Need("x", 1000, 4096, Kind.ROWS)
     plan = divide(50 * MB, 10 * MB, Needs((need,), BatchSize(MB, 2 * MB, 100, MB)))
@@ -189,27 +177,6 @@ def test_a_table_of_ones_own_stands_for_a_file_that_takes_more(packed, processes
     mapped = -(-8 * 10**7 // processes)
     assert divide(10**9, 0, needs).held["bounds"] == min(packed, mapped)
     assert divide(10**11, 0, needs).held["bounds"] == mapped  # all is held: no table
-
-
-def test_rows_whose_uses_are_known_take_less_to_plan_and_have_more_of_windows():
-    file, batch = Need("x", 10**7, 512, Kind.ROWS), BatchSize(10**6, 10**8, 10**5)
-    found, ranked = (
-        divide(10**9, 0, Needs((each,), batch))
-        for each in (file, replace(file, uses=((3.0, 10**6),)))
-    )
-    assert found.plans == found.window * 20 * batch.nodes
-    assert ranked.plans < ranked.window * 12 * batch.nodes
-    assert ranked.windows > found.windows
-
-
-def test_neighbours_that_are_held_need_less_for_reading():
-    files = Need("n", 10**7, 4, Kind.NEIGHBOURS), Need("x", 10**7, 512, Kind.ROWS)
-    needs = Needs(files, BatchSize(10**6, 10**7, 10**4, 10**6))
-    read, held = (divide(memory, 0, needs) for memory in (7 * 10**7, 10**9))
-    assert not neighbours_are_held(read, needs)
-    assert neighbours_are_held(held, needs)
-    assert held.reading < read.reading == READER_BYTES
-    assert held.parts["reading"] == held.reading
 
 
 def test_a_topology_is_held_by_processes_that_could_not_each_have_their_own():

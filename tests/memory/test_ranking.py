@@ -125,3 +125,16 @@ def test_kernels_refuse_rows_that_are_not_there():
         ):
             with pytest.raises(IndexError, match=f"found row {row}, expected 0 <= row < 20"):
                 call()
+
+
+def test_orders_that_the_file_cannot_have_are_refused():
+    for again, found in (([1, 2], "2"), ([1, 1], "1 once more"), ([1, -1], "-1")):
+        for num_rows, bits, what in ((2, 0, "rows"), (47, 4, "whole groups")):
+            message = rf"again\[1\]: found {found}, expected {what} below 2, each once"
+            with pytest.raises(ValueError, match=message):
+                _core.RowOrder(np.array(again, np.int32), num_rows, bits)
+    for bits in (-1, 21):
+        with pytest.raises(ValueError, match="group_bits: expected 0 to 20"):
+            _core.RowOrder(np.array([], np.int32), 47, bits)
+    assert _core.RowOrder.num_bytes(3200, 7, 4) == _core.RowOrder.num_bytes(200, 7)
+    assert _core.RowOrder.num_bytes(10_000_000, 5_200_000) < 18_000_000

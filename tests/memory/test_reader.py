@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 import textwrap
@@ -11,12 +10,9 @@ from pathlib import Path
 import pytest
 import pythons
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor
 
 from pyg_graphzero import _core
-from pyg_graphzero.store.writer import StoreWriter
 
 READERS = ["pool"] + ([] if _core.uring_refusal() else ["uring"])
 
@@ -48,49 +44,6 @@ def gather(
 
 
 @pytest.mark.parametrize("reader", READERS)
-@settings(max_examples=25)
-@given(
-    rows=st.integers(1, 500),
-    row_bytes=st.integers(1, 3000),
-    padding=st.integers(0, 50),
-    offset=st.integers(0, 9000),
-    lists=st.lists(st.integers(0, 300), max_size=4),
-    threads=st.integers(1, 3),
-    gap=st.integers(0, 20_000),
-    max_read=st.integers(1, 50_000),
-    direct=st.booleans(),
-    seed=st.integers(0, 2**32),
-)
-def test_gather_against_indexing(
-    reader: str,
-    rows: int,
-    row_bytes: int,
-    padding: int,
-    offset: int,
-    lists: list[int],
-    threads: int,
-    gap: int,
-    max_read: int,
-    direct: bool,
-    seed: int,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    path = tmp_path_factory.mktemp("table") / "t"
-    table = table_of(rows, row_bytes, seed)
-    write_table(path, table, offset, row_bytes + padding)
-    column = _core.ColumnFile.open(str(path), offset, rows, row_bytes, row_bytes + padding, direct)
-    disk = _core.DiskGather(reader, depth=8, num_threads=threads, buffer_bytes=1 << 17)
-    wanted = [torch.randint(rows, (length,)) for length in lists]
-    outs, stats = gather(disk, column, row_bytes, wanted, merge_gap=gap, max_read=max_read)
-    for out, index in zip(outs, wanted, strict=True):
-        assert torch.equal(out, table[index])
-    unique = len(torch.cat(wanted).unique()) if wanted else 0
-    assert stats.useful_bytes == unique * row_bytes
-    assert stats.useful_bytes <= stats.bytes
-    assert stats.reads <= unique
-
-
-@pytest.mark.parametrize("reader", READERS)
 def test_positions(reader: str, tmp_path: Path) -> None:
     table = table_of(100, 64)
     column = write_table(tmp_path / "t", table)
@@ -110,31 +63,6 @@ def test_positions(reader: str, tmp_path: Path) -> None:
         disk.gather(column, [torch.tensor([100])], [out[:1]])
 
 
-def test_a_column_of_a_store(tmp_path: Path) -> None:
-    x = torch.randn(500, 125)
-    with StoreWriter(tmp_path / "s", is_hetero=False) as writer:
-        writer.add_node_type(None, 500)
-        writer.add_node_attr(None, "x", x)
-        writer.finish()
-    column = _core.ColumnFile.of(_core.Column.open(str(tmp_path / "s/node/x.gd")))
-    index = torch.tensor([499, 3, 3, 0])
-    (out,), stats = gather(_core.DiskGather(), column, 500, [index], merge_gap=0)
-    assert torch.equal(out.view(torch.float32), x[index])
-    # Rows of 512 bytes begin where a read may: nothing but them is read.
-    assert column.alignment != 512 or stats.bytes == 3 * 512
-
-
-@pytest.mark.parametrize("reader", READERS)
-@pytest.mark.parametrize("rows", [0, 1, 3])
-def test_the_end_of_an_odd_file(reader: str, rows: int, tmp_path: Path) -> None:
-    table = table_of(rows, 333)
-    column = write_table(tmp_path / "t", table)
-    index = torch.arange(rows)
-    (out,), stats = gather(_core.DiskGather(reader), column, 333, [index])
-    assert torch.equal(out, table)
-    assert stats.bytes == 333 * rows
-
-
 @pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="no tmpfs")
 @pytest.mark.parametrize("reader", READERS)
 def test_a_filesystem_in_memory(reader: str) -> None:
@@ -149,23 +77,6 @@ def test_a_filesystem_in_memory(reader: str) -> None:
         assert _core.probe_disk(str(path), seconds=0.02, reader=reader).random_iops > 0
     finally:
         path.unlink(missing_ok=True)
-
-
-@pytest.mark.parametrize("reader", READERS)
-def test_a_file_cut_short(reader: str, tmp_path: Path) -> None:
-    table = table_of(1000, 512)
-    path = tmp_path / "t"
-    column = write_table(path, table)
-    os.truncate(path, 600 * 512)
-    lists = [torch.arange(600), torch.tensor([3, 800])]
-    outs = [torch.zeros(len(rows), 512, dtype=torch.uint8) for rows in lists]
-    disk = _core.DiskGather(reader, num_threads=2)
-    with pytest.raises(OSError, match="truncated: cannot read row 800, 512 bytes at offset") as e:
-        disk.gather(column, lists, outs)
-    assert (e.value.errno, e.value.filename) == (errno.EIO, str(path))
-    assert "offset 409600 of" in str(e.value)
-    assert torch.equal(outs[0], table[:600])
-    assert torch.equal(outs[1][0], table[3])
 
 
 def test_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,22 +195,6 @@ def test_little_memory_may_be_locked(tmp_path: Path) -> None:
 
         for limit in (0, 1 << 20):
             in_child(with_at_most, limit)
-        print("good")
-        """,
-        tmp_path,
-    )
-
-
-def test_forked_children(tmp_path: Path) -> None:
-    """A child has readers of its own, and the parent goes on with its own."""
-    run(
-        f"""
-        for reader in {READERS}:
-            disk = check(reader)
-            for _ in range(3):
-                in_child(check, reader, disk)
-                in_child(check, reader)
-                check(reader, disk)
         print("good")
         """,
         tmp_path,

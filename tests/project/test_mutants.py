@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-
 import pytest
-from documents import ROOT
+from documents import tool
 
-_SPEC = importlib.util.spec_from_file_location("mutants", ROOT / "tools" / "mutants.py")
-mutants = sys.modules["mutants"] = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(mutants)
+mutants = tool("mutants")
 
 
 @pytest.mark.parametrize("mutant", mutants.listed(), ids=lambda mutant: mutant.name)

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-
 import pytest
-from documents import ROOT
+from documents import tool
 
-_SPEC = importlib.util.spec_from_file_location("size", ROOT / "tools" / "size.py")
-size = sys.modules["size"] = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(size)
+size = tool("size")
 
 
 @pytest.fixture(scope="module")

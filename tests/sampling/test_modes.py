@@ -154,21 +154,6 @@ def test_times_of_some_types_only():
         sample(sampler, [1], node_type="author")
 
 
-def test_temporal_batches_of_the_loader(homo):
-    data, store = homo
-    d = store.data()
-    d.when = torch.rand(3000, dtype=torch.float64)
-    times = torch.rand(50, dtype=torch.float64)
-    loader = NeighborLoader(
-        d, [5, 5], input_nodes=data.train_idx, input_time=times, time_attr="when", batch_size=25
-    )
-    for i, batch in enumerate(loader):
-        assert torch.equal(batch.seed_time, times[25 * i : 25 * i + 25])
-        limit = batch.seed_time[batch.batch[batch.edge_index[1]]]
-        assert (batch.when <= limit).all()
-        assert torch.equal(batch.when, d.when[batch.e_id])
-
-
 def test_bad_times():
     data = homogeneous()
     data.time = torch.arange(300)

@@ -14,27 +14,16 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
+from same import assert_same
 from torch_geometric.data import HeteroData
 
 import pyg_graphzero as gz
 from graphs import write_store
 from pyg_graphzero.shards.fetcher import Fetcher
 from pyg_graphzero.util.system import private_rss
-from spawned import PATIENCE, forked, spawn
+from spawned import PATIENCE, run_ranks, two_ranks
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
-
-
-def run(task, ranks: int, tmp_path: Path, *args: object, method: str = "forkserver") -> None:
-    """Runs ``task(rank, …)`` in a process for each rank."""
-    forked()
-    spawn(start, (task, ranks, f"file://{tmp_path}/ranks", args), ranks, method)
-
-
-def start(rank: int, task, ranks: int, place: str, args: tuple) -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=place, rank=rank, world_size=ranks)
-    task(rank, *args)
 
 
 def loaders(data, first: int) -> list:
@@ -93,19 +82,6 @@ def with_times(data):
     return made
 
 
-def same(value, other) -> bool:
-    if isinstance(value, torch.Tensor):
-        return value.dtype == other.dtype and torch.equal(value, other)
-    return value == other
-
-
-def check_equal(batch, wanted) -> None:
-    for mine, theirs in zip(batch.stores, wanted.stores, strict=True):
-        assert list(mine.keys()) == list(theirs.keys())
-        for key in theirs.keys():  # noqa: SIM118 - a storage has no other iterator
-            assert same(mine[key], theirs[key]), key
-
-
 def read_epochs(rank: int, *pairs: tuple[str, str]) -> None:
     """Ranks have different seeds, and so different numbers of batches; rank 0 maps no rows."""
     for store, shards in pairs:
@@ -119,13 +95,12 @@ def read_epochs(rank: int, *pairs: tuple[str, str]) -> None:
                     torch.manual_seed(epoch)
                     batches = list(loader)
                     torch.manual_seed(epoch)
-                    for batch, single_batch in zip(batches, other, strict=True):
-                        check_equal(batch, single_batch)
+                    assert_same(batches, list(other))
             one = loaders(data, 0)[0]  # each rank alone, by a call
             torch.manual_seed(rank)
             batch = one([1, 2, 3])
             torch.manual_seed(rank)
-            check_equal(batch, loaders(wanted, 0)[0]([1, 2, 3]))
+            assert_same([batch], [loaders(wanted, 0)[0]([1, 2, 3])])
     dist.destroy_process_group()
 
 
@@ -166,7 +141,7 @@ def test_batches_are_those_of_the_single_store(
         shards = tmp_path / f"shards-{number}"
         gz.shard(store.path, shards, ranks, topology=topology, by=by if is_assigned else None)
         pairs.append((str(store.path), str(shards)))
-    run(read_epochs, ranks, tmp_path, *pairs)
+    run_ranks(read_epochs, ranks, tmp_path, *pairs)
 
 
 def keep_rows(rank: int, shards: str, wide: str, encoded: str) -> None:
@@ -225,7 +200,7 @@ def test_rows_are_kept_within_the_budget(homo, tmp_path):
     gz.convert(wide, tmp_path / "encoded", features="int8", progress=False)
     gz.shard(tmp_path / "encoded", tmp_path / "encoded-shards", 2)
     names = ("shards", "wide-shards", "encoded-shards")
-    run(keep_rows, 2, tmp_path, *(str(tmp_path / name) for name in names))
+    run_ranks(keep_rows, 2, tmp_path, *(str(tmp_path / name) for name in names))
 
 
 def leave_early(rank: int, shards: str) -> None:
@@ -242,7 +217,8 @@ def leave_early(rank: int, shards: str) -> None:
 
 def test_a_rank_breaks_out_of_an_epoch_and_goes_on_alone(homo, tmp_path):
     gz.shard(homo[1].path, tmp_path / "shards", 2, topology="whole")
-    run(leave_early, 2, tmp_path, str(tmp_path / "shards"), method="spawn")  # to their very end
+    # To their very end.
+    run_ranks(leave_early, 2, tmp_path, str(tmp_path / "shards"), method="spawn")
 
 
 def lose_a_rank(rank: int, shards: str, how: str) -> None:
@@ -272,17 +248,9 @@ def lose_a_rank(rank: int, shards: str, how: str) -> None:
 )
 def test_a_lost_rank_is_an_error_for_the_others(homo, tmp_path, how):
     gz.shard(homo[1].path, tmp_path / "shards", 2, topology="whole")
-    context = forked()
-    arguments = (lose_a_rank, 2, f"file://{tmp_path}/ranks", (str(tmp_path / "shards"), how))
-    ranks = [context.Process(target=start, args=(rank, *arguments)) for rank in range(2)]
-    try:
-        for process in ranks:
-            process.start()
+    with two_ranks(lose_a_rank, tmp_path / "ranks", str(tmp_path / "shards"), how) as ranks:
         ranks[0].join(PATIENCE)
         assert ranks[0].exitcode == 0
-    finally:
-        for process in ranks:
-            process.kill()
 
 
 class Wakes:
@@ -310,20 +278,11 @@ def raise_beside_a_stopped_rank(rank: int, shards: str) -> None:
 def test_an_error_beside_a_rank_that_does_not_answer_ends_the_process(homo, tmp_path, capfd):
     gz.shard(homo[1].path, tmp_path / "shards", 2)
     context = torch.multiprocessing.get_context("spawn")
-    arguments = (raise_beside_a_stopped_rank, 2, f"file://{tmp_path}/ranks")
-    ranks = [
-        context.Process(target=start, args=(rank, *arguments, (str(tmp_path / "shards"),)))
-        for rank in range(2)
-    ]
-    try:
-        for process in ranks:
-            process.start()
+    arguments = tmp_path / "ranks", str(tmp_path / "shards")
+    with two_ranks(raise_beside_a_stopped_rank, *arguments, context=context) as ranks:
         ranks[0].join(PATIENCE)
         assert ranks[0].exitcode == 1
         assert "KeyError: 'mine'" in capfd.readouterr().err
-    finally:
-        for process in ranks:
-            process.kill()
 
 
 def train_on(rank: int, shards: str, store: str, folder: str) -> None:
@@ -342,7 +301,7 @@ def train_on(rank: int, shards: str, store: str, folder: str) -> None:
             for each in (loader, other):
                 each.load_state_dict({"generator": each.generator.get_state(), "num_batches": done})
             for batch, wanted in zip(loader, other, strict=True):
-                check_equal(batch, wanted)
+                assert_same([batch], [wanted])
                 done += 1
                 notes.with_suffix(".new").write_text(str(done))
                 notes.with_suffix(".new").replace(notes)
@@ -359,15 +318,10 @@ def test_ranks_are_killed_at_any_instant_and_start_again(homo, tmp_path, kills, 
     """No hang, no wrong batch; and the epoch goes on where each rank was."""
     store = homo[1].path
     gz.shard(store, tmp_path / "shards", 2, topology=topology)
-    context = forked()
+    arguments = str(tmp_path / "shards"), str(store), str(tmp_path)
     instants, lost = random.Random(3), 0
     for number in range(10 * kills):
-        place = f"file://{tmp_path}/ranks-{number}"
-        arguments = (train_on, 2, place, (str(tmp_path / "shards"), str(store), str(tmp_path)))
-        ranks = [context.Process(target=start, args=(rank, *arguments)) for rank in range(2)]
-        try:
-            for process in ranks:
-                process.start()
+        with two_ranks(train_on, tmp_path / f"ranks-{number}", *arguments) as ranks:
             if lost < kills:
                 victim = instants.randrange(2)
                 wait_for(tmp_path, ranks, instants.uniform(0.0, 0.4))
@@ -375,9 +329,6 @@ def test_ranks_are_killed_at_any_instant_and_start_again(homo, tmp_path, kills, 
             for process in ranks:
                 process.join(PATIENCE)
             codes = [process.exitcode for process in ranks]
-        finally:
-            for process in ranks:
-                process.kill()
         lost += -signal.SIGKILL in codes
         assert set(codes) <= {0, 3, -signal.SIGKILL}, codes  # a wrong batch is 1
         if codes == [0, 0]:
@@ -456,4 +407,4 @@ def test_refusals_are_the_same_on_every_rank(homo, tmp_path):
     with gz.open(store.path, mode="r+") as other:
         other.feature_store.put_tensor(torch.ones(store.num_nodes, 4), None, "z", None)
     gz.shard(store.path, shards / "1", 2, topology="whole")
-    run(refuse, 2, tmp_path, str(shards))
+    run_ranks(refuse, 2, tmp_path, str(shards))

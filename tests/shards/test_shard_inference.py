@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-from test_exchange import run, start
 from torch_geometric.data import HeteroData
 from torch_geometric.nn import GraphSAGE, to_hetero
 
 import pyg_graphzero as gz
 from graphs import write_store
 from pyg_graphzero.store.column_writer import Column
-from spawned import PATIENCE
+from spawned import PATIENCE, run_ranks, two_ranks
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
 
@@ -79,7 +78,7 @@ def test_each_rank_computes_its_own_nodes(kind, topology, request, tmp_path: Pat
         whole = again.data()
         torch.save(whole.h if name is None else whole[name].h, tmp_path / "graph.out")
     torch.save(data, tmp_path / "graph")
-    run(infer, 2, tmp_path, str(tmp_path / "shards"), str(tmp_path / "graph"))
+    run_ranks(infer, 2, tmp_path, str(tmp_path / "shards"), str(tmp_path / "graph"))
 
 
 def lose_a_rank(rank: int, shards: str) -> None:
@@ -120,15 +119,9 @@ def test_it_goes_on_after_a_kill(homo, tmp_path: Path):
     torch.save(gz.open(store.path).data().h, tmp_path / "graph.out")
     torch.save(data, tmp_path / "graph")
     context = torch.multiprocessing.get_context("spawn")
-    arguments = (lose_a_rank, 2, f"file://{tmp_path}/lost", (str(tmp_path / "shards"),))
-    ranks = [context.Process(target=start, args=(rank, *arguments)) for rank in range(2)]
-    try:
-        for process in ranks:
-            process.start()
+    arguments = tmp_path / "lost", str(tmp_path / "shards")
+    with two_ranks(lose_a_rank, *arguments, context=context) as ranks:
         for process in ranks:
             process.join(PATIENCE)
         assert [process.exitcode for process in ranks] == [3, -signal.SIGKILL]
-    finally:
-        for process in ranks:
-            process.kill()
-    run(go_on, 2, tmp_path, str(tmp_path / "shards"), str(tmp_path / "graph"))
+    run_ranks(go_on, 2, tmp_path, str(tmp_path / "shards"), str(tmp_path / "graph"))

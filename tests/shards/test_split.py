@@ -136,6 +136,11 @@ def test_every_machine_has_what_is_not_divided(tmp_path, name, topology):
             gz.loader.NeighborLoader(data, [2], seeds)([0])
 
 
+def same_files(here: Path, there: Path, names: str) -> None:
+    for file in here.rglob(names):
+        assert file.read_bytes() == (there / file.relative_to(here)).read_bytes()
+
+
 def test_a_part_is_written_alone_and_is_the_same(homo, tmp_path):
     _, store = homo
     numbers = torch.randint(4, (store.num_nodes,))
@@ -144,11 +149,7 @@ def test_a_part_is_written_alone_and_is_the_same(homo, tmp_path):
     for part in (2, 0):
         gz.shard(store.path, tmp_path / "some", 4, by=numbers, part=part)
     assert sorted(gz.info(tmp_path / "some")["stores"]) == ["part-0", "part-2", "whole"]
-    for file in (tmp_path / "some").rglob("*.*"):
-        assert (
-            file.read_bytes()
-            == (tmp_path / "all" / file.relative_to(tmp_path / "some")).read_bytes()
-        )
+    same_files(tmp_path / "some", tmp_path / "all", "*.*")
     with pytest.raises(FileExistsError, match="other shards"):
         gz.shard(store.path, tmp_path / "some", 4, part=1)
     gz.shard(store.path, tmp_path / "some", 2, part=1, force=True)
@@ -163,11 +164,7 @@ def test_memory_is_bounded_by_a_slab_not_by_a_part(homo, tmp_path, monkeypatch):
     monkeypatch.setattr("pyg_graphzero.shards.split._EDGES_AT_ONCE", 7)
     monkeypatch.setattr("pyg_graphzero.shards.split._NODES_AT_ONCE", 7)
     gz.shard(store.path, tmp_path / "small", 2, by=torch.arange(store.num_nodes) % 2)
-    for file in (tmp_path / "small").rglob("*.g?"):
-        assert (
-            file.read_bytes()
-            == (tmp_path / "large" / file.relative_to(tmp_path / "small")).read_bytes()
-        )
+    same_files(tmp_path / "small", tmp_path / "large", "*.g?")
 
 
 def test_parts_by_a_stream_hold_communities_together(tmp_path):

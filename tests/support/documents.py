@@ -10,6 +10,7 @@ installed.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shlex
@@ -20,8 +21,8 @@ import tempfile
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from click.testing import CliRunner
@@ -181,7 +182,7 @@ def run_bash(block: Block, left_out: Collection[str]) -> None:
 def run(block: Block, names: dict[str, Any]) -> None:
     """Runs a block as a reader does."""
     needed = re.findall(rf"^import ({'|'.join(OPTIONAL)})\b", block.text, re.MULTILINE)
-    if any(find_spec(name) is None for name in needed):
+    if any(importlib.util.find_spec(name) is None for name in needed):
         return
     if _SERVER[0] in needed and _SERVER[1] not in os.environ:
         return
@@ -194,6 +195,16 @@ def run(block: Block, names: dict[str, Any]) -> None:
 def text_of(page: str) -> str:
     """A page of the repository."""
     return (ROOT / page).read_text()
+
+
+def tool(name: str) -> ModuleType:
+    """A script of ``tools/`` as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def run_pages(pages: Collection[str], say: Callable[[str], object] = lambda page: None) -> None:

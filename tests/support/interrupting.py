@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import sys
+import threading
 
 import pyg_graphzero
 
@@ -102,6 +103,17 @@ def struck_by_signals(make, seed: int, longest: float = 0.003):
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def taken_by_threads(iterator) -> list:
+    """Batches of an iterator that four threads share, in any order."""
+    found: list = []
+    threads = [threading.Thread(target=lambda: found.extend(iterator)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
 
 
 def struck_often(make, check, seed: int, longest: float = 0.003) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 
 # For the environment of processes whose memory is looked at: large blocks go back when freed.
 # glibc alone raises this threshold as it goes, and then keeps up to 64 MB of what is freed.
@@ -45,3 +48,34 @@ def spawn(
     finally:
         for process in context.processes:
             process.kill()
+
+
+def run_ranks(
+    task: Callable[..., None], ranks: int, folder: Path, *args: object, method: str = "forkserver"
+) -> None:
+    """Runs ``task(rank, …)`` in a process for each rank of a group."""
+    forked()
+    spawn(_join_group, (task, ranks, f"file://{folder}/ranks", args), ranks, method)
+
+
+@contextmanager
+def two_ranks(
+    task: Callable[..., None], place: Path, *args: object, context: Any = None
+) -> Iterator[list[Any]]:
+    """Processes of two ranks, which may be killed; none is left."""
+    context = context or forked()
+    of_both = (task, 2, f"file://{place}", args)
+    ranks = [context.Process(target=_join_group, args=(rank, *of_both)) for rank in range(2)]
+    try:
+        for process in ranks:
+            process.start()
+        yield ranks
+    finally:
+        for process in ranks:
+            process.kill()
+
+
+def _join_group(rank: int, task: Callable[..., None], ranks: int, place: str, args: Any) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=place, rank=rank, world_size=ranks)
+    task(rank, *args)
