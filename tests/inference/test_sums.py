@@ -8,8 +8,6 @@ from unittest.mock import patch
 import pytest
 import torch
 from budgets import budget_beside
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch_geometric.data import Data
 from torch_geometric.nn import GAT, GCN, GIN, GraphConv, GraphSAGE, SAGEConv
 
@@ -69,36 +67,6 @@ def coded(tmp_path_factory):
 def few(tmp_path_factory):
     """For room for one sum at a time: a pass for each node."""
     return coded_stores(tmp_path_factory.mktemp("few"), 60, 500)
-
-
-@settings(max_examples=60)
-@given(
-    code=st.sampled_from(["float32", "float16", "bfloat16", "int8"]),
-    first=st.integers(0, 300),
-    size=st.integers(0, 300),
-    chunk_rows=st.integers(1, 400),
-    threads=st.integers(1, 3),
-    mapped=st.sampled_from([1, 1 << 20]),
-)
-def test_sums_of_neighbours(coded, code, first, size, chunk_rows, threads, mapped):
-    data, stores = coded
-    path, x = stores[code]
-    last = min(300, first + size)
-    src, dst = data.edge_index
-    expected = torch.zeros(300, 21, dtype=torch.float64).index_add_(0, dst, x[src].double())
-    with gz.open(path) as store:
-        made = engine(store, first, last, chunk_rows, threads, mapped=mapped)
-        steps = run(made)
-        read, found = made.stats, made.sums()
-    assert torch.allclose(found.double(), expected[first:last], atol=1e-4, rtol=1e-5)
-    inside = (dst >= first) & (dst < last)
-    at_once = 1 << (chunk_rows.bit_length() - 1)
-    chunks = (src[inside] // at_once).unique()
-    assert steps == max(1, len(chunks))
-    assert read.rows == sum(min(300 - int(c) * at_once, at_once) for c in chunks)
-    assert read.reads >= len(chunks)
-    assert read.bytes >= read.useful_bytes
-    assert read.useful_bytes == read.rows * {"float32": 84, "int8": 21}.get(code, 42)
 
 
 def test_threads_give_the_same_bits(coded):
