@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from convert_support import converted
+from convert_support import converted, refused
 from full_disk import largest_file
 from store_files import edit_schema
 from torch_geometric.data import HeteroData
 
 import pyg_graphzero as gz
-from pyg_graphzero.conversion.options import Choices
-from pyg_graphzero.conversion.plan import EdgePlan, GraphPlan, NodePlan
-from pyg_graphzero.conversion.write import write_plan
 from pyg_graphzero.store import edge_order
-from pyg_graphzero.store.csc import CscOptions, EdgeChunk
-from pyg_graphzero.util.progress import Progress
 from pyg_graphzero.util.system import rss
-from pyg_graphzero.util.workspace import MIN_ROOM, Workspace
+from pyg_graphzero.util.workspace import MIN_ROOM
 
 RNG = np.random.default_rng(0)
 EDGES = RNG.integers(0, 100, (2, 3000))
@@ -126,53 +120,30 @@ def test_summary(tmp_path: Path) -> None:
 
 
 def test_too_little_memory_says_how_much_is_enough(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"memory='1MB': found 1000000 bytes, expected \d+MB"):
-        gz.convert(EDGES, tmp_path / "s", memory="1MB")
-    with pytest.raises(ValueError, match=r"memory: found \d+ bytes, expected \d+MB or more: \d+"):
-        gz.convert(EDGES, tmp_path / "s", memory=rss() + MIN_ROOM + (8 << 20), num_nodes=1 << 33)
-    with pytest.raises(ValueError, match="memory='much': expected a size such as 4GB"):
-        gz.convert(EDGES, tmp_path / "s", memory="much")
-    with pytest.raises(FileNotFoundError):
-        gz.convert(EDGES, tmp_path / "s", tmp=tmp_path / "nowhere")
-    assert os.listdir(tmp_path) == []
-
-
-def plan_of(chunks: int, fail_at: int | None = None, edge_ids: bool = True) -> GraphPlan:
-    """A stream of ``chunks`` × 100,000 random edges among 50,000 nodes that may fail on the way."""
-
-    def stream() -> Iterator[EdgeChunk]:
-        rng = np.random.default_rng(1)
-        for i in range(chunks):
-            if i == fail_at:
-                raise gz.InputError("input", f"row {i}", "garbage", "an edge")
-            yield EdgeChunk(*rng.integers(0, 50_000, (2, 100_000)))
-
-    plan = GraphPlan(False, {None: NodePlan(50_000)})
-    plan.edges[None] = EdgePlan(stream, chunks * 100_000, CscOptions(edge_ids=edge_ids))
-    return plan
+    little = rss() + MIN_ROOM + (8 << 20)
+    for words, error, options in (
+        (r"memory='1MB': found 1000000 bytes, expected \d+MB", ValueError, {"memory": "1MB"}),
+        (
+            r"memory: found \d+ bytes, expected \d+MB or more: \d+",
+            ValueError,
+            {"memory": little, "num_nodes": 1 << 33},
+        ),
+        ("memory='much': expected a size such as 4GB", ValueError, {"memory": "much"}),
+        ("nowhere", FileNotFoundError, {"tmp": tmp_path / "nowhere"}),
+    ):
+        refused(EDGES, tmp_path / "s", words, error, **options)
 
 
 @pytest.mark.parametrize("edge_ids", [True, False])
-def test_an_error_at_the_last_row(tmp_path: Path, edge_ids: bool) -> None:
-    gz.convert(EDGES, tmp_path / "s")
-    with Workspace(tmp_path / "s", rss() + MIN_ROOM + (1 << 20)) as workspace:
-        options = {
-            "choices": Choices(),
-            "force": True,
-            "progress": Progress(False),
-            "workspace": workspace,
-        }
-        with pytest.raises(gz.InputError, match="row 4"):
-            write_plan(plan_of(5, fail_at=4, edge_ids=edge_ids), tmp_path / "s", **options)
-    assert os.listdir(tmp_path) == ["s"]
-    assert gz.open(tmp_path / "s").data().num_edges == 3000
-
-
-@pytest.mark.parametrize("edge_ids", [True, False])
-def test_a_full_disk(tmp_path: Path, edge_ids: bool) -> None:
+def test_what_was_there_stays(tmp_path: Path, edge_ids: bool) -> None:
+    """Where the last row is faulty, and where the disk is full."""
     gz.convert(EDGES, tmp_path / "s")
     edges = RNG.integers(0, 1000, (2, 100_000))
+    options = {"edge_ids": edge_ids, "force": True}
     with largest_file(100_000), pytest.raises(OSError) as caught:
-        gz.convert(edges, tmp_path / "s", edge_ids=edge_ids, force=True)
+        gz.convert(edges, tmp_path / "s", **options)
     assert "topology.gl" in str(caught.value.filename) or "edge_id" in str(caught.value.filename)
     assert os.listdir(tmp_path) == ["s"]
+    edges[1, -1] = -1
+    refused(edges, tmp_path / "s", r"dst\[99999\]: found id -1", **options)
+    assert gz.open(tmp_path / "s").data().num_edges == 3000

@@ -171,36 +171,22 @@ def test_node_types_without_edges_or_table(tmp_path: Path) -> None:
         ({"edges": {}}, "<spec>: edges: found dict, expected a list of edge types"),
         ({"edges": []}, "<spec>: spec: found neither nodes nor edges"),
         ({"edges": [{"type": "a,b,c"}]}, "<spec>: edges[0]: found no file, expected a file with"),
-        (
-            {"edges": [{"file": "x.csv", "foo": 1}]},
-            "<spec>: edges[0].foo: found an unknown key, expected type, file, src",
-        ),
-        (
-            {"edges": [{"file": "x.csv", "type": "a,b"}]},
-            '<spec>: edges[0].type: found \'a,b\', expected ["src", "rel", "dst"]',
-        ),
-        (
-            {"nodes": {"a": {}}, "edges": [{"file": "x.csv"}]},
-            "<spec>: edges: found an edge type without a type, expected a type for each",
-        ),
-        (
-            {"edges": [{"file": "x.csv", "type": "a,b,c"}, {"file": "y.csv", "type": "a,b,c"}]},
-            "<spec>: edges: found ('a', 'b', 'c') twice, expected each edge type once",
-        ),
-        (
-            {"nodes": {"a": {}}},
-            "<spec>: nodes.a: found no table, edges, num_nodes or attributes, expected one",
-        ),
-        (
-            {"nodes": {"a": {"num_nodes": "3"}}},
-            "<spec>: nodes.a.num_nodes: found '3', expected a value of type int",
-        ),
-        (
-            {"edges": [{"file": "x.csv", "attrs": 3}]},
-            "<spec>: edges[0].attrs: found int, expected attribute = source",
-        ),
+        ({"edges": [{"file": "x.csv", "foo": 1}]},
+         "<spec>: edges[0].foo: found an unknown key, expected type, file, src"),
+        ({"edges": [{"file": "x.csv", "type": "a,b"}]},
+         '<spec>: edges[0].type: found \'a,b\', expected ["src", "rel", "dst"]'),
+        ({"nodes": {"a": {}}, "edges": [{"file": "x.csv"}]},
+         "<spec>: edges: found an edge type without a type, expected a type for each"),
+        ({"edges": [{"file": "x.csv", "type": "a,b,c"}, {"file": "y.csv", "type": "a,b,c"}]},
+         "<spec>: edges: found ('a', 'b', 'c') twice, expected each edge type once"),
+        ({"nodes": {"a": {}}},
+         "<spec>: nodes.a: found no table, edges, num_nodes or attributes, expected one"),
+        ({"nodes": {"a": {"num_nodes": "3"}}},
+         "<spec>: nodes.a.num_nodes: found '3', expected a value of type int"),
+        ({"edges": [{"file": "x.csv", "attrs": 3}]},
+         "<spec>: edges[0].attrs: found int, expected attribute = source"),
     ],
-)
+)  # fmt: skip
 def test_faults_in_the_specification(tmp_path: Path, value: dict[str, Any], message: str) -> None:
     error = refused(value, tmp_path / "s")
     assert error.startswith(message)

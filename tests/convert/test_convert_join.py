@@ -13,12 +13,8 @@ import pytest
 import torch
 from click.testing import CliRunner
 from convert_support import converted, edges_of, refused, write
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import pyg_graphzero as gz
-from pyg_graphzero.conversion import join
-from pyg_graphzero.store.rows import ArrayRows
 from pyg_graphzero_cli import main
 
 pytestmark = chunks.both
@@ -137,21 +133,6 @@ def test_the_advice_of_the_error_leads_to_right_labels(edges: Path, tmp_path: Pa
     assert summary.notes == ["y: rows are taken in ascending order of the ids"]
 
 
-SETTINGS = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-@SETTINGS
-@given(st.lists(st.integers(-1, 40), max_size=40), st.integers(1, 3))
-def test_rows_in_another_order(order: list[int], width: int) -> None:
-    base = torch.arange(41 * width).view(41, width)
-    want = [base[row].tolist() if row >= 0 else [-7] * width for row in order]
-    rows = join._OrderedRows(
-        ArrayRows(base), torch.tensor(order, dtype=torch.int64), base.dtype, -7
-    )
-    for begin in range(0, len(order) + 1, 3):
-        assert rows.read(begin, len(order)).tolist() == want[begin:]
-
-
 # Missing values
 
 
@@ -231,15 +212,10 @@ def test_attributes_of_edges_are_filled(tmp_path: Path) -> None:
 
 
 def test_fills_that_fit_nothing(edges: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"fill names 'z', which is no attribute\. There are: w"):
-        gz.convert(edges, tmp_path / "s", fill={"z": 1}, edge_attrs={"w": np.ones(2)})
-    with pytest.raises(ValueError, match=r"dtypes names 'z', which is no attribute\. There are: w"):
-        gz.convert(edges, tmp_path / "s", dtypes={"z": "int8"}, edge_attrs={"w": np.ones(2)})
-    with pytest.raises(ValueError, match="fill of 'y': found 'none', expected a number, nan, true"):
-        gz.convert(edges, tmp_path / "s", fill={"y": "none"})
     labels = write(tmp_path / "lab.csv", "id,t\n10,true\n20,\n30,false\n")
-    with pytest.raises(ValueError, match="fill of 't': found -1, expected true or false"):
-        gz.convert(edges, tmp_path / "s", node_attrs={"t": f"{labels}:t"}, fill={"t": -1})
+    attrs = {"t": f"{labels}:t"}
+    words = "fill of 't': found -1, expected true or false"
+    refused(edges, tmp_path / "s", words, ValueError, node_attrs=attrs, fill={"t": -1})
 
 
 # Row numbers

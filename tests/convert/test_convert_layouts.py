@@ -277,21 +277,15 @@ def put(at: int, line: str) -> Callable[[list[str]], None]:
         ("raw/edge.csv.gz", put(4, "-3,2"), "line 5, column 0: found id -3, expected an id of 0"),
         ("raw/edge.csv.gz", put(4, "nan,2"), "line 5, column 0: found 'nan', expected an integer"),
         ("raw/edge.csv.gz", list.pop, "edges: found 89, expected 90, the number stated"),
-        (
-            "raw/node-feat.csv.gz",
-            list.pop,
-            "found 29, expected 30, the number of nodes by their ids",
-        ),
+        ("raw/node-feat.csv.gz", list.pop,
+         "found 29, expected 30, the number of nodes by their ids"),
         ("raw/node-label.csv.gz", put(7, "-2"), "line 8, column 0: found class -2, expected a cl"),
         ("raw/node-label.csv.gz", put(7, "2.5"), "line 8, column 0: found 2.5, expected a value"),
-        (
-            "raw/num-node-list.csv.gz",
-            lambda rows: rows.append("9"),
-            "graphs: found 2, expected one",
-        ),
+        ("raw/num-node-list.csv.gz", lambda rows: rows.append("9"),
+         "graphs: found 2, expected one"),
         ("split/time/train.csv.gz", put(2, "99"), "line 3, column 0: found id 99, expected an id"),
     ],
-)
+)  # fmt: skip
 def test_faults_in_ogb_files(
     tmp_path: Path, name: str, edit: Callable[[list[str]], None], message: str
 ) -> None:

@@ -156,26 +156,20 @@ def test_number_of_nodes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"foo": [1, 2]},
-            "Data: foo: found list, expected a tensor. Leave it out with skip=['foo']",
-        ),
+        ({"foo": [1, 2]},
+         "Data: foo: found list, expected a tensor. Leave it out with skip=['foo']"),
         ({"foo": {"a": 1}}, "Data: foo: found dict, expected a tensor"),
         ({"foo": torch.eye(6).to_sparse()}, "Data: foo: found a tensor of layout torch.sparse_coo"),
         ({"foo": torch.zeros(6, dtype=torch.complex64)}, "Data: foo: found torch.complex64"),
-        (
-            {"edge_attr": torch.zeros(3)},
-            "Data: edge_attr: found shape [3], expected 5 rows, one per edge",
-        ),
+        ({"edge_attr": torch.zeros(3)},
+         "Data: edge_attr: found shape [3], expected 5 rows, one per edge"),
         ({"num_nodes": 3, "x": None}, "Data: src[3]: found id 3, expected an id below 3"),
-        (
-            {"edge_index": torch.tensor([[0, -1], [1, 1]])},
-            "Data: src[1]: found id -1, expected an id of 0 or more",
-        ),
+        ({"edge_index": torch.tensor([[0, -1], [1, 1]])},
+         "Data: src[1]: found id -1, expected an id of 0 or more"),
         ({"edge_index": EDGE_INDEX.float()}, "Data: edge_index: found float32, expected int64"),
         ({"edge_index": EDGE_INDEX[0]}, "Data: edge_index: found shape [5], expected shape [2,"),
     ],
-)
+)  # fmt: skip
 def test_data_that_cannot_be_stored_is_refused(
     tmp_path: Path, changes: dict[str, object], message: str
 ) -> None:

@@ -246,21 +246,17 @@ class Weighted(nn.Module):
     [
         (lambda: pyg.GAT(WIDTH, 16, 3, 7), r"convs.0 looks at rows of the last hop \(trimmed; att"),
         (lambda: pyg.GCN(WIDTH, 16, 3, 7), r"convs.0 looks at rows of the last hop"),
-        (
-            lambda: pyg.GIN(WIDTH, 16, 3, 7),
-            "convs.0 takes the sum of its neighbours, first_aggregation='sum'",
-        ),
+        (lambda: pyg.GIN(WIDTH, 16, 3, 7),
+         "convs.0 takes the sum of its neighbours, first_aggregation='sum'"),
         (lambda: pyg.GraphSAGE(WIDTH, 16, 3, 7, aggr="max"), "convs.0 looks at rows of the last"),
         (lambda: pyg.GraphSAGE(WIDTH, 16, 3, 7, project=True), "convs.0 looks at rows of the last"),
-        (
-            lambda: pyg.GraphSAGE(WIDTH, 16, 4, 7),
-            "convs.0 makes rows of the last hop: batches need",
-        ),
+        (lambda: pyg.GraphSAGE(WIDTH, 16, 4, 7),
+         "convs.0 makes rows of the last hop: batches need"),
         (Dropped, "dropout looks at rows of the last hop"),
         (Rectified, "it writes to its arguments"),
         (Weighted, "conv looks at rows of the last hop"),
     ],
-)
+)  # fmt: skip
 def test_models_that_need_rows_of_the_last_hop_say_so(make, words):
     model = gz.nn.accelerate(make())
     hops = (4, 3, 3)[: model.num_layers]

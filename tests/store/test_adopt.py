@@ -265,19 +265,13 @@ class TestDamage:
             ("bytes", -1, r"bytes: found -1, expected a count"),
             ("bytes", 10, "x.npy: file size: found 44528 bytes, expected 10 bytes"),
             ("dtype", "float33", r"dtype: found 'float33', expected one of bool, "),
-            (
-                "dtype",
-                "float64",
-                r"x.npy: row_stride: found 148, expected at least row_bytes \(296",
-            ),
+            ("dtype", "float64",
+             r"x.npy: row_stride: found 148, expected at least row_bytes \(296"),
             ("shape", [N, "a"], "shape: found .*, expected at most 8 counts"),
             ("shape", [N, 2**62], r"x.npy: shape: found \d+ x \d+ bytes, expected a size below"),
             ("shape", [2**62, 1], r"x.npy: shape: found .* expected a size below"),
-            (
-                "shape",
-                [N + 1, WIDTH],
-                "x.npy: file size: found 44528 bytes, expected 44676 or more",
-            ),
+            ("shape", [N + 1, WIDTH],
+             "x.npy: file size: found 44528 bytes, expected 44676 or more"),
             ("shape", [N - 1, WIDTH], "x.npy: header, first and last rows: found fingerprint"),
             ("shape", [1] * 9, "shape: found .*, expected at most 8 counts"),
             ("offset", 2**62, "x.npy: file size: found 44528 bytes, expected"),
@@ -286,7 +280,7 @@ class TestDamage:
             ("row_stride", 2**62, "x.npy: .*: found .* expected a size below"),
             ("fingerprint", "0", "expected 0, as when"),
         ],
-    )
+    )  # fmt: skip
     def test_records(self, store: Path, member: str, value: Any, words: str) -> None:
         def change(body: dict[str, Any]) -> None:
             body["adopted"]["node/x.adopted"][member] = value
