@@ -38,7 +38,7 @@ TIMES = [getattr(torch, name) for name in NUMBERS if name not in ("uint16", "uin
 
 @relaxed
 @given(data=st.data())
-def test_equal_to_the_definition(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory):
+def test_equal_to_the_definition(data, tmp_path_factory):
     draw, flips = data.draw, st.booleans()
     bipartite, most = draw(flips), draw(st.sampled_from([40, 40, 1 << 40]))  # more than 32 bits
     num_dst = draw(st.integers(0, 40))
@@ -86,7 +86,7 @@ def test_equal_to_the_definition(data: st.DataObject, tmp_path_factory: pytest.T
 
 
 @pytest.mark.parametrize("dtype", ["int64", "int32", "uint32", "uint64", "int16", ">i8"])
-def test_ids_of_any_dtype_and_stride(tmp_path: Path, dtype: str) -> None:
+def test_ids_of_any_dtype_and_stride(tmp_path, dtype):
     pairs = np.random.default_rng(0).integers(0, 9, (100, 2)).astype(dtype)
     wanted = expected(pairs[:, 0], pairs[:, 1], {}, 9, CscOptions())
     tensors = [torch.from_numpy(pairs)] if dtype in ("int64", "int32") else []
@@ -95,7 +95,7 @@ def test_ids_of_any_dtype_and_stride(tmp_path: Path, dtype: str) -> None:
         compare(build(tmp_path / str(number), [chunk], 9, 9), wanted)
 
 
-def test_merging_in_every_dtype(tmp_path: Path) -> None:
+def test_merging_in_every_dtype(tmp_path):
     src, dst = np.array([1, 1, 2, 1]), np.array([0, 0, 0, 0])
     columns = {n: torch.tensor([5, 2, 9, 4]).to(getattr(torch, n)) for n in NUMBERS}
     merged = {"sum": [11, 9], "mean": [3, 9], "min": [2, 9], "max": [5, 9], "first": [5, 9]}
@@ -119,9 +119,7 @@ def test_merging_in_every_dtype(tmp_path: Path) -> None:
         ("complex64", [1, 1], "max", "column 'a' is complex64; use coalesce='first'"),
     ],
 )
-def test_values_that_cannot_be_merged_are_refused(
-    tmp_path: Path, dtype: str, values: list[int], how: str, message: str
-) -> None:
+def test_values_that_cannot_be_merged_are_refused(tmp_path, dtype, values, how, message):
     columns = {"a": torch.tensor(values).to(getattr(torch, dtype))}
     chunk = EdgeChunk(np.zeros(2, int), np.zeros(2, int), columns)
     with pytest.raises(ValueError, match=message):
@@ -129,7 +127,7 @@ def test_values_that_cannot_be_merged_are_refused(
 
 
 @pytest.mark.parametrize("dtype", ["int64", "int32"])
-def test_the_first_bad_edge_is_named(tmp_path: Path, dtype: str) -> None:
+def test_the_first_bad_edge_is_named(tmp_path, dtype):
     src, dst = np.zeros((2, 50_000), dtype)
     src[40_001] = dst[49_000] = -3
     chunks = [EdgeChunk(src[:30_000], dst[:30_000]), EdgeChunk(src[30_000:], dst[30_000:])]
@@ -143,7 +141,7 @@ def test_the_first_bad_edge_is_named(tmp_path: Path, dtype: str) -> None:
         build(tmp_path, chunks, 0, 0)
 
 
-def test_edges_that_do_not_fit_the_stream(tmp_path: Path) -> None:
+def test_edges_that_do_not_fit_the_stream(tmp_path):
     pair = np.zeros(3, int)
     chunk = EdgeChunk(pair, pair, {"w": np.zeros(3)})
     with pytest.raises(ValueError, match="edges: found more than the 5 that were declared"):
@@ -164,17 +162,17 @@ def test_edges_that_do_not_fit_the_stream(tmp_path: Path) -> None:
         (torch.zeros(2, 2), "found 2 float32 an edge, expected one integer or float"),
     ],
 )
-def test_bad_times(tmp_path: Path, times: torch.Tensor, message: str) -> None:
+def test_bad_times(tmp_path, times, message):
     chunk = EdgeChunk(np.zeros(2, int), np.zeros(2, int), {"time": times})
     with pytest.raises(ValueError, match=message):
         build(tmp_path, [chunk], 1, 1, options=CscOptions(time_attr="time"))
 
 
-def test_cancelled_while_sorting(tmp_path: Path) -> None:
+def test_cancelled_while_sorting(tmp_path):
     src, dst = np.random.default_rng(0).integers(0, 1000, (2, 50_000))
     calls: Iterator[int] = itertools.count()
 
-    def cancel(done: int, total: int) -> None:
+    def cancel(done, total):
         assert 0 <= done <= total
         if next(calls) == 3:
             raise KeyboardInterrupt
@@ -183,7 +181,7 @@ def test_cancelled_while_sorting(tmp_path: Path) -> None:
         build(tmp_path, [EdgeChunk(src, dst)], 1000, 1000, 1 << 16, sorting=cancel)
 
 
-def test_scratch_that_is_full_is_named(tmp_path: Path) -> None:
+def test_scratch_that_is_full_is_named(tmp_path):
     src, dst = np.random.default_rng(0).integers(0, 1000, (2, 50_000))
     with largest_file(100_000), pytest.raises(OSError, match="cannot write") as caught:
         build(tmp_path, [EdgeChunk(src, dst)], 1000, 1000, 1 << 16)
@@ -201,12 +199,12 @@ def deleted_bytes() -> int:
     return total
 
 
-def test_scratch_is_bounded_and_given_back(tmp_path: Path) -> None:
+def test_scratch_is_bounded_and_given_back(tmp_path):
     """At most 8 bytes an edge wait, and what is read goes while the topology grows."""
     src, dst = np.random.default_rng(0).integers(0, 100_000, (2, 1_000_000))
     before, seen = deleted_bytes(), []
 
-    def sorting(done: int, total: int) -> None:
+    def sorting(done, total):
         seen.append((done, total, deleted_bytes() - before))
 
     found = build(

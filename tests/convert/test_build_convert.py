@@ -37,7 +37,7 @@ def by_time(path: Path) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("owner", ["edge", "node"])
-def test_stored_order_is_used(tmp_path: Path, owner: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stored_order_is_used(tmp_path, owner, monkeypatch):
     attrs = {"edge_attrs": {"time": TIMES}}
     if owner == "node":
         attrs = {"node_attrs": {"time": TIMES[:100]}}
@@ -65,7 +65,7 @@ def test_stored_order_is_used(tmp_path: Path, owner: str, monkeypatch: pytest.Mo
     assert bool((key[1:] >= key[:-1]).all())
 
 
-def test_changed_times_are_sorted_again(tmp_path: Path) -> None:
+def test_changed_times_are_sorted_again(tmp_path):
     data = converted(EDGES, tmp_path / "s", edge_attrs={"time": TIMES}, time_attr="time")
     data.time = -data.time
     loader = gz.loader.NeighborLoader(
@@ -87,7 +87,7 @@ def test_changed_times_are_sorted_again(tmp_path: Path) -> None:
     assert gz.open(tmp_path / "s").contents.schema.edge_types[0].time_order is None
 
 
-def test_order_by_an_attribute_that_is_not_there(tmp_path: Path) -> None:
+def test_order_by_an_attribute_that_is_not_there(tmp_path):
     with pytest.raises(ValueError, match="time_attr='when': found in no edge type"):
         gz.convert(EDGES, tmp_path / "s", time_attr="when")
     assert os.listdir(tmp_path) == []
@@ -97,7 +97,7 @@ def test_order_by_an_attribute_that_is_not_there(tmp_path: Path) -> None:
         gz.open(tmp_path / "s")
 
 
-def test_types_are_sorted_where_they_have_times(tmp_path: Path) -> None:
+def test_types_are_sorted_where_they_have_times(tmp_path):
     data = HeteroData()
     data["a"].num_nodes = data["b"].num_nodes = 100
     data["a", "x", "b"].edge_index = torch.from_numpy(EDGES)
@@ -108,7 +108,7 @@ def test_types_are_sorted_where_they_have_times(tmp_path: Path) -> None:
     assert orders == ["time", None]
 
 
-def test_summary(tmp_path: Path) -> None:
+def test_summary(tmp_path):
     edges = np.array([[0, 0, 1, 2, 2], [1, 1, 1, 0, 3]])
     summary = gz.convert(edges, tmp_path / "s", num_nodes=6)
     edge = summary.edges[None]
@@ -119,7 +119,7 @@ def test_summary(tmp_path: Path) -> None:
     assert "in-degrees: min 0, 25% 0, median 0, 75% 1, 99% 3, max 3" in str(summary)
 
 
-def test_too_little_memory_says_how_much_is_enough(tmp_path: Path) -> None:
+def test_too_little_memory_says_how_much_is_enough(tmp_path):
     little = rss() + MIN_ROOM + (8 << 20)
     for words, error, options in (
         (r"memory='1MB': found 1000000 bytes, expected \d+MB", ValueError, {"memory": "1MB"}),
@@ -135,7 +135,7 @@ def test_too_little_memory_says_how_much_is_enough(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("edge_ids", [True, False])
-def test_what_was_there_stays(tmp_path: Path, edge_ids: bool) -> None:
+def test_what_was_there_stays(tmp_path, edge_ids):
     """Where the last row is faulty, and where the disk is full."""
     gz.convert(EDGES, tmp_path / "s")
     edges = RNG.integers(0, 1000, (2, 100_000))

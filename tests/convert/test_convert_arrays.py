@@ -36,7 +36,7 @@ def save(path: Path, **members: Any) -> Path:
     ],
     ids=lambda members: "+".join(members),
 )
-def test_npz_members(tmp_path: Path, members: dict[str, np.ndarray]) -> None:
+def test_npz_members(tmp_path, members):
     sources: list[Any] = [save(tmp_path / "g.npz", **members)]
     if {*members} <= {"row", "col", "edge_index"}:
         torch.save({name: torch.from_numpy(each) for name, each in members.items()},
@@ -49,7 +49,7 @@ def test_npz_members(tmp_path: Path, members: dict[str, np.ndarray]) -> None:
 
 @chunks.both
 @pytest.mark.parametrize("prefix", ["", "adj_"])
-def test_npz_csr_rows_are_sources_and_csc_columns_destinations(tmp_path: Path, prefix: str) -> None:
+def test_npz_csr_rows_are_sources_and_csc_columns_destinations(tmp_path, prefix):
     # Nodes 4 and 5 have no edges at all; features are a sparse matrix beside the adjacency.
     members = {
         "feat_indptr": np.array([0, 1]),
@@ -66,7 +66,7 @@ def test_npz_csr_rows_are_sources_and_csc_columns_destinations(tmp_path: Path, p
 
 
 @pytest.mark.parametrize("layout", ["csr", "csc", "coo"])
-def test_scipy_files(tmp_path: Path, layout: str) -> None:
+def test_scipy_files(tmp_path, layout):
     from scipy import sparse
 
     matrix = sparse.coo_matrix((np.ones(4), (RING[0], RING[1])), shape=(7, 7))
@@ -76,7 +76,7 @@ def test_scipy_files(tmp_path: Path, layout: str) -> None:
     assert summary.num_nodes == 7
 
 
-def test_member_selection(tmp_path: Path) -> None:
+def test_member_selection(tmp_path):
     path = save(tmp_path / "g.npz", a=EDGES[0], b=EDGES[1], other=EDGES[::-1])
     gz.convert(f"{path}:a,b", tmp_path / "one")
     gz.convert(f"{path}:other", tmp_path / "two")
@@ -86,7 +86,7 @@ def test_member_selection(tmp_path: Path) -> None:
     refused(f"{path}:a,c", tmp_path / "three", r"members: found a, b, other, expected a member 'c'")
 
 
-def test_arrays_and_tensors(tmp_path: Path) -> None:
+def test_arrays_and_tensors(tmp_path):
     tensor = torch.from_numpy(EDGES)
     torch.save(tensor, tmp_path / "e.pt")
     for source in (EDGES, tensor, (tensor[0], EDGES[1]), tmp_path / "e.pt"):
@@ -94,7 +94,7 @@ def test_arrays_and_tensors(tmp_path: Path) -> None:
         assert edges_of(tmp_path / "store") == PAIRS
 
 
-def test_two_by_two_must_be_told(tmp_path: Path) -> None:
+def test_two_by_two_must_be_told(tmp_path):
     square = np.array([[0, 1], [2, 3]])
     refused(square, tmp_path / "store", r"found shape \[2, 2\], which may be either")
     gz.convert(square, tmp_path / "a", edge_layout="2xE")
@@ -122,12 +122,12 @@ ENDS = {"indptr": np.array([0, 1, 2]), "indices": np.array([0])}
          "dst[1]: found id -1, expected an id of 0 or more, as others are 2**63 and beyond"),
     ],
 )  # fmt: skip
-def test_bad_edges(tmp_path: Path, value: Any, message: str) -> None:
+def test_bad_edges(tmp_path, value, message):
     error = refused(value, tmp_path / "store")
     assert error.startswith(f"<edge_index>: {message}")
 
 
-def test_damaged_and_pickled_files(tmp_path: Path) -> None:
+def test_damaged_and_pickled_files(tmp_path):
     (tmp_path / "in").mkdir()
     objects = np.array([{}, []], dtype=object)
     np.save(tmp_path / "in/cut.npy", RING)
@@ -146,9 +146,7 @@ ALL_DTYPES = ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "fl
 
 @pytest.mark.parametrize("dtype", [*ALL_DTYPES, "bfloat16"])
 @pytest.mark.parametrize("shape", [(), (3,), (2, 2)])
-def test_attributes_of_any_dtype_follow_their_edges(
-    tmp_path: Path, dtype: str, shape: tuple[int, ...]
-) -> None:
+def test_attributes_of_any_dtype_follow_their_edges(tmp_path, dtype, shape):
     edges = random_edges(20, 200)
     generator = torch.Generator().manual_seed(0)
     values = torch.randint(0, 2, (200, *shape), generator=generator).to(getattr(torch, dtype))
@@ -162,7 +160,7 @@ def test_attributes_of_any_dtype_follow_their_edges(
 
 
 @chunks.both
-def test_attributes_from_everywhere(tmp_path: Path) -> None:
+def test_attributes_from_everywhere(tmp_path):
     rng = np.random.default_rng(1)
     features = np.asfortranarray(rng.random((4, 3), dtype=np.float32).astype(">f4"))
     np.save(tmp_path / "x.npy", features)
@@ -208,7 +206,7 @@ def test_attributes_from_everywhere(tmp_path: Path) -> None:
     assert sizes == {"valid_idx": [2], "test_idx": [3], "train_idx": [2]}
 
 
-def test_a_number_float32_cannot_hold_is_refused_in_features(tmp_path: Path) -> None:
+def test_a_number_float32_cannot_hold_is_refused_in_features(tmp_path):
     attrs = {"x": write(tmp_path / "x.csv", "0,1\n1,1e60\n")}
     edges = np.array([[0, 1, 1], [1, 0, 1]])
     words = r"line 2, column 1: found 1e\+60, expected a value that"
@@ -217,7 +215,7 @@ def test_a_number_float32_cannot_hold_is_refused_in_features(tmp_path: Path) -> 
     assert data.x[1, 1] == 1e60
 
 
-def test_row_counts_must_match(tmp_path: Path) -> None:
+def test_row_counts_must_match(tmp_path):
     np.save(tmp_path / "w.npy", np.zeros(3))
     words = r"w\.npy: w: found 3 rows, expected 4, one per edge in"
     refused(RING, tmp_path / "store", words, edge_attrs={"w": tmp_path / "w.npy"})
@@ -230,7 +228,7 @@ def test_row_counts_must_match(tmp_path: Path) -> None:
         refused(RING, tmp_path / "store", words, node_attrs=attrs)
 
 
-def test_feature_dtype(tmp_path: Path) -> None:
+def test_feature_dtype(tmp_path):
     x = np.random.default_rng(0).random((4, 2))
     for dtype in ("float16", "bfloat16", torch.float32, np.float16):
         gz.convert(RING, tmp_path / "s", node_attrs={"x": x}, dtypes={"x": dtype}, force=True)
@@ -243,7 +241,7 @@ def test_feature_dtype(tmp_path: Path) -> None:
     )
 
 
-def test_take_and_skip(tmp_path: Path) -> None:
+def test_take_and_skip(tmp_path):
     attrs = {"x": np.zeros(4), "y": np.zeros(4)}
     gz.convert(RING, tmp_path / "a", node_attrs=attrs, edge_attrs={"w": np.zeros(4)}, take=["x"])
     gz.convert(RING, tmp_path / "b", node_attrs=attrs, skip=["x"])
@@ -253,8 +251,8 @@ def test_take_and_skip(tmp_path: Path) -> None:
 
 
 @chunks.both
-def test_ids_are_rows_or_mapped(tmp_path: Path) -> None:
-    def ids(edges: np.ndarray, **options: Any) -> Any:
+def test_ids_are_rows_or_mapped(tmp_path):
+    def ids(edges, **options):
         summary = gz.convert(edges, tmp_path / "s", force=True, **options)
         assert edges_of(tmp_path / "s") == [tuple(pair) for pair in edges.T.tolist()]
         return summary.nodes[None].num_nodes, summary.nodes[None].ids
@@ -272,7 +270,7 @@ def test_ids_are_rows_or_mapped(tmp_path: Path) -> None:
 
 
 @chunks.both
-def test_ids_beyond_the_features_are_not_guessed_at(tmp_path: Path) -> None:
+def test_ids_beyond_the_features_are_not_guessed_at(tmp_path):
     attrs = {"x": np.arange(4.0), "train_idx": np.array([30, 10])}
     with pytest.raises(InputError, match="expected an id below 4, the number of nodes by <x>"):
         gz.convert(RING * 10, tmp_path / "s", node_attrs=attrs)
@@ -284,7 +282,7 @@ def test_ids_beyond_the_features_are_not_guessed_at(tmp_path: Path) -> None:
 
 
 @chunks.both
-def test_a_bad_id_far_into_the_edges(tmp_path: Path) -> None:
+def test_a_bad_id_far_into_the_edges(tmp_path):
     table = write(tmp_path / "n.csv", "id\n" + "".join(f"{i * 7}\n" for i in range(20)))
     edges = np.arange(40).reshape(2, 20) % 20
     for column, name in enumerate(["src", "dst"]):
@@ -297,7 +295,7 @@ def test_a_bad_id_far_into_the_edges(tmp_path: Path) -> None:
 
 
 @chunks.both
-def test_a_node_table_that_almost_counts_on(tmp_path: Path) -> None:
+def test_a_node_table_that_almost_counts_on(tmp_path):
     """Its ids are its rows only if they count on to the end."""
     for ids in ([0, 1, 2, 3, 4, 5, 6], [0, 1, 2, 13, 14, 15, 16], [0, 1, 2, 3, 4, 6, 5]):
         table = write(tmp_path / "n.csv", "id\n" + "".join(f"{i}\n" for i in ids))
@@ -308,7 +306,7 @@ def test_a_node_table_that_almost_counts_on(tmp_path: Path) -> None:
 
 
 @chunks.both
-def test_text_ids_from_arrays(tmp_path: Path) -> None:
+def test_text_ids_from_arrays(tmp_path):
     edges = np.array([["b", "c", "b"], ["a", "a", "ü"]])
     sets = {"train_idx": np.array(["ü", "a"])}
     gz.convert(edges, tmp_path / "s", node_attrs=sets)
@@ -316,10 +314,14 @@ def test_text_ids_from_arrays(tmp_path: Path) -> None:
     assert list(store.ids()) == ["a", "b", "c", "ü"]
     assert store.data().train_idx.tolist() == [3, 0]
     assert edges_of(tmp_path / "s") == [("b", "a"), ("c", "a"), ("b", "ü")]
+    numbers = np.array([[7, -3, 100], [100, 7, 7]])
+    gz.convert(numbers, tmp_path / "t", id_type="str")
+    assert list(gz.open(tmp_path / "t").ids()) == ["-3", "100", "7"]
+    assert edges_of(tmp_path / "t") == [("7", "100"), ("-3", "7"), ("100", "7")]
 
 
 @chunks.both
-def test_node_table_gives_the_order(tmp_path: Path) -> None:
+def test_node_table_gives_the_order(tmp_path):
     table = write(tmp_path / "n.csv", "name,year\nzoe,1\nadam,2\nlone,3\n")
     edges = write(tmp_path / "e.csv", "src,dst\nadam,zoe\nzoe,adam\n")
     summary = gz.convert(edges, tmp_path / "s", nodes=table, node_attrs=["year"])
@@ -351,11 +353,11 @@ def test_node_table_gives_the_order(tmp_path: Path) -> None:
         ("fill of 'w': found 'none', expected a number, nan, true", {"fill": {"w": "none"}}),
     ],
 )
-def test_options_that_are_refused(tmp_path: Path, words: str, options: dict[str, Any]) -> None:
+def test_options_that_are_refused(tmp_path, words, options):
     refused(RING, tmp_path / "s", words, ValueError, edge_attrs={"w": np.ones(4)}, **options)
 
 
-def test_sources_and_outputs_that_are_refused(tmp_path: Path) -> None:
+def test_sources_and_outputs_that_are_refused(tmp_path):
     words = r"nodes\.num_nodes: found 2\.5, expected a value of type int"
     refused(RING, tmp_path / "s", words, num_nodes=2.5)
     words = "<year>: source: found 'year', expected a path such as"
@@ -364,7 +366,7 @@ def test_sources_and_outputs_that_are_refused(tmp_path: Path) -> None:
     refused(RING, tmp_path / "nowhere" / "s", "nowhere", error=FileNotFoundError)
 
 
-def test_the_output_is_never_an_input_and_never_replaced_unasked(tmp_path: Path) -> None:
+def test_the_output_is_never_an_input_and_never_replaced_unasked(tmp_path):
     gz.convert(RING, tmp_path / "s")
     inside = tmp_path / "s" / "e.npy"
     np.save(inside, RING)
@@ -377,9 +379,7 @@ def test_the_output_is_never_an_input_and_never_replaced_unasked(tmp_path: Path)
     assert edges_of(tmp_path / "s") == [(0, 1), (1, 2), (2, 3)]
 
 
-def test_progress_is_shown_when_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_progress_is_shown_when_asked_for(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(progress, "_DELAY_SECONDS", 0)
     path = write(tmp_path / "e.csv", "0,1\n1,0\n")
     gz.convert(path, tmp_path / "a")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
-from pathlib import Path
 
 import chunks
 import pytest
@@ -18,7 +17,7 @@ pytestmark = chunks.both
 
 @pytest.mark.parametrize("delimiter", [None, "::"])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_two_colons(tmp_path: Path, delimiter: str | None, end: str) -> None:
+def test_two_colons(tmp_path, delimiter, end):
     rows = ["1::1193::5::978300760", "1::661::3::978302109", "2::1193::4::978298413", ""]
     path = write(tmp_path / "ratings.txt", end.join(rows))
     attrs = {"edge_weight": 2, "time": 3}
@@ -32,7 +31,7 @@ def test_two_colons(tmp_path: Path, delimiter: str | None, end: str) -> None:
     assert gz.open(tmp_path / "t").ids("i").tolist() == [1, 661, 1193]
 
 
-def test_faults_between_colons(tmp_path: Path) -> None:
+def test_faults_between_colons(tmp_path):
     path = write(tmp_path / "e.txt", "1::2::3\n4::5::6\n7::8\n9::x::1\n")
     with pytest.raises(InputError, match=r"line 3: found 2 cells \('7::8'\), expected 3 cells sep"):
         gz.convert(path, tmp_path / "s", header=False, delimiter="::")
@@ -42,13 +41,13 @@ def test_faults_between_colons(tmp_path: Path) -> None:
         gz.convert(path, tmp_path / "t", delimiter="ab")
 
 
-def test_a_single_colon_or_comma_is_not_two(tmp_path: Path) -> None:
+def test_a_single_colon_or_comma_is_not_two(tmp_path):
     path = write(tmp_path / "e.csv", "std::a,std::b\nstd::b,std::c\n")
     gz.convert(path, tmp_path / "s", header=False)
     assert edges_of(tmp_path / "s") == [("std::a", "std::b"), ("std::b", "std::c")]
 
 
-def test_percent_signs(tmp_path: Path) -> None:
+def test_percent_signs(tmp_path):
     path = write(tmp_path / "out.txt", "% sym unweighted\n% 2 3 3\n1 2\n% amid\n2 3\n")
     gz.convert(path, tmp_path / "s")
     assert edges_of(tmp_path / "s") == [(1, 2), (2, 3)]
@@ -58,7 +57,7 @@ def test_percent_signs(tmp_path: Path) -> None:
 
 
 def seconds(*when: int) -> int:
-    return int(datetime(*when, tzinfo=timezone.utc).timestamp())  # type: ignore[misc, arg-type]
+    return int(datetime(*when, tzinfo=timezone.utc).timestamp())
 
 
 @pytest.mark.parametrize(
@@ -73,7 +72,7 @@ def seconds(*when: int) -> int:
          [seconds(2023, 1, 5, 10, 20, 30) * 10**6 + 250_000, seconds(2023, 1, 5) * 10**6]),
     ],
 )  # fmt: skip
-def test_times(tmp_path: Path, cells: list[str], expected: list[int]) -> None:
+def test_times(tmp_path, cells, expected):
     rows = "".join(f"{n},{n + 1},{cell}\n" for n, cell in enumerate(cells))
     path = write(tmp_path / "e.csv", f"src,dst,when\n{rows}")
     stored = converted(path, tmp_path / "s", edge_attrs={"time": "when"}, time_attr="time")
@@ -88,7 +87,7 @@ def test_times(tmp_path: Path, cells: list[str], expected: list[int]) -> None:
         gz.convert(path, tmp_path / "t", edge_attrs={"time": "when"}, fill={"time": 0})
 
 
-def test_times_of_two_sorts(tmp_path: Path) -> None:
+def test_times_of_two_sorts(tmp_path):
     path = write(
         tmp_path / "e.csv", "src,dst,t\n" + "0,1,2023-01-05\n" * 60 + "1,2,2023-01-05T1Z\n"
     )

@@ -5,8 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import zipfile
-from pathlib import Path
-from typing import Any
 
 import chunks
 import numpy as np
@@ -18,9 +16,8 @@ from convert_support import edges_of, random_edges
 
 import pyg_graphzero as gz
 from pyg_graphzero import InputError
-from pyg_graphzero.conversion import ends
-from pyg_graphzero.conversion.ends import ExpandedRows
-from pyg_graphzero.store.rows import ArrayRows
+from pyg_graphzero.store.rows import FileRows, StreamRows
+from pyg_graphzero.util.workspace import Workspace
 
 EDGES = random_edges(20, 60)
 PAIRS = [tuple(pair) for pair in EDGES.T.tolist()]
@@ -31,9 +28,7 @@ PAIRS = [tuple(pair) for pair in EDGES.T.tolist()]
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("form", ["npy", "stored", "deflated"])
-def test_edges_of_any_layout(
-    tmp_path: Path, dtype: str, order: Any, transposed: bool, form: str
-) -> None:
+def test_edges_of_any_layout(tmp_path, dtype, order, transposed, form):
     array = np.array(EDGES.T if transposed else EDGES, dtype=dtype, order=order)
     path = tmp_path / ("e.npy" if form == "npy" else "e.npz")
     write = {"npy": np.save, "stored": np.savez, "deflated": np.savez_compressed}[form]
@@ -44,7 +39,7 @@ def test_edges_of_any_layout(
 
 
 @pytest.mark.parametrize("version", [(1, 0), (2, 0)])
-def test_versions_of_the_header(tmp_path: Path, version: tuple[int, int]) -> None:
+def test_versions_of_the_header(tmp_path, version):
     with open(tmp_path / "a.npy", "wb") as file:
         np.lib.format.write_array(file, EDGES, version=version)
     gz.convert(tmp_path / "a.npy", tmp_path / "s")
@@ -52,7 +47,7 @@ def test_versions_of_the_header(tmp_path: Path, version: tuple[int, int]) -> Non
 
 
 @chunks.both
-def test_many_files_of_arrays(tmp_path: Path) -> None:
+def test_many_files_of_arrays(tmp_path):
     (tmp_path / "edges").mkdir()
     (tmp_path / "x").mkdir()
     x = np.random.default_rng(0).random((20, 3)).round(3)
@@ -86,7 +81,7 @@ def test_many_files_of_arrays(tmp_path: Path) -> None:
         gz.convert(tmp_path / "edges", tmp_path / "t")
 
 
-def test_an_archive_that_ends_in_a_member(tmp_path: Path) -> None:
+def test_an_archive_that_ends_in_a_member(tmp_path):
     np.savez_compressed(tmp_path / "g.npz", edge_index=EDGES, x=np.random.random((20, 500)))
     with zipfile.ZipFile(tmp_path / "g.npz") as archive:
         at = archive.getinfo("x.npy").header_offset + 9000
@@ -98,18 +93,35 @@ def test_an_archive_that_ends_in_a_member(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["g.npz"]
 
 
-def test_pointers_expand_to_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ends, "_STEP", 4)
-    counts = np.array([0, 3, 0, 0, 1, 7, 0, 0, 0, 2, 0, 5, 0])
-    pointers = np.concatenate([[0], np.cumsum(counts)])
-    want = np.repeat(np.arange(13), counts)
-    rows = ExpandedRows(ArrayRows(torch.from_numpy(pointers)), 18, Path("g.npz"))
-    for begin in range(19):
-        for end in range(begin, 19):
-            assert rows.read(begin, end).tolist() == want[begin:end].tolist()
-    pointers[6] = 20
-    with pytest.raises(InputError, match="values that do not ascend"):
-        ExpandedRows(ArrayRows(torch.from_numpy(pointers)), 18, Path("g.npz"))
+def test_files_that_end_before_their_rows(tmp_path):
+    path = tmp_path / "short.bin"
+    path.write_bytes(bytes(39))
+    with pytest.raises(InputError, match="found 39 bytes, expected 40 or more, for 10 rows"):
+        FileRows(path, 0, (10,), torch.int32)
+    path.write_bytes(bytes(40))
+    rows = FileRows(path, 0, (10,), torch.int32)
+    path.write_bytes(bytes(12))
+    with pytest.raises(InputError, match=r"short\.bin: file: found 12 bytes"):
+        rows.read(0, 10)
+    stream = StreamRows(path, "member 'x'", lambda: path.open("rb"), (5,), torch.int32)
+    with pytest.raises(InputError, match="member 'x': found an end after 3 rows, expected 5"):
+        list(stream.slabs(2))
+
+
+def test_temporary_files_are_made_where_asked_and_removed(tmp_path):
+    left = tmp_path / "tmp" / ".store.scratch-0a"
+    left.mkdir(parents=True)
+    (left / "lock").touch()
+    with Workspace(tmp_path / "store", tmp=tmp_path / "tmp") as space:
+        first, second = space.file("a"), space.file("a")
+        assert first != second
+        assert first.parent == second.parent
+        assert first.parent.parent == tmp_path / "tmp"
+        assert not left.exists(), "nothing held its lock"
+        first.write_bytes(bytes(32))
+    assert list((tmp_path / "tmp").iterdir()) == []
+    with pytest.raises(FileNotFoundError):
+        Workspace(tmp_path / "store", tmp=tmp_path / "nowhere")
 
 
 MEMORY = """
@@ -135,7 +147,7 @@ for source in sources:
 
 
 @pytest.mark.long
-def test_memory_does_not_grow_with_the_features(tmp_path: Path) -> None:
+def test_memory_does_not_grow_with_the_features(tmp_path):
     x = np.zeros((60_000, 128), dtype=np.float32)  # 30,000 KiB
     np.save(tmp_path / "c.npy", x)
     np.save(tmp_path / "f.npy", np.asfortranarray(x))

@@ -37,7 +37,7 @@ undirected = true
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     folder = tmp_path / "in"
     folder.mkdir()
     write(
@@ -73,7 +73,7 @@ def spec(folder: Path) -> dict[str, Any]:
 
 
 @chunks.both
-def test_toml(folder: Path, tmp_path: Path) -> None:
+def test_toml(folder, tmp_path):
     summary = gz.convert(folder / "graph.toml", tmp_path / "s")
     store = gz.open(tmp_path / "s")
     assert store.ids("movie").tolist() == [10, 1, 7]
@@ -93,7 +93,7 @@ def test_toml(folder: Path, tmp_path: Path) -> None:
     assert "user → rates → movie: 3 edges" in str(summary)
 
 
-def test_dict_and_json_say_the_same(folder: Path, tmp_path: Path) -> None:
+def test_dict_and_json_say_the_same(folder, tmp_path):
     value = spec(folder)
     gz.convert(value, tmp_path / "a")
     write(folder / "graph.json", json.dumps(value, default=str))
@@ -106,7 +106,7 @@ def test_dict_and_json_say_the_same(folder: Path, tmp_path: Path) -> None:
         ]
 
 
-def test_undirected_between_types(folder: Path, tmp_path: Path) -> None:
+def test_undirected_between_types(folder, tmp_path):
     gz.convert(spec(folder), tmp_path / "s", undirected=True)
     assert edges_of(tmp_path / "s", ("movie", "rev_rates", "user"), "rating") == [
         (1, 5, 4.0),
@@ -116,8 +116,8 @@ def test_undirected_between_types(folder: Path, tmp_path: Path) -> None:
 
 
 @chunks.both
-def test_faults_in_the_tables(folder: Path, tmp_path: Path) -> None:
-    def message(value: dict[str, Any]) -> str:
+def test_faults_in_the_tables(folder, tmp_path):
+    def message(value):
         error = refused(value, tmp_path / "s")
         return error.replace(str(folder), "IN")
 
@@ -138,7 +138,7 @@ def test_faults_in_the_tables(folder: Path, tmp_path: Path) -> None:
     )
 
 
-def test_an_edge_type_may_be_empty(tmp_path: Path) -> None:
+def test_an_edge_type_may_be_empty(tmp_path):
     path = write(tmp_path / "e.csv", "src,dst,w\n")
     value = {
         "nodes": {"a": {"num_nodes": 3}, "b": {"num_nodes": 2}},
@@ -151,7 +151,7 @@ def test_an_edge_type_may_be_empty(tmp_path: Path) -> None:
     assert gz.open(tmp_path / "s").data()["a", "to", "b"].edge_index.shape == (2, 0)
 
 
-def test_node_types_without_edges_or_table(tmp_path: Path) -> None:
+def test_node_types_without_edges_or_table(tmp_path):
     value = {
         "nodes": {
             "a": {"attrs": {"x": np.zeros((3, 2))}},
@@ -187,11 +187,11 @@ def test_node_types_without_edges_or_table(tmp_path: Path) -> None:
          "<spec>: edges[0].attrs: found int, expected attribute = source"),
     ],
 )  # fmt: skip
-def test_faults_in_the_specification(tmp_path: Path, value: dict[str, Any], message: str) -> None:
+def test_faults_in_the_specification(tmp_path, value, message):
     error = refused(value, tmp_path / "s")
     assert error.startswith(message)
 
 
-def test_broken_toml(tmp_path: Path) -> None:
+def test_broken_toml(tmp_path):
     path = write(tmp_path / "g.toml", "[nodes\n")
     refused(path, tmp_path / "s", r"g\.toml: spec: found .*expected valid TOML")

@@ -29,15 +29,13 @@ def of_ids(store: Path, attr: str) -> dict[Any, Any]:
 
 
 @pytest.fixture
-def edges(tmp_path: Path) -> Path:
+def edges(tmp_path):
     return write(tmp_path / "e.csv", "10,20\n20,30\n")
 
 
 @pytest.mark.parametrize("ids", [None, "map"])
 @pytest.mark.parametrize("header", ["id,y", "Node_ID,y", "y,node"])
-def test_labels_are_joined_by_their_ids(
-    edges: Path, tmp_path: Path, ids: str | None, header: str
-) -> None:
+def test_labels_are_joined_by_their_ids(edges, tmp_path, ids, header):
     rows = [(30, 2), (10, 0), (20, 1)]
     lines = [f"{y},{n}" if header[0] == "y" else f"{n},{y}" for n, y in rows]
     labels = write(tmp_path / "lab.csv", "\n".join([header, *lines, ""]))
@@ -46,28 +44,28 @@ def test_labels_are_joined_by_their_ids(
     assert summary.notes == []
 
 
-def test_ids_that_are_rows_are_joined_too(tmp_path: Path) -> None:
+def test_ids_that_are_rows_are_joined_too(tmp_path):
     path = write(tmp_path / "e.csv", "0,1\n1,2\n")
     labels = write(tmp_path / "lab.csv", "id,y\n3,3\n2,2\n0,0\n1,1\n")  # node 3 has no edges
     gz.convert(path, tmp_path / "s", node_attrs={"y": f"{labels}:y"})
     assert gz.open(tmp_path / "s").data().y.tolist() == [0, 1, 2, 3]
 
 
-def test_a_column_called_as_in_the_edges_is_that_of_ids(tmp_path: Path) -> None:
+def test_a_column_called_as_in_the_edges_is_that_of_ids(tmp_path):
     path = write(tmp_path / "e.csv", "paper,cites\na,b\nb,c\n")
     labels = write(tmp_path / "lab.csv", "id,paper,y\n7,c,2\n8,a,0\n9,b,1\n")
     gz.convert(path, tmp_path / "s", header=True, node_attrs={"y": f"{labels}:y"})
     assert of_ids(tmp_path / "s", "y") == {"a": 0, "b": 1, "c": 2}
 
 
-def test_all_columns_but_the_ids(edges: Path, tmp_path: Path) -> None:
+def test_all_columns_but_the_ids(edges, tmp_path):
     table = pa.table({"id": [20, 30, 10], "f0": [2.0, 3.0, 1.0], "f1": [5.0, 6.0, 4.0]})
     pq.write_table(table, tmp_path / "x.parquet", row_group_size=2)
     gz.convert(edges, tmp_path / "s", node_attrs={"x": tmp_path / "x.parquet"})
     assert of_ids(tmp_path / "s", "x") == {10: [1, 4], 20: [2, 5], 30: [3, 6]}
 
 
-def test_beside_a_node_table(edges: Path, tmp_path: Path) -> None:
+def test_beside_a_node_table(edges, tmp_path):
     nodes = write(tmp_path / "n.csv", "who,age\n30,3\n10,1\n20,2\n")
     labels = write(tmp_path / "lab.csv", "who,y,train\n10,0,true\n20,1,false\n30,2,true\n")
     attrs = {"age": "age", "y": f"{labels}:y", "train_idx": f"{labels}:train"}
@@ -81,8 +79,8 @@ def message(edges: Path, out: Path, **options: Any) -> str:
     return error.replace(str(out.parent) + "/", "")
 
 
-def test_tables_that_cannot_be_joined_are_refused(edges: Path, tmp_path: Path) -> None:
-    def told(text: str, source: str = "y", **options: Any) -> str:
+def test_tables_that_cannot_be_joined_are_refused(edges, tmp_path):
+    def told(text, source="y", **options):
         write(tmp_path / "lab.csv", text)
         attrs = {"y": f"{tmp_path}/lab.csv:{source}"}
         return message(edges, tmp_path / "s", node_attrs=attrs, **options)
@@ -114,14 +112,14 @@ def test_tables_that_cannot_be_joined_are_refused(edges: Path, tmp_path: Path) -
     )
 
 
-def test_rows_that_are_in_order_may_have_other_columns(tmp_path: Path) -> None:
+def test_rows_that_are_in_order_may_have_other_columns(tmp_path):
     path = write(tmp_path / "e.csv", "0,1\n1,2\n")
     labels = write(tmp_path / "lab.csv", "paper,title,y\n0,a,2\n1,b,1\n2,c,0\n")
     gz.convert(path, tmp_path / "s", node_attrs={"y": f"{labels}:y"})
     assert gz.open(tmp_path / "s").data().y.tolist() == [2, 1, 0]
 
 
-def test_the_advice_of_the_error_leads_to_right_labels(edges: Path, tmp_path: Path) -> None:
+def test_the_advice_of_the_error_leads_to_right_labels(edges, tmp_path):
     np.save(tmp_path / "y.npy", np.array([0, 1, 2]))
     told = message(edges, tmp_path / "s", node_attrs={"y": tmp_path / "y.npy"})
     assert told.startswith(
@@ -136,7 +134,7 @@ def test_the_advice_of_the_error_leads_to_right_labels(edges: Path, tmp_path: Pa
 # Missing values
 
 
-def test_blank_labels_are_filled(edges: Path, tmp_path: Path) -> None:
+def test_blank_labels_are_filled(edges, tmp_path):
     labels = write(tmp_path / "lab.csv", "id,y,age,train\n30,,NA,\n10,0,1,true\n20,1,nan,false\n")
     attrs = {name: f"{labels}:{name}" for name in ("y", "age", "train")}
     told = message(edges, tmp_path / "s", node_attrs=attrs)
@@ -157,7 +155,7 @@ def test_blank_labels_are_filled(edges: Path, tmp_path: Path) -> None:
     assert data.train.tolist() == [True, False, False]
 
 
-def test_nodes_that_a_table_does_not_have_are_filled(edges: Path, tmp_path: Path) -> None:
+def test_nodes_that_a_table_does_not_have_are_filled(edges, tmp_path):
     labels = write(tmp_path / "lab.csv", "id,y,x\n30,2,0.5\n")
     attrs = {"y": f"{labels}:y", "x": f"{labels}:x"}
     summary = gz.convert(edges, tmp_path / "s", node_attrs=attrs, fill={"y": -1, "x": 0})
@@ -169,7 +167,7 @@ def test_nodes_that_a_table_does_not_have_are_filled(edges: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "arrow"])
-def test_nulls_are_filled(edges: Path, tmp_path: Path, suffix: str) -> None:
+def test_nulls_are_filled(edges, tmp_path, suffix):
     table = pa.table({"id": [30, 10, 20], "y": [None, 0, 1], "z": [float("nan"), None, 1.5]})
     path = tmp_path / f"lab.{suffix}"
     if suffix == "parquet":
@@ -187,7 +185,7 @@ def test_nulls_are_filled(edges: Path, tmp_path: Path, suffix: str) -> None:
     assert gz.open(tmp_path / "s").data().y.dtype == torch.int64
 
 
-def test_cells_that_are_missing_and_that_are_wrong(edges: Path, tmp_path: Path) -> None:
+def test_cells_that_are_missing_and_that_are_wrong(edges, tmp_path):
     nodes = write(tmp_path / "n.csv", "id,y\n10,0\n20,\n30,two\n")
     options: dict[str, Any] = {"nodes": nodes, "node_attrs": ["y"]}
     assert message(edges, tmp_path / "s", **options).startswith(
@@ -204,14 +202,14 @@ def test_cells_that_are_missing_and_that_are_wrong(edges: Path, tmp_path: Path) 
     assert told.startswith("lab.csv: line 3, column 'y': found 'q', expected a number")
 
 
-def test_attributes_of_edges_are_filled(tmp_path: Path) -> None:
+def test_attributes_of_edges_are_filled(tmp_path):
     path = write(tmp_path / "e.csv", "src,dst,w\n0,1,5\n1,2,\n2,0,7\n")
     gz.convert(path, tmp_path / "s", edge_attrs=["w"], fill={"w": 0})
     assert edges_of(tmp_path / "s", None, "w") == [(0, 1, 5), (1, 2, 0), (2, 0, 7)]
     assert gz.open(tmp_path / "s").data().w.dtype == torch.int64
 
 
-def test_fills_that_fit_nothing(edges: Path, tmp_path: Path) -> None:
+def test_fills_that_fit_nothing(edges, tmp_path):
     labels = write(tmp_path / "lab.csv", "id,t\n10,true\n20,\n30,false\n")
     attrs = {"t": f"{labels}:t"}
     words = "fill of 't': found -1, expected true or false"
@@ -221,7 +219,7 @@ def test_fills_that_fit_nothing(edges: Path, tmp_path: Path) -> None:
 # Row numbers
 
 
-def test_row_numbers_of_pandas_are_no_ids(tmp_path: Path) -> None:
+def test_row_numbers_of_pandas_are_no_ids(tmp_path):
     path = write(tmp_path / "e.csv", ",user_a,user_b,w\n0,7,9,1\n1,9,8,2\n")
     summary = gz.convert(path, tmp_path / "s", edge_attrs=["w"])
     assert edges_of(tmp_path / "s", None, "w") == [(7, 9, 1), (9, 8, 2)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import chunks
@@ -53,14 +52,14 @@ TRIPLES = "/m/1\tborn in\t/m/2\n/m/2\tcapital of\t/m/3\n/m/1\tborn in\t/m/3\n"
         ("time,user", "user"),
     ],
 )
-def test_which_columns_are_ends(names: str, ends: str) -> None:
+def test_which_columns_are_ends(names, ends):
     columns = names.split(",")
     found = ends_of(columns, lambda at: True, (None, None), (), ("", ""))
     assert [columns[at] for at in found] == ends.split(",")
 
 
-def test_contents_kinds_and_given_ends_tell_the_ends() -> None:
-    def found(names: str, **more: Any) -> list[int]:
+def test_contents_kinds_and_given_ends_tell_the_ends():
+    def found(names, **more):
         options: dict[str, Any] = {"given": (None, None), "taken": (), "kinds": ("", "")} | more
         kinds: dict[int, bool | None] = options.pop("holds", {})
         return ends_of(names.split(","), lambda at: kinds.get(at, True), **options)
@@ -75,8 +74,8 @@ def test_contents_kinds_and_given_ends_tell_the_ends() -> None:
 
 
 @pytest.mark.parametrize("how", ["csv", "parquet", "frame"])
-def test_one_rule_for_all_tables(tmp_path: Path, how: str) -> None:
-    def source(**columns: list[int]) -> Any:
+def test_one_rule_for_all_tables(tmp_path, how):
+    def source(**columns):
         table = pa.table(columns)
         if how == "frame":
             return table.to_pandas()
@@ -99,12 +98,12 @@ def test_one_rule_for_all_tables(tmp_path: Path, how: str) -> None:
     assert edges_of(tmp_path / "t") == [(2, 0)]
 
 
-def test_rows_whose_values_recur_are_no_header(tmp_path: Path) -> None:
+def test_rows_whose_values_recur_are_no_header(tmp_path):
     path = write(tmp_path / "e.csv", "ann,bob\nbob,cid\nann,cid\n")
     assert gz.convert(path, tmp_path / "s").num_edges == 3
 
 
-def test_a_knowledge_graph(tmp_path: Path) -> None:
+def test_a_knowledge_graph(tmp_path):
     path = write(tmp_path / "kg.tsv", TRIPLES)
     summary = gz.convert(path, tmp_path / "s")
     assert "edge_type: int64, 2 categories" in str(summary)
@@ -135,7 +134,7 @@ def test_a_knowledge_graph(tmp_path: Path) -> None:
 
 
 @chunks.both
-def test_n_triples(tmp_path: Path) -> None:
+def test_n_triples(tmp_path):
     lines = [
         "<http://x/a#1> <http://x/p> <http://x/b> .",
         "# a comment",
@@ -155,7 +154,7 @@ def test_n_triples(tmp_path: Path) -> None:
     refused(path, tmp_path / "t", r"line: found '<http://x/a> no triple', expected <subj")
 
 
-def test_files_of_neo4j(tmp_path: Path) -> None:
+def test_files_of_neo4j(tmp_path):
     nodes = "name,person:ID(P),:LABEL\nAnn,10,Person\nBob,20,Person\nAcme,30,Firm\n"
     header = write(tmp_path / "a-header.csv", ":START_ID(P),:END_ID(P),since:int,:TYPE\n")
     rows = write(tmp_path / "b.csv", "10,20,1999,KNOWS\n10,30,2001,WORKS_AT\n")
@@ -175,7 +174,7 @@ def test_files_of_neo4j(tmp_path: Path) -> None:
 
 @chunks.both
 @pytest.mark.parametrize("how", ["csv", "parquet", "feather", "frame", "array"])
-def test_text_becomes_categories(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_becomes_categories(tmp_path, how, monkeypatch):
     words = [f"w{n * 7 % 5}" for n in range(40)]
     table = pa.table({"id": range(40), "y": words})
     source: Any = tmp_path / f"n.{how}"
@@ -208,7 +207,7 @@ def test_text_becomes_categories(tmp_path: Path, how: str, monkeypatch: pytest.M
         gz.open(tmp_path / "s").categories("y")
 
 
-def test_dictionaries_are_text(tmp_path: Path) -> None:
+def test_dictionaries_are_text(tmp_path):
     values = pd.Categorical(["lo", "hi", "lo"], categories=["mid", "lo", "hi"])
     frame = pd.DataFrame({"src": [0, 1, 2], "dst": [1, 2, 0], "c": values})
     frame.to_parquet(tmp_path / "e.parquet")
@@ -223,11 +222,11 @@ def test_dictionaries_are_text(tmp_path: Path) -> None:
         gz.convert(frame, tmp_path / "t", edge_attrs=["c"], time_attr="c")
     for option in ({"coalesce": "mean"}, {"self_loops": "add"}):
         with pytest.raises(ValueError, match="found the edge attribute 'c'"):
-            gz.convert(frame, tmp_path / "t", edge_attrs=["c"], **option)  # type: ignore[arg-type]
+            gz.convert(frame, tmp_path / "t", edge_attrs=["c"], **option)
 
 
 @pytest.mark.parametrize("how", ["csv", "frame", "dictionary"])
-def test_missing_text(tmp_path: Path, how: str) -> None:
+def test_missing_text(tmp_path, how):
     words = ["b", None, "a"]
     column = pa.array(words).dictionary_encode() if how == "dictionary" else pa.array(words)
     source: Any = pa.table({"id": [0, 1, 2], "y": column})
@@ -250,9 +249,7 @@ def batches(num: int, rows: int) -> Iterator[pa.RecordBatch]:
 
 
 @pytest.mark.parametrize("memory", [None, "small"])
-def test_a_stream_is_read_once_in_the_bounds_of_memory(
-    tmp_path: Path, memory: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stream_is_read_once_in_the_bounds_of_memory(tmp_path, memory, monkeypatch):
     if memory is not None:  # nothing may be held: all goes through a file
         monkeypatch.setattr("pyg_graphzero.util.workspace.Workspace.hold", lambda *_: False)
     schema = next(batches(1, 1)).schema
@@ -265,9 +262,9 @@ def test_a_stream_is_read_once_in_the_bounds_of_memory(
     assert list(tmp_path.iterdir()) == [tmp_path / "s"]
 
 
-def test_whatever_hands_out_arrow_data(tmp_path: Path) -> None:
+def test_whatever_hands_out_arrow_data(tmp_path):
     class Anything:
-        def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        def __arrow_c_stream__(self, requested_schema=None):
             return pa.table({"src": [0, 1], "dst": [1, 0]}).__arrow_c_stream__(requested_schema)
 
     dictionary = pa.table({"id": [0, 1], "y": ["n", "m"]})
@@ -278,7 +275,7 @@ def test_whatever_hands_out_arrow_data(tmp_path: Path) -> None:
     assert gz.open(tmp_path / "s").categories("y")[:] == ["m", "n"]
 
 
-def test_duckdb(tmp_path: Path) -> None:
+def test_duckdb(tmp_path):
     duckdb = pytest.importorskip("duckdb")
     pq.write_table(
         pa.table({"payer": [5, 6, 5], "payee": [6, 5, 6], "amount": [1, 2, 4]}),
@@ -294,7 +291,7 @@ def test_duckdb(tmp_path: Path) -> None:
             gz.convert(connection.sql(paid), tmp_path / "t", edge_attrs=["w"])
 
 
-def test_adbc(tmp_path: Path) -> None:
+def test_adbc(tmp_path):
     adbc = pytest.importorskip("adbc_driver_sqlite.dbapi")
     with adbc.connect() as connection, connection.cursor() as cursor:
         cursor.execute("CREATE TABLE follows AS SELECT 1 AS follower, 2 AS followee, 0.5 AS since")
@@ -303,7 +300,7 @@ def test_adbc(tmp_path: Path) -> None:
     assert edges_of(tmp_path / "s", None, "since") == [(1, 2, 0.5)]
 
 
-def test_ids_of_64_bits(tmp_path: Path) -> None:
+def test_ids_of_64_bits(tmp_path):
     hashes = [2**64 - 1, 5, 2**63]
     ends = pa.table(
         {"src": pa.array(hashes, pa.uint64()), "dst": pa.array([5, 2**63, 5], pa.uint64())}
@@ -330,8 +327,8 @@ def test_ids_of_64_bits(tmp_path: Path) -> None:
         gz.convert(small, tmp_path / "u", node_attrs=far)
 
 
-def test_refusals_name_the_place_and_the_remedy(tmp_path: Path) -> None:
-    def told(source: Any) -> str:
+def test_refusals_name_the_place_and_the_remedy(tmp_path):
+    def told(source):
         error = refused(source, tmp_path / "s")
         return error
 

@@ -6,7 +6,6 @@ import csv
 import io
 import os
 from collections import Counter
-from pathlib import Path
 
 import chunks
 import pytest
@@ -48,7 +47,7 @@ PATH = [(0, 1), (1, 2), (2, 0)]
         ("wide.csv", "0,1,7,8\n1,2,7,8\n2,0,7,8\n"),
     ],
 )
-def test_layouts_give_the_same_edges(tmp_path: Path, name: str, text: str) -> None:
+def test_layouts_give_the_same_edges(tmp_path, name, text):
     summary = gz.convert(write(tmp_path / name, text), tmp_path / "store")
     assert edges_of(tmp_path / "store") == PATH
     assert (summary.num_nodes, summary.num_edges) == (3, 3)
@@ -120,16 +119,14 @@ FAULTS = [
 @pytest.mark.parametrize(
     ("text", "options", "message"), [case[1:] for case in FAULTS], ids=[case[0] for case in FAULTS]
 )
-def test_faults_are_named(
-    tmp_path: Path, text: str | bytes, options: dict[str, object], message: str
-) -> None:
+def test_faults_are_named(tmp_path, text, options, message):
     path = write(tmp_path / "edges.csv", text)
     error = refused(path, tmp_path / "store", **options)
     assert error.startswith(f"{path}: {message}")
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
 
 
-def test_fault_far_into_a_file_has_its_line(tmp_path: Path) -> None:
+def test_fault_far_into_a_file_has_its_line(tmp_path):
     lines = [f"{i},{i + 1}" for i in range(200_000)]
     lines[150_000] = "x,1"
     lines.insert(10, "# a comment shifts the line by one")
@@ -137,7 +134,7 @@ def test_fault_far_into_a_file_has_its_line(tmp_path: Path) -> None:
     refused(path, tmp_path / "store", r"line 150002, column 0: found 'x'")
 
 
-def test_integer_column_turns_float_late(tmp_path: Path) -> None:
+def test_integer_column_turns_float_late(tmp_path):
     lines = [f"{i % 7},{i % 5},{i}" for i in range(150_000)]
     lines[-1] = "0,1,0.25"
     path = write(tmp_path / "edges.csv", "\n".join(lines))
@@ -147,14 +144,14 @@ def test_integer_column_turns_float_late(tmp_path: Path) -> None:
     assert values[:-1].tolist() == list(range(149_999))
 
 
-def test_directory_missing_file_and_odd_suffix(tmp_path: Path) -> None:
+def test_directory_missing_file_and_odd_suffix(tmp_path):
     refused(tmp_path, tmp_path / "store", r"directory: found no files, expected a dataset")
     refused(tmp_path / "nowhere.csv", tmp_path / "store", r"nowhere\.csv", error=FileNotFoundError)
     odd = write(tmp_path / "edges.xlsx", "0,1\n")
     refused(odd, tmp_path / "store", r"file name: found \.xlsx, expected \.csv")
 
 
-def test_unix_times_keep_every_digit(tmp_path: Path) -> None:
+def test_unix_times_keep_every_digit(tmp_path):
     path = write(tmp_path / "e.csv", "0,1,1600000001,1289241911.72836\n1,0,1600000003,1.5\n")
     gz.convert(path, tmp_path / "store", edge_attrs={"t": 2, "u": 3})
     assert edges_of(tmp_path / "store", None, "t", "u") == [
@@ -163,13 +160,13 @@ def test_unix_times_keep_every_digit(tmp_path: Path) -> None:
     ]
 
 
-def test_numbers_that_graphzero_got_wrong(tmp_path: Path) -> None:
+def test_numbers_that_graphzero_got_wrong(tmp_path):
     path = write(tmp_path / "e.csv", "0,1, 0, 0.5\n1,0,+1.5,1e60\n")
     gz.convert(path, tmp_path / "store", edge_attrs={"a": 2, "b": 3})
     assert edges_of(tmp_path / "store", None, "a", "b") == [(0, 1, 0.0, 0.5), (1, 0, 1.5, 1e60)]
 
 
-def test_weights_are_single_precision_and_matrices_are_made(tmp_path: Path) -> None:
+def test_weights_are_single_precision_and_matrices_are_made(tmp_path):
     path = write(tmp_path / "e.csv", "src,dst,f0,f1,w\n0,1,1,2,3\n1,0,4,5,6\n")
     summary = gz.convert(
         path, tmp_path / "store", edge_attrs={"edge_attr": "f*", "edge_weight": "w", "both": "f0,w"}
@@ -184,25 +181,25 @@ def test_weights_are_single_precision_and_matrices_are_made(tmp_path: Path) -> N
     assert data.both.tolist() == [[1, 3], [4, 6]]
 
 
-def test_columns_left_behind_are_mentioned(tmp_path: Path) -> None:
+def test_columns_left_behind_are_mentioned(tmp_path):
     path = write(tmp_path / "e.csv", "src,dst,w,t\n0,1,1,2\n")
     summary = gz.convert(path, tmp_path / "store", edge_attrs=["w"])
     assert summary.notes == ["e.csv: columns not taken: 't'"]
 
 
-def test_names_in_a_comment_above_the_data(tmp_path: Path) -> None:
+def test_names_in_a_comment_above_the_data(tmp_path):
     path = write(tmp_path / "e.txt", "# Directed graph\n# FromNodeId\tToNodeId\n3\t1\n1\t0\n")
     gz.convert(path, tmp_path / "store", src="ToNodeId", dst="FromNodeId")
     assert edges_of(tmp_path / "store") == [(1, 3), (0, 1)]
 
 
-def test_without_comments_a_hash_is_data(tmp_path: Path) -> None:
+def test_without_comments_a_hash_is_data(tmp_path):
     path = write(tmp_path / "e.csv", "#a,#b\n#b,#a\n")
     gz.convert(path, tmp_path / "store", comment=None, header=False)
     assert edges_of(tmp_path / "store") == [("#a", "#b"), ("#b", "#a")]
 
 
-def test_lines_inside_quotes(tmp_path: Path) -> None:
+def test_lines_inside_quotes(tmp_path):
     path = write(tmp_path / "e.csv", '"a\n \nb","c\n#d"\n"c\n#d","a\n \nb"\n')
     with pytest.raises(
         InputError, match=r"line 4: found a line '#d\"' after an open quote, expected"
@@ -235,9 +232,7 @@ FAST = settings(max_examples=40, suppress_health_check=[HealthCheck.function_sco
     delimiter=st.sampled_from([",", "\t", ";", "|"]),
     header=st.booleans(),
 )
-def test_any_integers_come_back(
-    tmp_path: Path, edges: list[tuple[int, int, float, int]], delimiter: str, header: bool
-) -> None:
+def test_any_integers_come_back(tmp_path, edges, delimiter, header):
     rows = [[str(s), str(d), repr(w), str(t)] for s, d, w, t in edges]
     if header:
         rows.insert(0, ["source", "target", "w", "t"])
@@ -256,7 +251,7 @@ def test_any_integers_come_back(
 @FAST
 @given(edges=st.lists(st.tuples(CELLS, CELLS), min_size=1))
 @example(edges=[("0", "FALSE")])
-def test_any_text_ids_come_back(tmp_path: Path, edges: list[tuple[str, str]]) -> None:
+def test_any_text_ids_come_back(tmp_path, edges):
     buffer = io.StringIO()
     csv.writer(buffer, quoting=csv.QUOTE_ALL).writerows(edges)
     path = write(tmp_path / "e.csv", buffer.getvalue())
@@ -275,7 +270,7 @@ def test_any_text_ids_come_back(tmp_path: Path, edges: list[tuple[str, str]]) ->
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() == 0, reason="root reads anything")
-def test_unreadable_file(tmp_path: Path) -> None:
+def test_unreadable_file(tmp_path):
     path = write(tmp_path / "e.csv", "0,1\n")
     path.chmod(0)
     with pytest.raises(PermissionError):
@@ -283,9 +278,7 @@ def test_unreadable_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("names", [("y", "edge_weight"), ("edge_weight", "y")])
-def test_attributes_of_one_column_have_the_kinds_that_they_ask_for(
-    tmp_path: Path, names: tuple[str, str]
-) -> None:
+def test_attributes_of_one_column_have_the_kinds_that_they_ask_for(tmp_path, names):
     """Whichever comes first: a label is an integer, a weight a float32."""
     path = write(tmp_path / "e.csv", "src,dst,r\n0,1,9007199254740993\n1,0,2\n")
     data = converted(path, tmp_path / "s", edge_attrs=dict.fromkeys(names, "r"))

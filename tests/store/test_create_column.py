@@ -27,7 +27,7 @@ N = 300  # nodes of homogeneous()
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     return write_store(homogeneous(), tmp_path / "store")
 
 
@@ -55,7 +55,7 @@ def leave(path: Path, name: str = "h", *shape: int) -> Path:
 
 
 @chunks.both
-def test_an_attribute_like_any_other(path: Path) -> None:
+def test_an_attribute_like_any_other(path):
     h = table(N, 6)
     before = gz.open(path)
     with gz.open(path, "r+") as store:
@@ -84,7 +84,7 @@ def test_an_attribute_like_any_other(path: Path) -> None:
 
 @pytest.mark.parametrize("shape", [(), (5,), (125,), (2, 3), (0,)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool])
-def test_shapes_and_dtypes(path: Path, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+def test_shapes_and_dtypes(path, shape, dtype):
     rows = (10 * table(N, *shape)).to(dtype)
     with gz.open(path, "r+") as store:
         column = store.create_column("h", shape, dtype=dtype)
@@ -96,7 +96,7 @@ def test_shapes_and_dtypes(path: Path, shape: tuple[int, ...], dtype: torch.dtyp
         assert store.verify().ok
 
 
-def test_a_store_without_nodes(tmp_path: Path) -> None:
+def test_a_store_without_nodes(tmp_path):
     path = write_store(Data(x=torch.empty(0, 2), num_nodes=0), tmp_path / "s")
     with gz.open(path, "r+") as store:
         column = store.create_column("h", 3)
@@ -108,7 +108,7 @@ def test_a_store_without_nodes(tmp_path: Path) -> None:
 
 @chunks.both
 @pytest.mark.parametrize("encoding", ["float16", "bfloat16"])
-def test_encodings(path: Path, encoding: str) -> None:
+def test_encodings(path, encoding):
     half = getattr(torch, encoding)
     h = table(N, 4)
     special = torch.tensor([float("nan"), float("inf"), -float("inf"), 1e38])
@@ -137,7 +137,7 @@ def test_encodings(path: Path, encoding: str) -> None:
 
 
 @chunks.both
-def test_rows_in_any_order(path: Path) -> None:
+def test_rows_in_any_order(path):
     h = table(N, 3)
     with gz.open(path, "r+") as store:
         column = store.create_column("h", 3)
@@ -159,7 +159,7 @@ def test_rows_in_any_order(path: Path) -> None:
     assert gz.open(path).verify().ok
 
 
-def test_the_last_row_of_a_node_named_twice_counts(path: Path) -> None:
+def test_the_last_row_of_a_node_named_twice_counts(path):
     with gz.open(path, "r+") as store:
         column = store.create_column("h", (), dtype=torch.int64)
         column.put_tensor(torch.arange(N), index=torch.arange(N))
@@ -168,7 +168,7 @@ def test_the_last_row_of_a_node_named_twice_counts(path: Path) -> None:
         assert store.data().h[[9, 4]].tolist() == [3, 4]
 
 
-def test_slices_of_nodes(path: Path) -> None:
+def test_slices_of_nodes(path):
     h = table(N, 2)
     with gz.open(path, "r+") as store:
         column = store.create_column("h", 2)
@@ -178,7 +178,7 @@ def test_slices_of_nodes(path: Path) -> None:
         assert torch.equal(store.data().h, h)
 
 
-def test_through_the_feature_store(path: Path) -> None:
+def test_through_the_feature_store(path):
     h = table(N, 2)
     with gz.open(path, "r+") as store:
         store.create_column("h", 2)
@@ -191,7 +191,7 @@ def test_through_the_feature_store(path: Path) -> None:
         assert torch.equal(store.data().h, h)
 
 
-def test_columns_of_node_types(tmp_path: Path) -> None:
+def test_columns_of_node_types(tmp_path):
     path = write_store(heterogeneous(), tmp_path / "s")
     with gz.open(path, "r+") as store:
         columns = {t: store.create_column("h", 2, node_type=t) for t in ("paper", "author")}
@@ -224,7 +224,7 @@ def steps(draw):
 
 @settings(max_examples=25)
 @given(steps=steps(), padded=st.booleans())
-def test_any_order_of_writes(tmp_path_factory, steps, padded: bool) -> None:
+def test_any_order_of_writes(tmp_path_factory, steps, padded):
     path = write_store(Data(num_nodes=N), tmp_path_factory.mktemp("any") / "s")
     width, dtype = (1999, torch.int16) if padded else (WIDE, torch.int32)  # 4 KB, or not padded
     expected = torch.zeros(N, width, dtype=dtype)
@@ -260,12 +260,12 @@ def test_any_order_of_writes(tmp_path_factory, steps, padded: bool) -> None:
     assert report.ok, str(report)
 
 
-def test_rows_of_several_threads(path: Path) -> None:
+def test_rows_of_several_threads(path):
     h = table(N, 700)
     with gz.open(path, "r+") as store:
         column = store.create_column("h", 700)
 
-        def work(thread: int) -> None:
+        def work(thread):
             for begin in range(10 * thread, N, 40):
                 column.write(begin, h[begin : begin + 10])
 
@@ -282,7 +282,7 @@ def test_rows_of_several_threads(path: Path) -> None:
 # Left behind #####################################################################################
 
 
-def test_an_unpublished_column_goes_with_its_handle(path: Path) -> None:
+def test_an_unpublished_column_goes_with_its_handle(path):
     with gz.open(path, "r+") as store:
         column = store.create_column("h", 3)
         assert len(leftovers(path)) == 1
@@ -299,7 +299,7 @@ def test_an_unpublished_column_goes_with_its_handle(path: Path) -> None:
     assert [p.name for p in (path / "node").glob("h*")] == []
 
 
-def test_a_draft_of_the_dead_is_listed_and_replaced(path: Path) -> None:
+def test_a_draft_of_the_dead_is_listed_and_replaced(path):
     draft = leave(path, "h", 2)
     rows = draft.read_bytes()
     draft.unlink()
@@ -326,7 +326,7 @@ def test_a_draft_of_the_dead_is_listed_and_replaced(path: Path) -> None:
         assert torch.equal(store.data().h, table(N, 3))
 
 
-def test_clean_removes_drafts(path: Path) -> None:
+def test_clean_removes_drafts(path):
     draft = leave(path, "h", 2)
     (path / "unpublished/notes.txt").write_text("mine")
     with gz.open(path, "r+"):
@@ -343,7 +343,7 @@ def test_clean_removes_drafts(path: Path) -> None:
 # Refused #########################################################################################
 
 
-def test_wrong_columns_are_refused_at_creation(path: Path) -> None:
+def test_wrong_columns_are_refused_at_creation(path):
     with pytest.raises(gz.ReadOnlyStoreError, match="mode='r\\+'"):
         gz.open(path).create_column("h", 2)
     with gz.open(path, "r+") as store:
@@ -365,7 +365,7 @@ def test_wrong_columns_are_refused_at_creation(path: Path) -> None:
         store.create_column("h", 2)
 
 
-def test_rows_that_are_refused(path: Path) -> None:
+def test_rows_that_are_refused(path):
     with gz.open(path, "r+") as store:
         column = store.create_column("h", 2)
         for rows in (torch.ones(5, 3), torch.ones(5), torch.tensor(1.0), torch.ones(5, 2, 1)):
@@ -388,7 +388,7 @@ def test_rows_that_are_refused(path: Path) -> None:
             column.publish()
 
 
-def test_handles_that_ended(path: Path) -> None:
+def test_handles_that_ended(path):
     store = gz.open(path, "r+")
     first = store.create_column("h", 2)
     first.write(0, table(N, 2))
@@ -407,7 +407,7 @@ def test_handles_that_ended(path: Path) -> None:
             call()
 
 
-def test_a_full_disk(path: Path) -> None:
+def test_a_full_disk(path):
     h = table(N, 5000)  # 20 KB a row, 6 MB
     with gz.open(path, "r+") as store:
         with largest_file(1 << 20), pytest.raises(OSError) as caught:
@@ -435,7 +435,7 @@ def test_a_full_disk(path: Path) -> None:
         assert store.verify().ok
 
 
-def test_a_publication_that_fails_can_be_repeated(path: Path) -> None:
+def test_a_publication_that_fails_can_be_repeated(path):
     """The draft is where it was, and the store what it was."""
     with gz.open(path, "r+") as store:
         column = store.create_column("h", 2)
@@ -464,7 +464,7 @@ def refuse(*paths: object) -> None:
 # Left by the dead ################################################################################
 
 
-def test_files_of_a_dead_writer_are_swept(path: Path) -> None:
+def test_files_of_a_dead_writer_are_swept(path):
     """A dead writer's files are removed; files of other origin stay."""
     leave(path, "h", 2)
     named = {p for p in path.rglob("*") if p.is_file()}
@@ -482,7 +482,7 @@ def test_files_of_a_dead_writer_are_swept(path: Path) -> None:
     assert (path / "node/link.gd").is_symlink()
 
 
-def test_clean_sweeps_where_nothing_writes(path: Path) -> None:
+def test_clean_sweeps_where_nothing_writes(path):
     orphan = path / "node/z.gd"
     with gz.open(path, "r+"):
         orphan.write_bytes(b"of a writer that may live")

@@ -17,7 +17,7 @@ GOLDEN = ALL / "v1"
 RATES, NEAR = ("author", "rates", "venue"), ("venue", "near", "venue")
 
 
-def test_hetero_nodes() -> None:
+def test_hetero_nodes():
     data = gz.open(GOLDEN / "hetero").data()
     assert data.node_types == ["paper", "author", "venue"]
     assert [data[t].num_nodes for t in data.node_types] == [8, 5, 3]
@@ -45,7 +45,7 @@ def test_hetero_nodes() -> None:
     assert list(data["venue"].keys()) == ["country", "num_nodes"]
 
 
-def test_hetero_edges() -> None:
+def test_hetero_edges():
     store = gz.open(GOLDEN / "hetero")
     data = store.data()
     cites, writes, likes, *others = data.edge_types
@@ -65,7 +65,7 @@ def test_hetero_edges() -> None:
     assert indptr[likes].tolist() == [0, 0, 0, 0]
 
 
-def test_edges_by_time_and_in_both_directions() -> None:
+def test_edges_by_time_and_in_both_directions():
     store = gz.open(GOLDEN / "hetero")
     data = store.data()
     assert data[RATES].edge_index.tolist() == [[0, 1, 2, 0, 3, 4], [1, 1, 1, 0, 1, 0]]
@@ -80,7 +80,7 @@ def test_edges_by_time_and_in_both_directions() -> None:
     assert slots.tolist() == [0, 5, 2, 4, 3, 1]
 
 
-def test_edges_without_ids() -> None:
+def test_edges_without_ids():
     """The edges of the input, then the reverse ones, without those there are."""
     store = gz.open(GOLDEN / "hetero")
     assert store.info()["flags"] == ["edge_ids_absent"]
@@ -94,7 +94,7 @@ def test_edges_without_ids() -> None:
     assert "e_id" in batch[RATES]
 
 
-def test_hetero_ids_and_graph_attrs() -> None:
+def test_hetero_ids_and_graph_attrs():
     store = gz.open(GOLDEN / "hetero")
     names = ["Ada", "Émile", "", "李", "a b\tc"]
     assert list(store.ids("author")) == names
@@ -109,7 +109,7 @@ def test_hetero_ids_and_graph_attrs() -> None:
     assert data["paper", "cites", "paper"].pairs.tolist() == [[1, 0], [3, 2]]
 
 
-def test_hetero_batch() -> None:
+def test_hetero_batch():
     loader = gz.loader.NeighborLoader(
         gz.open(GOLDEN / "hetero"), [-1, -1], input_nodes=("paper", [3]), batch_size=1
     )
@@ -120,7 +120,7 @@ def test_hetero_batch() -> None:
     assert batch["paper"].x[:, 0].tolist() == [3, 1, 4, 0]
 
 
-def test_homogeneous() -> None:
+def test_homogeneous():
     store = gz.open(GOLDEN / "homogeneous")
     data = store.data()
     assert data.num_nodes == 6
@@ -138,13 +138,13 @@ def test_homogeneous() -> None:
 
 
 @pytest.mark.parametrize("name", ["hetero", "homogeneous"])
-def test_checksums(name: str) -> None:
+def test_checksums(name):
     report = gz.open(GOLDEN / name).verify()
     assert report.ok, str(report)
 
 
 @pytest.mark.parametrize("name", ["hetero", "homogeneous"])
-def test_an_edit_keeps_all_else(name: str, tmp_path: Path) -> None:
+def test_an_edit_keeps_all_else(name, tmp_path):
     """Files that no type, attribute or graph names are deleted by the next edit."""
     golden = shutil.copytree(GOLDEN, tmp_path / "v1")
     with gz.open(golden / name, "r+") as store:
@@ -161,7 +161,7 @@ def test_an_edit_keeps_all_else(name: str, tmp_path: Path) -> None:
     assert all((golden / name / file).exists() for file in now.files)
 
 
-def test_written_the_same(tmp_path: Path) -> None:
+def test_written_the_same(tmp_path):
     make(tmp_path)
     files = {p.relative_to(ALL) for p in ALL.glob("v[0-9]*/**/*") if p.is_file()}
     assert files == {p.relative_to(tmp_path) for p in tmp_path.rglob("*") if p.is_file()}

@@ -92,7 +92,7 @@ mark("end")
 
 
 @pytest.fixture(scope="module")
-def events(tmp_path_factory) -> list[Event]:
+def events(tmp_path_factory):
     folder = tmp_path_factory.mktemp("recorded")
     root = folder / "watched"
     root.mkdir()
@@ -258,7 +258,7 @@ STEPS = ["convert", "replace", "put_tensor", "put_tensor_again", "remove_tensor"
 
 
 @pytest.fixture(scope="module")
-def states(events, tmp_path_factory) -> dict[str, tuple[str | None, str | None]]:
+def states(events, tmp_path_factory):
     """Fingerprints of the store before and after each step, by the step's name."""
     folder = tmp_path_factory.mktemp("states")
     disk, found, names = Disk(root_of(events)), list[str | None](), list[str]()

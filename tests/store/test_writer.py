@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -49,7 +48,7 @@ def write_until(path: Path, limit_at: str, limit: int) -> None:
         ("schema", 100, "store.json"),
     ],
 )
-def test_disk_full(tmp_path: Path, limit_at: str, limit: int, file: str) -> None:
+def test_disk_full(tmp_path, limit_at, limit, file):
     with pytest.raises(OSError) as caught:
         write_until(tmp_path / "store", limit_at, limit)
     assert caught.value.errno == errno.EFBIG
@@ -58,7 +57,7 @@ def test_disk_full(tmp_path: Path, limit_at: str, limit: int, file: str) -> None
     assert os.listdir(tmp_path) == []
 
 
-def test_disk_full_keeps_what_was_there(tmp_path: Path) -> None:
+def test_disk_full_keeps_what_was_there(tmp_path):
     make_store(tmp_path / "store")
     before = sorted(p.name for p in (tmp_path / "store").rglob("*"))
     with pytest.raises(OSError), largest_file(100):
@@ -68,8 +67,8 @@ def test_disk_full_keeps_what_was_there(tmp_path: Path) -> None:
     assert gz.open(tmp_path / "store").verify().ok
 
 
-def test_exception_inside(tmp_path: Path) -> None:
-    def interrupted() -> None:
+def test_exception_inside(tmp_path):
+    def interrupted():
         with StoreWriter(tmp_path / "store", is_hetero=False) as writer:
             writer.add_node_type(None, 5)
             raise KeyboardInterrupt
@@ -79,7 +78,7 @@ def test_exception_inside(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-def test_existing_targets(tmp_path: Path) -> None:
+def test_existing_targets(tmp_path):
     make_store(tmp_path / "store")
     with pytest.raises(FileExistsError, match="force replaces it") as caught:
         make_store(tmp_path / "store")
@@ -94,7 +93,7 @@ def test_existing_targets(tmp_path: Path) -> None:
     assert missing.value.filename == str(tmp_path / "no" / "such")
 
 
-def test_a_target_that_appears_meanwhile(tmp_path: Path) -> None:
+def test_a_target_that_appears_meanwhile(tmp_path):
     with StoreWriter(tmp_path / "store", is_hetero=False) as writer:
         writer.add_node_type(None, 5)
         make_store(tmp_path / "store")
@@ -105,7 +104,7 @@ def test_a_target_that_appears_meanwhile(tmp_path: Path) -> None:
     assert gz.open(tmp_path / "store").num_nodes == 50
 
 
-def test_overwriting_does_not_harm_readers(tmp_path: Path) -> None:
+def test_overwriting_does_not_harm_readers(tmp_path):
     path = make_store(tmp_path / "store", value=1.0)
     store = gz.open(path)
     data = store.data()
@@ -120,7 +119,7 @@ def test_overwriting_does_not_harm_readers(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["store"]
 
 
-def test_writers_of_one_name_do_not_delete_each_other(tmp_path: Path) -> None:
+def test_writers_of_one_name_do_not_delete_each_other(tmp_path):
     with StoreWriter(tmp_path / "store", is_hetero=False) as slow:
         slow.add_node_type(None, 3)
         slow.add_node_attr(None, "x", torch.ones(3))
@@ -131,13 +130,11 @@ def test_writers_of_one_name_do_not_delete_each_other(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["store"]
 
 
-def test_the_lock_is_held_until_the_store_is_in_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_lock_is_held_until_the_store_is_in_place(tmp_path, monkeypatch):
     """Another writer that starts in the last moment must not take the scratch for abandoned."""
     publish = _core.publish_directory
 
-    def racing(scratch: str, target: str, replace: bool) -> None:
+    def racing(scratch, target, replace):
         with StoreWriter(target, is_hetero=False):
             assert Path(scratch, "store.json").exists()
         publish(scratch, target, replace)
@@ -147,7 +144,7 @@ def test_the_lock_is_held_until_the_store_is_in_place(
     assert gz.open(tmp_path / "store").verify().ok
 
 
-def test_abandoned_scratch_is_removed(tmp_path: Path) -> None:
+def test_abandoned_scratch_is_removed(tmp_path):
     for name, content in ((".store.partial-0a", LOCK_FILE), (".store.partial-0b", "x.gd")):
         (tmp_path / name).mkdir()
         (tmp_path / name / content).write_text("")
@@ -156,7 +153,7 @@ def test_abandoned_scratch_is_removed(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == [".store2.partial-0c", "store"]
 
 
-def test_only_scratch_of_the_same_store_is_removed(tmp_path: Path) -> None:
+def test_only_scratch_of_the_same_store_is_removed(tmp_path):
     """A name with wildcards is no pattern; a store that a publication set aside is no scratch."""
     kept = [".a.partial-0a", "[a].replaced"]
     for name in kept:
@@ -170,18 +167,18 @@ def test_only_scratch_of_the_same_store_is_removed(tmp_path: Path) -> None:
 
 class TestArguments:
     @pytest.fixture
-    def writer(self, tmp_path: Path) -> Iterator[StoreWriter]:
+    def writer(self, tmp_path):
         with StoreWriter(tmp_path / "store", is_hetero=False) as writer:
             writer.add_node_type(None, 3)
             yield writer
 
-    def test_rows(self, writer: StoreWriter) -> None:
+    def test_rows(self, writer):
         with pytest.raises(ValueError, match=r"'x': found shape \[4, 2\], expected 3 rows"):
             writer.add_node_attr(None, "x", torch.ones(4, 2))
         with pytest.raises(ValueError, match=r"found shape \[\], expected 3 rows"):
             writer.add_node_attr(None, "x", torch.tensor(1.0))
 
-    def test_kinds(self, writer: StoreWriter) -> None:
+    def test_kinds(self, writer):
         with pytest.raises(TypeError, match="found list, expected a tensor or an array"):
             writer.add_node_attr(None, "x", [1, 2, 3])
         with pytest.raises(TypeError, match="found dtype <U1, expected a number or bool type"):
@@ -191,7 +188,7 @@ class TestArguments:
         with pytest.raises(TypeError, match="graph attribute 'a': found list, expected a tensor"):
             writer.add_graph_attr("a", [1])
 
-    def test_arrays_of_any_layout(self, writer: StoreWriter, tmp_path: Path) -> None:
+    def test_arrays_of_any_layout(self, writer, tmp_path):
         writer.add_node_attr(None, "big_endian", np.array([1, 2, 3], ">i4"))
         writer.add_node_attr(None, "reversed", np.arange(3)[::-1].copy())
         writer.add_node_attr(None, "transposed", torch.arange(6).view(2, 3).t())
@@ -209,7 +206,7 @@ class TestArguments:
         assert data.frozen.tolist() == [0, 1, 2]
         assert data.grad.tolist() == [1, 1, 1]
 
-    def test_index_sets(self, writer: StoreWriter) -> None:
+    def test_index_sets(self, writer):
         with pytest.raises(
             IndexError, match=r"train_idx\[1\]: found node 3, expected 0 <= node < 3"
         ):
@@ -217,7 +214,7 @@ class TestArguments:
         with pytest.raises(ValueError, match="expected integers"):
             writer.add_index_set(None, "train_idx", torch.tensor([0.5]))
 
-    def test_string_ids(self, writer: StoreWriter, tmp_path: Path) -> None:
+    def test_string_ids(self, writer, tmp_path):
         with pytest.raises(ValueError, match="ids of None: found a missing value"):
             writer.add_node_ids(None, ["a", None, "c"])
         with pytest.raises(ValueError, match="expected 3 rows"):
@@ -227,14 +224,14 @@ class TestArguments:
         writer.finish()
         assert list(gz.open(tmp_path / "store").ids()) == ["bc", "d", ""]
 
-    def test_string_ids_of_no_node(self, tmp_path: Path) -> None:
+    def test_string_ids_of_no_node(self, tmp_path):
         with StoreWriter(tmp_path / "store", is_hetero=False) as writer:
             writer.add_node_type(None, 0)
             writer.add_node_ids(None, [])
             writer.finish()
         assert list(gz.open(tmp_path / "store").ids()) == []
 
-    def test_unknown_types(self, writer: StoreWriter) -> None:
+    def test_unknown_types(self, writer):
         with pytest.raises(KeyError, match="paper"):
             writer.add_node_attr("paper", "x", torch.ones(3))
         with pytest.raises(ValueError, match="is_hetero=False"):
@@ -242,7 +239,7 @@ class TestArguments:
         with pytest.raises(ValueError, match="was added before"):
             writer.add_node_type(None, 3)
 
-    def test_names_that_are_no_file_names(self, writer: StoreWriter, tmp_path: Path) -> None:
+    def test_names_that_are_no_file_names(self, writer, tmp_path):
         names = ["a/b", "a_b", "../up", "", "ü" * 300, "a.b", ".", "con:"]
         for i, name in enumerate(names):
             writer.add_node_attr(None, name, torch.full((3,), i))
@@ -252,12 +249,12 @@ class TestArguments:
         assert [int(fs[None, name, None][0]) for name in names] == list(range(len(names)))
         assert sorted(os.listdir(tmp_path)) == ["store"]
 
-    def test_finish_twice(self, writer: StoreWriter) -> None:
+    def test_finish_twice(self, writer):
         writer.finish()
         with pytest.raises(ValueError, match="finished or aborted before"):
             writer.finish()
 
 
-def test_copies_of_a_store_open(tmp_path: Path) -> None:
+def test_copies_of_a_store_open(tmp_path):
     shutil.copytree(make_store(tmp_path / "store"), tmp_path / "copy")
     assert gz.open(tmp_path / "copy").verify().ok
