@@ -139,9 +139,7 @@ def test_tables_arrive_as_they_were_written(tmp_path, monkeypatch, written, open
         ("payer, NULLIF(payee, payee) AS payee", [], "row 0, column 'payee': found null"),
     ],
 )
-def test_types_of_the_server_that_are_none_of_ours(
-    tmp_path, written, opened, columns, attrs, message
-):
+def test_types_that_are_none_of_ours(tmp_path, written, opened, columns, attrs, message):
     cursor = cursor_of(f"SELECT {columns} FROM paid", opened)
     refused(cursor, tmp_path / "s", message, edge_attrs=attrs)
 

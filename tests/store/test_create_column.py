@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import threading
 from pathlib import Path
 
 import chunks
@@ -137,7 +136,7 @@ def test_encodings(path, encoding):
 
 
 @chunks.both
-def test_rows_in_any_order(path):
+def test_rows_by_every_kind_of_index(path):
     h = table(N, 3)
     with gz.open(path, "r+") as store:
         column = store.create_column("h", 3)
@@ -149,46 +148,24 @@ def test_rows_in_any_order(path):
         column.put_tensor(h[some], index=some.numpy())
         column.put_tensor(h[mask], index=mask)
         column.put_tensor(h[10:30], index=slice(10, 30))
+        twice = torch.cat([h[[5, 9]] + 1, h[[5, 9]]])
+        column.put_tensor(twice, index=torch.tensor([5, 9, 5, 9]))  # the last row of a node counts
         column.publish()
         other = store.create_column("all", 3)
         other.put_tensor(h)
         other.publish()
-    data = gz.open(path).data()
-    assert torch.equal(data.h, h)
-    assert torch.equal(data["all"], h)
-    assert gz.open(path).verify().ok
-
-
-def test_the_last_row_of_a_node_named_twice_counts(path):
-    with gz.open(path, "r+") as store:
-        column = store.create_column("h", (), dtype=torch.int64)
-        column.put_tensor(torch.arange(N), index=torch.arange(N))
-        column.put_tensor(torch.arange(1, 5), index=torch.tensor([9, 4, 9, 4]))
-        column.publish()
-        assert store.data().h[[9, 4]].tolist() == [3, 4]
-
-
-def test_slices_of_nodes(path):
-    h = table(N, 2)
-    with gz.open(path, "r+") as store:
-        column = store.create_column("h", 2)
-        column.put_tensor(h[1::2], index=slice(1, None, 2))
-        column.put_tensor(h[::2].flip(0), index=slice(N - 2, None, -2))
-        column.publish()
-        assert torch.equal(store.data().h, h)
-
-
-def test_through_the_feature_store(path):
-    h = table(N, 2)
-    with gz.open(path, "r+") as store:
-        store.create_column("h", 2)
+        by_slices = store.create_column("by slices", 3)
+        by_slices.put_tensor(h[1::2], index=slice(1, None, 2))
         features = store.feature_store
-        odd = torch.arange(1, N, 2)
-        features.put_tensor(h[odd], group_name=None, attr_name="h", index=odd)
-        features.put_tensor(h[::2], group_name=None, attr_name="h", index=slice(0, None, 2))
-        assert "h" not in store.data()
-        store.handle.drafts[None, "h"].publish()
-        assert torch.equal(store.data().h, h)
+        features.put_tensor(h[::4], group_name=None, attr_name="by slices", index=slice(0, None, 4))
+        odd = torch.arange(2, N, 4)
+        features.put_tensor(h[odd].flip(0), None, "by slices", slice(N - 2, None, -4))
+        assert "by slices" not in store.data()
+        store.handle.drafts[None, "by slices"].publish()
+    data = gz.open(path).data()
+    for name in ("h", "all", "by slices"):
+        assert torch.equal(data[name], h)
+    assert gz.open(path).verify().ok
 
 
 def test_columns_of_node_types(tmp_path):
@@ -258,25 +235,6 @@ def test_any_order_of_writes(tmp_path_factory, steps, padded):
     store.close()
     report = gz.open(path).verify()
     assert report.ok, str(report)
-
-
-def test_rows_of_several_threads(path):
-    h = table(N, 700)
-    with gz.open(path, "r+") as store:
-        column = store.create_column("h", 700)
-
-        def work(thread):
-            for begin in range(10 * thread, N, 40):
-                column.write(begin, h[begin : begin + 10])
-
-        threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        column.publish()
-        assert torch.equal(store.data().h, h)
-        assert store.verify().ok
 
 
 # Left behind #####################################################################################
@@ -456,9 +414,6 @@ def test_a_publication_that_fails_can_be_repeated(path):
 
 def refuse(*paths: object) -> None:
     raise OSError(errno.ENOSPC, "full", str(paths[0]))
-
-
-# Killed ##########################################################################################
 
 
 # Left by the dead ################################################################################

@@ -330,17 +330,6 @@ class TestStore:
         shown = CliRunner().invoke(main, ["info", str(path)]).output
         assert f"x: float32[37] as {encoding}, " in shown
 
-    def test_verify_covers_every_section(self, encoded, tmp_path):
-        _, path, _ = encoded
-        copied = Path(shutil.copytree(path, tmp_path / "copy"))
-        assert gz.open(copied).verify().ok
-        size = (copied / "node/x.gd").stat().st_size
-        for at in (4096, size - 20):
-            before = (copied / "node/x.gd").read_bytes()
-            overwrite(copied / "node/x.gd", at, bytes([before[at] ^ 1]))
-            assert not verify(copied).ok
-            overwrite(copied / "node/x.gd", 0, before)
-
 
 class TestOptions:
     def test_by_type(self, tmp_path):

@@ -149,12 +149,6 @@ class TestHeader:
                 os.pwrite(file.fileno(), raw[at : at + 1], at)
         assert open_file(path).path == str(path)
 
-    def test_another_column_of_the_same_size(self, store):
-        shutil.copy(store / "node/y.gd", store / X)
-        assert (store / X).stat().st_size == 8200
-        with pytest.raises(FormatError, match=r"x.gd: header_hash: found [0-9a-f]{16}, expected"):
-            gz.open(store)
-
 
 class TestForgedHeaders:
     """Fields that are wrong although the header hash and store.json agree with them."""
