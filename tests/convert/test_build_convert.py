@@ -79,12 +79,6 @@ def test_changed_times_are_sorted_again(tmp_path):
     )
     batch = next(iter(loader))
     assert bool((data.time[batch.e_id] <= -20).all())
-    store = gz.open(tmp_path / "s", mode="r+")
-    record = store.contents.schema.edge_types[0]
-    assert record.time_order == "time"
-    store.handle.edit(lambda editor: editor.remove_attr(editor.store.edge_types[0], "time"))
-    store.close()
-    assert gz.open(tmp_path / "s").contents.schema.edge_types[0].time_order is None
 
 
 def test_order_by_an_attribute_that_is_not_there(tmp_path):

@@ -374,7 +374,10 @@ def test_the_output_is_never_an_input_and_never_replaced_unasked(tmp_path):
     refused(inside, tmp_path / "s", "would destroy its own input", force=True)
     assert inside.exists()
     np.save(tmp_path / "e.npy", RING)
-    refused(RING, tmp_path / "e.npy", "is not a store", error=FileExistsError, force=True)
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos/cat.jpg").write_bytes(b"meow")
+    for name in ("e.npy", "photos"):
+        refused(RING, tmp_path / name, "is not a store", error=FileExistsError, force=True)
     gz.convert(RING[:, :3], tmp_path / "s", force=True)
     assert edges_of(tmp_path / "s") == [(0, 1), (1, 2), (2, 3)]
 

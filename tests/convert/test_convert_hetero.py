@@ -106,38 +106,6 @@ def test_dict_and_json_say_the_same(folder, tmp_path):
         ]
 
 
-def test_undirected_between_types(folder, tmp_path):
-    gz.convert(spec(folder), tmp_path / "s", undirected=True)
-    assert edges_of(tmp_path / "s", ("movie", "rev_rates", "user"), "rating") == [
-        (1, 5, 4.0),
-        (7, 5, 3.5),
-        (10, 9, 1.0),
-    ]
-
-
-@chunks.both
-def test_faults_in_the_tables(folder, tmp_path):
-    def message(value):
-        error = refused(value, tmp_path / "s")
-        return error.replace(str(folder), "IN")
-
-    value = spec(folder)
-    write(folder / "ratings.csv.gz", "userId,movieId,rating,timestamp\n5,1,4,1\n5,8,3,2\n")
-    assert message(value) == (
-        "IN/ratings.csv.gz: line 3, column 'movieId': found id 8, "
-        "expected an id in the node table IN/movies.csv"
-    )
-    write(folder / "ratings.csv.gz", "userId,movieId,rating,timestamp\n5,1,4,1\n")
-    write(folder / "movies.csv", "movieId,title,year\n10,a,1\n1,b,2\n10,c,3\n")
-    assert message(value) == (
-        "IN/movies.csv: line 4, column 'movieId': found id 10, expected every id once"
-    )
-    write(folder / "movies.csv", "movieId,title,year\n10,a,1\n1,b\n")
-    assert message(value) == (
-        "IN/movies.csv: line 3: found 2 cells ('1,b'), expected 3 cells separated by ','"
-    )
-
-
 def test_an_edge_type_may_be_empty(tmp_path):
     path = write(tmp_path / "e.csv", "src,dst,w\n")
     value = {

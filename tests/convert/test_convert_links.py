@@ -65,35 +65,6 @@ def test_random_link_split(tmp_path, options, is_hetero):
     assert_equal(on_disk(data, tmp_path / "store"), data)
 
 
-def batches(data: Any, is_hetero: bool, **options: Any) -> list[Any]:
-    part = data[RATES] if is_hetero else data
-    seeds: Any = part.edge_label_index
-    if options.get("neg_sampling") != "triplet":
-        options["edge_label"] = part.edge_label
-    torch.manual_seed(3)
-    loader = gz.loader.LinkNeighborLoader(
-        data,
-        num_neighbors=[4, 3],
-        edge_label_index=(RATES, seeds) if is_hetero else seeds,
-        batch_size=32,
-        shuffle=True,
-        **options,
-    )
-    return list(loader)
-
-
-@pytest.mark.parametrize("neg_sampling", [None, "binary", "triplet"])
-@pytest.mark.parametrize("is_hetero", [False, True])
-def test_batches_are_those_of_memory(tmp_path, is_hetero, neg_sampling):
-    data = split(is_hetero, add_negative_train_samples=False, disjoint_train_ratio=0.3)
-    disk = on_disk(data, tmp_path / "store")
-    expected = batches(data, is_hetero, neg_sampling=neg_sampling)
-    found = batches(disk, is_hetero, neg_sampling=neg_sampling)
-    assert len(found) == len(expected) > 1
-    for mine, theirs in zip(found, expected, strict=True):
-        assert_equal(mine, theirs)
-
-
 def test_triplets(tmp_path):
     """Seeds as a link loader leaves them, ids of two types, negatives side by side."""
     data = split(True)

@@ -197,15 +197,6 @@ def test_hetero_refusals(tmp_path):
     gz.convert(data, tmp_path / "t", skip=["paper,cites,paper.label"])
 
 
-def test_saved_objects(tmp_path):
-    torch.save(full_data(), tmp_path / "d.pt")
-    torch.save(full_hetero(), tmp_path / "h.pt")
-    gz.convert(tmp_path / "d.pt", tmp_path / "a")
-    gz.convert(tmp_path / "h.pt", tmp_path / "b")
-    assert torch.equal(gz.open(tmp_path / "a").data().edge_index, EDGE_INDEX)
-    assert gz.open(tmp_path / "b").data()["author"].num_nodes == 4
-
-
 def test_the_input_object_is_left_alone(tmp_path):
     data = full_data()
     before = data.to_dict()

@@ -399,34 +399,9 @@ def wide(tmp_path_factory):
     return data, path
 
 
-def keep_within_a_budget(rank, data, path):
+def keep_within_budgets(rank, data, path):
     """Runs in a process of its own, since malloc of this one has freed memory to give away."""
-    model = GraphSAGE(256, 8, 2, 4)
-    # A first run, since libraries take tens of MB once, which would be missing below.
-    roomy = gz.open(path, memory=budget_beside(500 * MB))
-    gz.inference.layerwise(model, roomy, out="roomy", max_edges=4000)
-    roomy.close()
-    memory = budget_beside(80 * MB)
-    summary = gz.inference.layerwise(
-        model, gz.open(path, memory=memory), out="tight", max_edges=4000
-    )
-    first, second = summary.layers
-    assert first.read_bytes > 90_000  # rows of x from disk
-    assert second.read_bytes < first.read_bytes  # the activations are small
-    # Messages of a batch are the model's, not the loader's.
-    assert summary.peak_memory < memory + 4000 * 256 * 4 * 6
-    assert_equal(column(path, "tight"), output(model, data))
-
-
-@pytest.mark.long
-def test_within_a_budget(wide, monkeypatch):
-    monkeypatch.setenv(*EXACT_MALLOC)
-    spawn(keep_within_a_budget, wide, 1)
-
-
-def read_less_with_more_memory(rank, path):
-    found, steps = [], []
-    stats_of = run.LayerPass.stats
+    model, steps, found, stats_of = GAT(256, 4, 1, 4), [], [], run.LayerPass.stats
 
     def stats(step):
         steps.append(stats_of(step))
@@ -437,9 +412,11 @@ def read_less_with_more_memory(rank, path):
             memory = budget_beside(extra)
             with gz.open(path, memory=memory) as store:
                 summary = gz.inference.layerwise(
-                    GAT(256, 4, 1, 4), store, out=f"out{extra}", max_edges=4000, num_workers=1
+                    model, store, out=f"out{extra}", max_edges=4000, num_workers=1
                 )
+            # Messages of a batch are the model's, not the loader's.
             assert summary.peak_memory <= 1.1 * memory
+            assert_equal(column(path, f"out{extra}"), output(model, data))
             found.append(steps[-1])
     _, few, many = found
     assert 0 < many.rows < 0.9 * few.rows
@@ -452,4 +429,4 @@ def read_less_with_more_memory(rank, path):
 @pytest.mark.long
 def test_more_memory_means_fewer_reads(wide, monkeypatch):
     monkeypatch.setenv(*EXACT_MALLOC)
-    spawn(read_less_with_more_memory, (wide[1],), 1)
+    spawn(keep_within_budgets, wide, 1)

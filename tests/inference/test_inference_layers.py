@@ -10,38 +10,19 @@ import chunks
 import pytest
 import torch
 import torch.nn.functional as F
+import torch_geometric.nn as pyg
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn import (
     GAT,
     GCN,
-    GIN,
-    PNA,
-    EdgeCNN,
-    FAConv,
     GATConv,
-    GCN2Conv,
     GCNConv,
-    GINConv,
     GraphConv,
-    GraphNorm,
     GraphSAGE,
     HeteroConv,
-    HGTConv,
-    JumpingKnowledge,
-    LayerNorm,
-    LGConv,
-    MFConv,
-    PairNorm,
-    ResGatedGraphConv,
-    RGCNConv,
     SAGEConv,
-    SGConv,
-    SimpleConv,
-    TAGConv,
-    TransformerConv,
-    to_hetero,
 )
 
 import pyg_graphzero as gz
@@ -103,12 +84,12 @@ MODELS = {
     "gcn-plain": lambda **o: GCN(8, 16, 2, 5, normalize=False, **o),
     "gat": lambda **o: GAT(8, 16, 3, 5, heads=2, **o),
     "gatv2": lambda **o: GAT(8, 16, 2, 5, v2=True, heads=2, **o),
-    "gin": lambda **o: GIN(8, 16, 3, 5, **o),
-    "pna": lambda **o: PNA(
+    "gin": lambda **o: pyg.GIN(8, 16, 3, 5, **o),
+    "pna": lambda **o: pyg.PNA(
         8, 16, 2, 5, aggregators=["mean", "max"], scalers=["identity", "amplification"],
         deg=IN_DEGREES, **o,
     ),
-    "edge": lambda **o: EdgeCNN(8, 16, 2, 5, **o),
+    "edge": lambda **o: pyg.EdgeCNN(8, 16, 2, 5, **o),
 }  # fmt: skip
 
 
@@ -142,7 +123,7 @@ OF_EDGES = {
     "GAT": (lambda: GAT(8, 16, 2, 5, edge_dim=3), "edge_attr", "edge_attr"),
     "relations": (lambda: Model(
         lambda m, x, e, edge_attr: m.a(x, e, edge_attr).relu() + m.b(x, e, edge_attr),
-        a=RGCNConv(8, 5, 3), b=RGCNConv(8, 5, 3, num_bases=2),
+        a=pyg.RGCNConv(8, 5, 3), b=pyg.RGCNConv(8, 5, 3, num_bases=2),
     ), "edge_attr", "kind"),
     "functions of weights": (lambda: Model(
         lambda m, x, e, edge_weight: m.a(x, e, edge_weight.sigmoid() * 2), a=GraphConv(8, 5)
@@ -271,11 +252,12 @@ OWN = {
     "gated": lambda: Model(gated, a=SAGEConv(8, 12), b=GCNConv(6, 6), cell=torch.nn.GRUCell(6, 6)),
     "in place": lambda: scaled(),
     "initial": lambda: Model(
-        initial, lin=torch.nn.Linear(8, 6), a=GCN2Conv(6, 0.1, 0.5, 1), b=FAConv(6, dropout=0.0),
-        c=GCN2Conv(6, 0.1, shared_weights=False),
+        initial, lin=torch.nn.Linear(8, 6), a=pyg.GCN2Conv(6, 0.1, 0.5, 1),
+        b=pyg.FAConv(6, dropout=0.0), c=pyg.GCN2Conv(6, 0.1, shared_weights=False),
     ),
     "jumps": lambda: Model(
-        jumps, a=SAGEConv(8, 8), b=GINConv(torch.nn.Linear(8, 8)), jk=JumpingKnowledge("max")
+        jumps, a=SAGEConv(8, 8), b=pyg.GINConv(torch.nn.Linear(8, 8)),
+        jk=pyg.JumpingKnowledge("max"),
     ),
     "two levels": lambda: Model(
         two_levels, a=SAGEConv(8, 6), b=SAGEConv((8, 6), 5), c=SAGEConv((6, 8), 5)
@@ -360,13 +342,13 @@ LOOPED = [SAGEConv(8, 4)]
 @pytest.mark.parametrize(
     ("model", "match"),
     [
-        (SGConv(8, 4, K=2), r"SGConv: found SGConv .*\(it may look further than one hop"),
-        (TAGConv(8, 4, K=3), "found TAGConv .*, or weights edges by degrees"),
+        (pyg.SGConv(8, 4, K=2), r"SGConv: found SGConv .*\(it may look further than one hop"),
+        (pyg.TAGConv(8, 4, K=3), "found TAGConv .*, or weights edges by degrees"),
         (SAGEConv(8, 4, flow="target_to_source"), "found SAGEConv .*flow='target_to_"),
         (GraphSAGE(9, 4, 2), r"GraphSAGE: tried on rows \[\d+, 8\] with edges among them"),
-        (GraphSAGE(8, 16, 2, norm=GraphNorm(16)), r"norms\.0: found GraphNorm, which depends on a"),
-        (GraphSAGE(8, 16, 2, norm=PairNorm()), "found PairNorm, which depends on all nodes"),
-        (GraphSAGE(8, 16, 2, norm=LayerNorm(16)), "found LayerNorm, which depends on all nodes"),
+        (GraphSAGE(8, 16, 2, norm=pyg.GraphNorm(16)), r"norms\.0: found GraphNorm, which depends"),
+        (GraphSAGE(8, 16, 2, norm=pyg.PairNorm()), "found PairNorm, which depends on all nodes"),
+        (GraphSAGE(8, 16, 2, norm=pyg.LayerNorm(16)), "found LayerNorm, which depends on all"),
         (GraphSAGE(8, 16, 2, norm=NORM), "found BatchNorm1d, which depends on all nodes"),
         (Model(lambda m, x, e: x - x.mean(0)), r"found mean\(\) of all rows"),
         (Model(lambda m, x, e: x[e[0]]), r"found __getitem__\(\) of all rows, or of edges"),
@@ -464,13 +446,13 @@ TYPED = {
         lambda m, x, e: m.lin(stacked(m, x, e)["paper"]),
         a=convs_of(6), b=convs_of(6), lin=torch.nn.Linear(6, 3),
     ),
-    "to_hetero": lambda: to_hetero(GraphSAGE((-1, -1), 8, 2, 4), TYPES),
+    "to_hetero": lambda: pyg.to_hetero(GraphSAGE((-1, -1), 8, 2, 4), TYPES),
     "HGT": lambda: Model(
-        lambda m, x, e: m.a(x, e), a=HGTConv({"paper": 8, "author": 5}, 16, TYPES, heads=2)
+        lambda m, x, e: m.a(x, e), a=pyg.HGTConv({"paper": 8, "author": 5}, 16, TYPES, heads=2)
     ),
     "two layers of HGT": lambda: Model(
         lambda m, x, e: m.b(m.a(x, e), e),
-        a=HGTConv({"paper": 8, "author": 5}, 16, TYPES, heads=2), b=HGTConv(16, 6, TYPES),
+        a=pyg.HGTConv({"paper": 8, "author": 5}, 16, TYPES, heads=2), b=pyg.HGTConv(16, 6, TYPES),
     ),
 }  # fmt: skip
 
@@ -519,17 +501,17 @@ CONVS = {
     "SAGEConv median": (lambda: SAGEConv(8, 5, aggr="median"), False),
     "GraphConv": (lambda: GraphConv(8, 5), True),
     "GraphConv mean": (lambda: GraphConv(8, 5, aggr="mean"), True),
-    "GINConv": (lambda: GINConv(nn(5)), False),
+    "GINConv": (lambda: pyg.GINConv(nn(5)), False),
     "GCNConv": (lambda: GCNConv(8, 5), True),
     "GCNConv improved": (lambda: GCNConv(8, 5, improved=True), True),
     "GCNConv plain": (lambda: GCNConv(8, 5, normalize=False), True),
     "GCNConv max": (lambda: GCNConv(8, 5, aggr="max"), True),
-    "LGConv": (lambda: LGConv(), True),
-    "MFConv": (lambda: MFConv(8, 5, max_degree=6), False),
-    "SimpleConv": (lambda: SimpleConv("mean", combine_root="cat"), True),
-    "SimpleConv loops": (lambda: SimpleConv("sum", combine_root="self_loop"), False),
-    "TransformerConv": (lambda: TransformerConv(8, 5, heads=2, beta=True), False),
-    "ResGatedGraphConv": (lambda: ResGatedGraphConv(8, 5), False),
+    "LGConv": (lambda: pyg.LGConv(), True),
+    "MFConv": (lambda: pyg.MFConv(8, 5, max_degree=6), False),
+    "SimpleConv": (lambda: pyg.SimpleConv("mean", combine_root="cat"), True),
+    "SimpleConv loops": (lambda: pyg.SimpleConv("sum", combine_root="self_loop"), False),
+    "TransformerConv": (lambda: pyg.TransformerConv(8, 5, heads=2, beta=True), False),
+    "ResGatedGraphConv": (lambda: pyg.ResGatedGraphConv(8, 5), False),
     "of one's own": (lambda: Doubled(8, 5), False),
     "hooked": (lambda: hooked(), False),
     "unfused": (lambda: unfused(), False),

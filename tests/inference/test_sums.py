@@ -89,21 +89,6 @@ def test_runs_and_columns_that_do_not_fit_are_refused(coded):
                 engine(store, first, last, items=width)
 
 
-def test_a_column_that_is_cut_short(coded, tmp_path):
-    path = shutil.copytree(coded[1]["float32"][0], tmp_path / "store")
-    store = gz.open(path)
-    column = store.contents.column(store.contents.schema.node_type(None).attrs["x"])
-    sums = engine(store, 0, 300, 64)
-    assert sums.step()
-    with open(column.path, "r+b") as file:
-        file.truncate(column.data_offset + 200 * column.row_stride)
-    with pytest.raises(OSError, match=r"x\.gd") as caught:
-        run(sums)
-    assert caught.value.filename is None or "x.gd" in str(caught.value)
-    with pytest.raises(OSError, match=r"x\.gd"):  # and not half a sum, next time
-        sums.step()
-
-
 @pytest.mark.parametrize("where", ["indices", "indptr"])
 def test_a_damaged_topology(coded, tmp_path, where):
     path = shutil.copytree(coded[1]["float32"][0], tmp_path / "store")

@@ -18,6 +18,7 @@ from accelerated import (
     WIDTH,
     Skips,
     Stack,
+    TypedPair,
     compare,
     graph,
     hops,
@@ -157,23 +158,9 @@ def test_autocast(kind):
     torch.testing.assert_close(out, expected)
 
 
-class TypedAttention(nn.Module):
-    """Two layers over papers, authors and places."""
-
-    def __init__(self, data):
-        super().__init__()
-        widths = {name: x.size(1) for name, x in data.x_dict.items()}
-        self.first = pyg.HGTConv(widths, 16, data.metadata())
-        self.second = pyg.HGTConv(16, 16, data.metadata())
-
-    def forward(self, x, edges):
-        """Rows of papers."""
-        return self.second(self.first(x, edges), edges)["paper"]
-
-
 def test_autocast_of_typed_attention():
     data = papers(dtype=torch.float32)
-    model = TypedAttention(data).float()
+    model = TypedPair().float()
     fast = gz.nn.accelerate(copy.deepcopy(model))
     batch = next(iter(loader(data, (3, 2), input_nodes="paper")))
     found = []

@@ -16,11 +16,11 @@ import torch.nn.functional as F
 import torch_geometric.nn as pyg
 from accelerated import (
     DATA,
-    PAPERS,
     SEEDS,
     WIDTH,
     Skips,
     Stack,
+    TypedPair,
     compare,
     hetero_batches,
     hops,
@@ -182,19 +182,6 @@ def test_layers_of_types_that_do_more_than_multiply():
         model, fast = both(model)
         agree(model, fast, next(iter(hetero_batches())), typed)
         assert hops(fast)[0] is None
-
-
-class TypedPair(nn.Module):
-    """Two layers of HGT over papers, authors and places."""
-
-    def __init__(self):
-        super().__init__()
-        widths = {name: x.size(1) for name, x in PAPERS.x_dict.items()}
-        self.first = pyg.HGTConv(widths, 16, PAPERS.metadata(), 2)
-        self.second = pyg.HGTConv(16, 16, PAPERS.metadata(), 2)
-
-    def forward(self, x_dict, edge_index_dict):
-        return self.second(self.first(x_dict, edge_index_dict), edge_index_dict)["paper"]
 
 
 def test_gradients_that_are_zero_are_not_missing():

@@ -16,7 +16,7 @@ from torch import nn
 from torch_geometric.data import Data
 
 import pyg_graphzero as gz
-from pyg_graphzero.memory.needs import batch_size, bytes_of_batches
+from pyg_graphzero.memory.needs import batch_size
 from pyg_graphzero.memory.usage import shuffled_batches
 from pyg_graphzero.sampling.hops import SampledEdgeIndex
 from pyg_graphzero.sampling.inner_rows import InnerRows
@@ -93,15 +93,6 @@ def test_budgets_count_what_is_delivered():
     for size, arrays in zip(sizes, delivered, strict=True):
         assert sum(each.nbytes for each in arrays) == pytest.approx(size / 1.15, rel=0.15)
     assert sizes[1] < 0.7 * sizes[0]
-
-
-def test_budgets_of_several_types_count_a_sum_for_each_edge_type():
-    batches = loader(PAPERS, first_aggregation="mean", input_nodes=("paper", torch.arange(5)))
-    every, inner, _ = bytes_of_batches(batches)
-    into = sum(name[2] == "paper" for name in PAPERS.edge_types)
-    row = 4 * PAPERS["paper"].x.size(1)
-    assert inner["paper"] == row * (1 + into)
-    assert every["paper"] == bytes_of_batches(loader(PAPERS, input_nodes="paper"))[0]["paper"] - row
 
 
 @pytest.mark.parametrize("encoding", [None, "float16", "bfloat16", "int8"])

@@ -110,8 +110,7 @@ def test_a_store_without_nodes(tmp_path):
 def test_encodings(path, encoding):
     half = getattr(torch, encoding)
     h = table(N, 4)
-    special = torch.tensor([float("nan"), float("inf"), -float("inf"), 1e38])
-    h[7] = special
+    h[7] = torch.tensor([float("nan"), float("inf"), -float("inf"), 1e38])
     with gz.open(path, "r+") as store:
         column = store.create_column("h", 4, encoding=encoding)
         column.write(0, h[:200])
@@ -128,10 +127,8 @@ def test_encodings(path, encoding):
             found = store.data()[attr]
             assert found.dtype == torch.float32
             expected = h.to(half).float()
-            # Values beyond the range become the largest in it, as conversion has them.
-            expected[7, 3] = min(special[3], torch.tensor(torch.finfo(half).max))
-            if encoding == "bfloat16":
-                expected[7, 3] = special[3].to(half).float()
+            if encoding == "float16":  # the largest in its range, as conversion has it
+                expected[7, 3] = torch.finfo(half).max
             assert torch.equal(found.nan_to_num(1.5), expected.nan_to_num(1.5))
 
 
