@@ -577,16 +577,38 @@ CHANGES = {
 }
 
 
+@pytest.mark.parametrize("is_late", [False, True])
 @pytest.mark.parametrize("name", CHANGES)
-def test_changes_after_the_first_batch(name):
+def test_changes_before_and_after_the_first_batch(name, is_late):
     make, change = CHANGES[name]
-    model, fast = both(Stack(make))
+    model = Stack(make)
+    if not is_late:
+        change(model.second)
+    model, fast = both(model)
     batches = iter(loader())
     agree(model, fast, next(batches))
-    for each in (model, fast):
-        change(each.second)
+    if is_late:
+        for each in (model, fast):
+            change(each.second)
+    elif name.endswith(" hook"):
+        assert "second has a hook, doubled" in as_it_is(fast)
+    elif name == "message":
+        assert "second has a message of its own" in as_it_is(fast)
     agree(model, fast, next(batches))
     agree(model, fast, next(batches))
+
+
+def test_a_forward_of_one_object_is_kept():
+    def closed(state):
+        model = Stack(pyg.SAGEConv)
+        model.load_state_dict(state)
+        model.forward = lambda x, edges: model.second(model.first(x, edges).sin(), edges)
+        return model
+
+    state = Stack(pyg.SAGEConv).state_dict()
+    model, fast = closed(state), gz.nn.accelerate(closed(state))
+    agree(model, fast, next(iter(loader())))
+    assert "model has a forward of its own" in as_it_is(fast)
 
 
 def test_a_model_that_is_changed_for_ever_runs_as_it_is():

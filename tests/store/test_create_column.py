@@ -298,47 +298,56 @@ def test_clean_removes_drafts(path):
 # Refused #########################################################################################
 
 
-def test_wrong_columns_are_refused_at_creation(path):
+@pytest.mark.parametrize(
+    ("name", "width", "options", "words"),
+    [
+        ("x", 2, {}, r"found an attribute 'x', .*remove_tensor"),
+        ("train_idx", 2, {}, "found an index set 'train_idx'"),
+        *(("h", width, {}, "width: found") for width in (-1, 1.5, "3", True, (2, -1))),
+        ("h", 2, {"encoding": "int8"}, r"encoding: found 'int8'.*convert\(features=\)"),
+        ("h", 2, {"encoding": "float16", "dtype": torch.int64}, "int64 with encoding='float16'"),
+        ("h", 2, {"dtype": torch.quint8}, r"dtype: found torch\.quint8"),
+    ],
+)
+def test_wrong_columns_are_refused_at_creation(path, name, width, options, words):
+    with gz.open(path, "r+") as store, pytest.raises(ValueError, match=words):
+        store.create_column(name, width, **options)
+    assert leftovers(path) == []
+
+
+def test_stores_that_take_no_columns(path):
     with pytest.raises(gz.ReadOnlyStoreError, match="mode='r\\+'"):
         gz.open(path).create_column("h", 2)
-    with gz.open(path, "r+") as store:
-        with pytest.raises(ValueError, match=r"found an attribute 'x', .*remove_tensor"):
-            store.create_column("x", 2)
-        with pytest.raises(ValueError, match="found an index set 'train_idx'"):
-            store.create_column("train_idx", 2)
-        for width in (-1, 1.5, "3", True, (2, -1)):
-            with pytest.raises(ValueError, match="width: found"):
-                store.create_column("h", width)
-        with pytest.raises(ValueError, match=r"encoding: found 'int8'.*convert\(features=\)"):
-            store.create_column("h", 2, encoding="int8")
-        with pytest.raises(ValueError, match=r"found torch\.int64 with encoding='float16'"):
-            store.create_column("h", 2, encoding="float16", dtype=torch.int64)
-        with pytest.raises(ValueError, match=r"dtype: found torch\.quint8"):
-            store.create_column("h", 2, dtype=torch.quint8)
-    assert leftovers(path) == []
+    store = gz.open(path, "r+")
+    store.close()
     with pytest.raises(gz.ClosedStoreError):
         store.create_column("h", 2)
 
 
-def test_rows_that_are_refused(path):
+ONES = torch.ones(5, 2)
+
+
+@pytest.mark.parametrize(
+    ("rows", "at", "error", "words"),
+    [
+        *((rows, 0, ValueError, r"shape: found .*, expected \[n, 2\]")
+          for rows in (ONES.view(2, 5), ONES[:, 0], torch.tensor(1.0), ONES[:, :, None])),
+        (ONES.double(), 0, ValueError, r"found torch\.float64, expected torch\.float32"),
+        ([[1.0, 2.0]], 0, TypeError, "found list"),
+        *((ONES, at, IndexError, f"found rows {at} to .* 0 <= row < 300")
+          for at in (-1, N - 4, 10**30)),
+        (ONES[:2], [0, N], IndexError, r"index\[1\]: found row 300, expected 0 <= row < 300"),
+        (ONES[:2], [0, 1, 2], ValueError, "found 2 rows for 3 nodes"),
+        (ONES[:2], None, ValueError, "found 2 rows for 300 nodes"),
+    ],
+)  # fmt: skip
+def test_rows_that_are_refused(path, rows, at, error, words):
     with gz.open(path, "r+") as store:
         column = store.create_column("h", 2)
-        for rows in (torch.ones(5, 3), torch.ones(5), torch.tensor(1.0), torch.ones(5, 2, 1)):
-            with pytest.raises(ValueError, match=r"shape: found .*, expected \[n, 2\]"):
-                column.write(0, rows)
-        with pytest.raises(ValueError, match=r"found torch\.float64, expected torch\.float32"):
-            column.write(0, torch.ones(5, 2, dtype=torch.float64))
-        with pytest.raises(TypeError, match="found list"):
-            column.write(0, [[1.0, 2.0]])
-        for start in (-1, N - 4, 10**30):
-            with pytest.raises(IndexError, match=f"found rows {start} to .* 0 <= row < 300"):
-                column.write(start, torch.ones(5, 2))
-        with pytest.raises(IndexError, match=r"index\[1\]: found row 300, expected 0 <= row < 300"):
-            column.put_tensor(torch.ones(2, 2), index=torch.tensor([0, N]))
-        with pytest.raises(ValueError, match="found 2 rows for 3 nodes"):
-            column.put_tensor(torch.ones(2, 2), index=torch.tensor([0, 1, 2]))
-        with pytest.raises(ValueError, match="found 2 rows for 300 nodes"):
-            column.put_tensor(torch.ones(2, 2))
+        index = torch.tensor(at) if isinstance(at, list) else None
+        is_put = at is None or index is not None
+        with pytest.raises(error, match=words):
+            column.put_tensor(rows, index=index) if is_put else column.write(at, rows)
         with pytest.raises(ValueError, match=r"found nothing in rows 0 to 300, "):
             column.publish()
 
