@@ -577,8 +577,10 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("is_late", [False, True])
-@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize(
+    ("name", "is_late"),  # pruned weights cannot be copied before they were used
+    [(name, late) for name in CHANGES for late in (False, True) if late or name != "prune"],
+)
 def test_changes_before_and_after_the_first_batch(name, is_late):
     make, change = CHANGES[name]
     model = Stack(make)
@@ -602,13 +604,15 @@ def test_a_forward_of_one_object_is_kept():
     def closed(state):
         model = Stack(pyg.SAGEConv)
         model.load_state_dict(state)
-        model.forward = lambda x, edges: model.second(model.first(x, edges).sin(), edges)
+        conv = model.first
+        conv.forward = lambda x, edges: type(conv).forward(conv, x, edges).sin()
+        model.forward = lambda x, edges: model.second(conv(x, edges), edges).cos()
         return model
 
     state = Stack(pyg.SAGEConv).state_dict()
     model, fast = closed(state), gz.nn.accelerate(closed(state))
     agree(model, fast, next(iter(loader())))
-    assert "model has a forward of its own" in as_it_is(fast)
+    assert "first has a forward of its own" in as_it_is(fast)
 
 
 def test_a_model_that_is_changed_for_ever_runs_as_it_is():
