@@ -21,28 +21,18 @@ from spawned import EXACT_MALLOC, spawn
 MB = 10**6
 
 
-def engine(store, first, last, chunk_rows=1 << 20, threads=0, file=None, mapped=1 << 20, items=21):
+def engine(store, first, last, chunk_rows=1 << 20, threads=0, items=21):
     contents = store.contents
-    file = contents.schema.node_type(None).attrs["x"] if file is None else file
+    file = contents.schema.node_type(None).attrs["x"]
     rows, column = contents.rows(file), contents.column(file)
     coded = isinstance(rows, EncodedRows)
-    numbers = [
-        None if not coded or value is None else engine_array(value)
-        for value in (getattr(rows, "scale", None), getattr(rows, "zero_point", None))
-    ]
+    numbers = [engine_array(rows.scale), engine_array(rows.zero_point)] if coded else [None, None]
     made = _core.NeighborSums(
         contents.topology(None), _core.ColumnFile.of(column), items,
-        rows.encoding if coded else None, *numbers, chunk_rows, mapped, 1000, threads,
+        rows.encoding if coded else None, *numbers, chunk_rows, 1 << 20, 1000, threads,
     )  # fmt: skip
     made.begin(first, last)
     return made
-
-
-def run(sums):
-    steps = 1
-    while sums.step():
-        steps += 1
-    return steps
 
 
 def coded_stores(folder, num_nodes, num_edges):
@@ -75,7 +65,8 @@ def test_threads_give_the_same_bits(coded):
     with gz.open(path) as store:
         for threads in (1, 2, 5):
             made = engine(store, 0, 300, 64, threads)
-            run(made)
+            while made.step():
+                pass
             found.append(made.sums())
     assert torch.equal(found[0], found[1])
     assert torch.equal(found[0], found[2])

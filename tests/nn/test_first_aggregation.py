@@ -9,7 +9,7 @@ import pickle
 import pytest
 import torch
 import torch_geometric.nn as pyg
-from accelerated import NUM_NODES, SEEDS, WIDTH, graph, papers, small_integers
+from accelerated import NUM_NODES, SEEDS, WAYS, WIDTH, graph, papers, small_integers
 from accelerated import loader as sampled
 from paging import paged
 from torch import nn
@@ -24,7 +24,6 @@ from pyg_graphzero.sampling.inner_rows import InnerRows
 DATA = graph(torch.float32)
 DATA.x = small_integers(NUM_NODES, WIDTH, generator=torch.Generator().manual_seed(4))
 DATA.y = torch.randint(7, (NUM_NODES,), generator=torch.Generator().manual_seed(4))
-DATA.weight = DATA.edge_weight + 0.1
 PAPERS = papers(small_integers, torch.float32)
 
 
@@ -44,22 +43,6 @@ def expected_sums(batch, inner, reduction):
     sums = torch.zeros(inner, batch.x.size(1)).index_add_(0, dst, batch.x[src])
     degree = torch.bincount(dst, minlength=inner)[:inner].clamp(min=1)
     return sums / degree.unsqueeze(1) if reduction == "mean" else sums
-
-
-WAYS = [
-    {},
-    {"disjoint": True},
-    {"replace": True},
-    {"time_attr": "time"},
-    {"options": gz.SamplingOptions(method="labor")},
-    {"weight_attr": "weight"},
-    {"num_neighbors": (-1, 0, 2)},
-    {"num_neighbors": (0, 0)},
-    {"num_neighbors": (-1,)},
-    {"input_nodes": torch.tensor([1, 1, 290, 5, 290, 1]), "batch_size": 6},
-    {"input_nodes": torch.tensor([299]), "batch_size": 1},
-    {"num_workers": 2},
-]
 
 
 @pytest.mark.parametrize("reduction", ["sum", "mean"])

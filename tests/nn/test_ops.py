@@ -71,13 +71,13 @@ def assert_same(ours, expected, inputs, **tolerance):
 
 EXACT = {"rtol": 0, "atol": 1e-10}
 
+SIZES = {"num_dst": st.integers(0, 20), "num_src": st.integers(0, 20), "most": st.integers(0, 5)}
+
 # Sums ---------------------------------------------------------------------------------------------
 
 
 @given(
-    num_dst=st.integers(0, 20),
-    num_src=st.integers(0, 20),
-    most=st.integers(0, 5),
+    **SIZES,
     channels=st.sampled_from([0, 1, 3, 8, 17, 40]),
     heads=st.sampled_from([None, 0, 1, 3]),
     weighted=st.sampled_from(["", "edges", "heads"]),
@@ -140,9 +140,7 @@ def test_weights_may_have_another_type():
 
 
 @given(
-    num_dst=st.integers(0, 20),
-    num_src=st.integers(0, 20),
-    most=st.integers(0, 5),
+    **SIZES,
     channels=st.sampled_from([0, 1, 3, 16, 17, 40]),
     heads=st.sampled_from([None, 1, 3]),
 )
@@ -213,9 +211,7 @@ def test_halves_of_edges(dtype):
 
 
 @given(
-    num_dst=st.integers(0, 20),
-    num_src=st.integers(0, 20),
-    most=st.integers(0, 5),
+    **SIZES,
     channels=st.sampled_from([0, 1, 3, 16, 17, 40]),
     heads=st.sampled_from([1, 3]),
 )
@@ -236,9 +232,7 @@ def test_scores(num_dst, num_src, most, channels, heads):
 
 
 @given(
-    num_dst=st.integers(0, 20),
-    num_src=st.integers(0, 20),
-    most=st.integers(0, 5),
+    **SIZES,
     shape=st.sampled_from([(0,), (1,), (17,), (2, 9)]),
     ties=st.booleans(),
     is_min=st.booleans(),

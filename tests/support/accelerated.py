@@ -183,3 +183,19 @@ class TypedPair(nn.Module):
     def forward(self, x_dict, edge_index_dict):
         """Rows of papers."""
         return self.second(self.first(x_dict, edge_index_dict), edge_index_dict)["paper"]
+
+
+WAYS = [
+    {},
+    {"disjoint": True},
+    {"replace": True},
+    {"weight_attr": "edge_weight"},
+    {"time_attr": "time", "input_time": torch.full((NUM_NODES,), 60)},
+    {"options": gz.SamplingOptions(method="labor")},
+    {"num_neighbors": (-1, 0, 2)},
+    {"num_neighbors": (0, 0, 0)},
+    {"num_neighbors": (-1,)},
+    {"input_nodes": torch.tensor([1, 1, 290, 5, 290, 1]), "batch_size": 6},
+    {"input_nodes": torch.tensor([299]), "batch_size": 1},
+    {"num_workers": 2},
+]
