@@ -15,7 +15,7 @@ import pythons
 import torch
 from budgets import budget_beside
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.nn import GAT, GCN, GraphSAGE, HeteroConv, SAGEConv
+from torch_geometric.nn import GAT, GCN, GraphSAGE, HeteroConv, SAGEConv, Sequential
 
 import pyg_graphzero as gz
 from graphs import homogeneous, random_edges, write_store
@@ -111,19 +111,6 @@ def test_a_file_that_ends_before_its_rows_is_refused(tmp_path):
         rows.read(290, 10**6)
 
 
-class Stack(torch.nn.Module):
-    """Layers one after the other."""
-
-    def __init__(self, *layers):
-        super().__init__()
-        self.layers = torch.nn.ModuleList(layers)
-
-    def forward(self, x, edge_index):
-        for layer in self.layers:
-            x = layer(x, edge_index)
-        return x
-
-
 @pytest.fixture
 def typed(tmp_path):
     data = HeteroData()
@@ -142,7 +129,8 @@ def typed(tmp_path):
         x_dict = {t: data[t].x for t in "abc"}
         for layer in layers:
             x_dict = layer(x_dict, {t: data[t].edge_index for t in names})
-    return path, Stack(*layers), x_dict
+    steps = [(layer, "x, edges -> x") for layer in layers]
+    return path, Sequential("x, edges", steps), x_dict
 
 
 def test_heterogeneous(typed):
@@ -329,7 +317,7 @@ def test_all_types_come_out_at_once(typed, monkeypatch):
     commits = []
     commit = StoreEditor.commit
     monkeypatch.setattr(StoreEditor, "commit", lambda e: (commits.append(1), commit(e)))
-    gz.inference.layerwise(model.layers[0], path)
+    gz.inference.layerwise(model[0], path)
     assert len(commits) == 1
     data = gz.open(path).data()
     assert sum("out" in data[t] for t in data.node_types) > 1

@@ -295,21 +295,6 @@ def test_columns_that_a_model_takes(graph):
     assert columns("in place") == [(1, 2), (2, 1)]
 
 
-def test_columns_go_with_their_last_reader(graph):
-    _, path = graph
-    model, seen = OWN["residual"](), []
-    remove = run.Activations.remove
-
-    def removed(made, values):
-        remove(made, values)
-        if values:
-            seen.append(len(made.drafts()))
-
-    with patch.object(run.Activations, "remove", removed):
-        inferred(model, path)
-    assert seen == [2, 0]  # of level 1 once level 2 is there; the others once all is published
-
-
 def test_numbers_of_categories(graph, tmp_path):
     data = copy.copy(graph[0])
     data.x = torch.randint(0, 9, (300,))

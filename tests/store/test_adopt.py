@@ -253,6 +253,8 @@ class TestDamage:
         ("member", "value", "words"),
         [
             ("path", 5, r"adopted\['node/x.adopted'\].path: found 5, expected str"),
+            ("path", "", r"adopted\['node/x.adopted'\].path: found"),
+            ("path", "../a\0b.npy", r"adopted\['node/x.adopted'\].path: found"),
             ("bytes", -1, r"bytes: found -1, expected a count"),
             ("bytes", 10, "x.npy: file size: found 44528 bytes, expected 10 bytes"),
             ("dtype", "float33", r"dtype: found 'float33', expected one of bool, "),

@@ -21,7 +21,6 @@ from store_files import (
 
 import pyg_graphzero as gz
 from pyg_graphzero import FormatError, _core
-from pyg_graphzero.store import schema
 from pyg_graphzero.store.columns import view_column
 
 X = "node/x.gd"
@@ -45,8 +44,8 @@ def refused(path: Path, opener: Callable[[], Any]) -> str:
 
 class TestSize:
     @pytest.mark.parametrize("name", [X, TOPOLOGY])
-    @pytest.mark.parametrize("length", [0, 64, 4095, 4096, 5000, -1])
-    def test_cut_short(self, store, name, length):
+    @pytest.mark.parametrize("length", [0, 64, 4095, 4096, 5000, -1, 8201, 12297])
+    def test_cut_short_and_too_long(self, store, name, length):
         path = store / name
         full = path.stat().st_size
         size = length if length >= 0 else full + length
@@ -65,17 +64,6 @@ class TestSize:
         edit_schema(store, lambda body: body["files"][name].update(bytes=size))
         if size >= 4096:
             assert refused(path, lambda: gz.open(store)) == words
-
-    @pytest.mark.parametrize("name", [X, TOPOLOGY])
-    @pytest.mark.parametrize("extra", [1, 4096])
-    def test_too_long(self, store, name, extra):
-        path = store / name
-        full = path.stat().st_size
-        os.truncate(path, full + extra)
-        assert refused(path, lambda: open_file(path)) == (
-            f"file size: found {full + extra} bytes, expected {full} bytes "
-            "(file_bytes in its header)"
-        )
 
 
 class TestHeader:
@@ -415,32 +403,21 @@ class TestFiles:
         assert gz.open(store).num_nodes == 50
         assert gz.open(store).verify().ok
 
-    def test_failed_opens_leak_no_descriptors(self, store):
-        def attempts():
-            for _ in range(20):
+    def test_descriptors_are_given_back(self, store, tmp_path):
+        def attempts(num_opens):
+            for _ in range(num_opens):
+                gz.open(tmp_path / "whole").close()
                 with pytest.raises(FormatError):
                     gz.open(store)
                 for name in (X, TOPOLOGY):
                     with pytest.raises(FormatError):
                         open_file(store / name)
+            gc.collect()
+            return len(os.listdir("/proc/self/fd"))
 
+        shutil.copytree(store, tmp_path / "whole")
         for name in (X, TOPOLOGY):
             set_field(store / name, "file_bytes", 1)
-        edit_schema(store, lambda body: body["files"].pop("edge/edge_id.gd"))
         record = {"bytes": 1, "header_hash": "", "encoding": None}
         edit_schema(store, lambda body: body["files"].update({"edge/edge_id.gd": record}))
-        attempts()
-        gc.collect()
-        before = len(os.listdir("/proc/self/fd"))
-        attempts()
-        gc.collect()
-        assert len(os.listdir("/proc/self/fd")) == before
-
-    def test_closing_gives_descriptors_back(self, store):
-        gc.collect()
-        before = len(os.listdir("/proc/self/fd"))
-        for _ in range(5):
-            gz.open(store).close()
-        gc.collect()
-        assert len(os.listdir("/proc/self/fd")) == before
-        assert schema.load(store).node_types[0].num_nodes == 50
+        assert attempts(20) == attempts(2)

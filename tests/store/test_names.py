@@ -166,15 +166,6 @@ def test_an_adopted_fifo(store, tmp_path):
     (tmp_path / "fifo.npy").unlink()
 
 
-@pytest.mark.parametrize("path", ["", "../a\0b.npy"])
-def test_adopted_paths(store, path):
-    record = {"path": path, "bytes": 1, "fingerprint": "", "dtype": "int8", "shape": [1],
-              "offset": 0, "row_stride": 1}  # fmt: skip
-    edit_schema(store, lambda body: body.update(adopted={"node/a.adopted": record}))
-    with pytest.raises(FormatError, match=r"adopted\['node/a.adopted'\].path: found"):
-        gz.open(store)
-
-
 @pytest.mark.parametrize("name", ["lock", "store.json", "node/x.txt", "node/./x.gd"])
 def test_files_that_are_no_columns(store, name):
     """The next change deletes columns that no type uses, never files that are no columns."""

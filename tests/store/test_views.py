@@ -58,6 +58,11 @@ def large(tmp_path_factory):
     shutil.rmtree(path)  # pytest would keep three of them
 
 
+@pytest.fixture
+def path(tmp_path):
+    return make_store(tmp_path / "store", value=4.0)
+
+
 class TestMemory:
     def test_anonymous_memory_does_not_grow(self, large):
         gz.open(large).data()  # whatever is allocated once
@@ -76,10 +81,6 @@ class TestMemory:
 
 
 class TestLifetime:
-    @pytest.fixture
-    def path(self, tmp_path):
-        return make_store(tmp_path / "store", value=4.0)
-
     def test_outlives_the_store(self, path):
         store = gz.open(path)
         data = store.data()
@@ -154,10 +155,6 @@ class TestLifetime:
 
 
 class TestWrites:
-    @pytest.fixture
-    def path(self, tmp_path):
-        return make_store(tmp_path / "store")
-
     def test_the_file_never_changes(self, path):
         before = {p: p.read_bytes() for p in path.rglob("*") if p.is_file()}
         data = gz.open(path).data()
@@ -171,7 +168,7 @@ class TestWrites:
         del data
         gc.collect()
         assert {p: p.read_bytes() for p in path.rglob("*") if p.is_file()} == before
-        assert gz.open(path).data().x[3].tolist() == [1.0] * 7
+        assert gz.open(path).data().x[3].tolist() == [4.0] * 7
 
     def test_topology_views_cannot_change_sampling(self, path):
         store = gz.open(path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -223,8 +222,3 @@ class TestArguments:
         writer.finish()
         with pytest.raises(ValueError, match="finished or aborted before"):
             writer.finish()
-
-
-def test_copies_of_a_store_open(tmp_path):
-    shutil.copytree(make_store(tmp_path / "store"), tmp_path / "copy")
-    assert gz.open(tmp_path / "copy").verify().ok
