@@ -9,7 +9,7 @@ import chunks
 import numpy as np
 import pytest
 import torch
-from convert_support import converted, edges_of, kinds, random_edges, refused, write
+from convert_support import converted, edges_from, edges_of, kinds, refused, stored, write
 
 import pyg_graphzero as gz
 from pyg_graphzero import InputError
@@ -43,8 +43,7 @@ def test_npz_members(tmp_path, members):
                    tmp_path / "g.pt")  # fmt: skip
         sources += [members, tmp_path / "g.pt"]
     for source in sources:
-        gz.convert(source, tmp_path / "store", force=True)
-        assert edges_of(tmp_path / "store") == PAIRS
+        assert edges_from(source, tmp_path / "store", force=True) == PAIRS
 
 
 @chunks.both
@@ -61,8 +60,7 @@ def test_npz_csr_rows_are_sources_and_csc_columns_destinations(tmp_path, prefix)
     assert edges_of(tmp_path / "store") == PAIRS
     assert (summary.nodes[None].num_nodes, summary.nodes[None].isolated) == (6, 2)
     path = save(tmp_path / "c.npz", colptr=np.array([0, 1, 3]), row=np.array([1, 0, 1]))
-    gz.convert(path, tmp_path / "csc")
-    assert edges_of(tmp_path / "csc") == [(1, 0), (0, 1), (1, 1)]
+    assert edges_from(path, tmp_path / "csc") == [(1, 0), (0, 1), (1, 1)]
 
 
 @pytest.mark.parametrize("layout", ["csr", "csc", "coo"])
@@ -90,8 +88,7 @@ def test_arrays_and_tensors(tmp_path):
     tensor = torch.from_numpy(EDGES)
     torch.save(tensor, tmp_path / "e.pt")
     for source in (EDGES, tensor, (tensor[0], EDGES[1]), tmp_path / "e.pt"):
-        gz.convert(source, tmp_path / "store", force=True)
-        assert edges_of(tmp_path / "store") == PAIRS
+        assert edges_from(source, tmp_path / "store", force=True) == PAIRS
 
 
 def test_two_by_two_must_be_told(tmp_path):
@@ -147,7 +144,7 @@ ALL_DTYPES = ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "fl
 @pytest.mark.parametrize("dtype", [*ALL_DTYPES, "bfloat16"])
 @pytest.mark.parametrize("shape", [(), (3,), (2, 2)])
 def test_attributes_of_any_dtype_follow_their_edges(tmp_path, dtype, shape):
-    edges = random_edges(20, 200)
+    edges = np.random.default_rng(0).integers(0, 20, (2, 200))
     generator = torch.Generator().manual_seed(0)
     values = torch.randint(0, 2, (200, *shape), generator=generator).to(getattr(torch, dtype))
     nodes = torch.randint(0, 2, (20, *shape), generator=generator).to(getattr(torch, dtype))
@@ -274,8 +271,7 @@ def test_ids_beyond_the_features_are_not_guessed_at(tmp_path):
     attrs = {"x": np.arange(4.0), "train_idx": np.array([30, 10])}
     with pytest.raises(InputError, match="expected an id below 4, the number of nodes by <x>"):
         gz.convert(RING * 10, tmp_path / "s", node_attrs=attrs)
-    gz.convert(RING * 10, tmp_path / "s", node_attrs=attrs, ids="map")
-    store = gz.open(tmp_path / "s")
+    store = stored(RING * 10, tmp_path / "s", node_attrs=attrs, ids="map")
     assert store.ids().tolist() == [0, 10, 20, 30]
     assert store.data().train_idx.tolist() == [3, 1]  # rows of the nodes the user calls 30 and 10
     assert store.lookup([20]).tolist() == [2]
@@ -309,8 +305,7 @@ def test_a_node_table_that_almost_counts_on(tmp_path):
 def test_text_ids_from_arrays(tmp_path):
     edges = np.array([["b", "c", "b"], ["a", "a", "ü"]])
     sets = {"train_idx": np.array(["ü", "a"])}
-    gz.convert(edges, tmp_path / "s", node_attrs=sets)
-    store = gz.open(tmp_path / "s")
+    store = stored(edges, tmp_path / "s", node_attrs=sets)
     assert list(store.ids()) == ["a", "b", "c", "ü"]
     assert store.data().train_idx.tolist() == [3, 0]
     assert edges_of(tmp_path / "s") == [("b", "a"), ("c", "a"), ("b", "ü")]
@@ -378,8 +373,7 @@ def test_the_output_is_never_an_input_and_never_replaced_unasked(tmp_path):
     (tmp_path / "photos/cat.jpg").write_bytes(b"meow")
     for name in ("e.npy", "photos"):
         refused(RING, tmp_path / name, "is not a store", error=FileExistsError, force=True)
-    gz.convert(RING[:, :3], tmp_path / "s", force=True)
-    assert edges_of(tmp_path / "s") == [(0, 1), (1, 2), (2, 3)]
+    assert edges_from(RING[:, :3], tmp_path / "s", force=True) == [(0, 1), (1, 2), (2, 3)]
 
 
 def test_progress_is_shown_when_asked_for(tmp_path, monkeypatch, capsys):

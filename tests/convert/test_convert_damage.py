@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import pythons
 import torch
-from convert_support import edges_of, refused, write
+from convert_support import converted, edges_from, refused, write
 from torch_geometric.data import Data
 
 import pyg_graphzero as gz
@@ -154,8 +154,7 @@ def test_long_cells(tmp_path, quote):
     path = write(tmp_path / "edges.csv", f"src,dst,note\na,b,{long}\nb,{long},c\n")
     bad = write(tmp_path / "bad.csv", f"src,dst,note\na,b,{long}\nb,c,d,e\n")
     assert refused(bad, tmp_path / "store").startswith(f"{bad}: line 3: found 4 cells")
-    gz.convert(path, tmp_path / "store")
-    assert edges_of(tmp_path / "store") == [("a", "b"), ("b", "x" * 300_000)]
+    assert edges_from(path, tmp_path / "store") == [("a", "b"), ("b", "x" * 300_000)]
 
 
 @pytest.mark.timeout(100)  # time by the square of its length would be many minutes
@@ -163,8 +162,7 @@ def test_long_cells(tmp_path, quote):
 def test_a_first_line_of_megabytes(tmp_path, suffix):
     text = f"src,dst,{'x' * (8 << 20)}\n1,2,3\n4,5,6\n"
     path = write(tmp_path / f"edges.{suffix}", text)
-    gz.convert(path, tmp_path / "store", ids="map")
-    assert edges_of(tmp_path / "store") == [(1, 2), (4, 5)]
+    assert edges_from(path, tmp_path / "store", ids="map") == [(1, 2), (4, 5)]
 
 
 @pytest.mark.timeout(100)  # looking for each among all would take minutes
@@ -172,8 +170,7 @@ def test_tens_of_thousands_of_columns(tmp_path):
     names = [f"c{i}" for i in range(50_000)]
     rows = [f"{i},{i + 1},{','.join(map(str, range(i, i + len(names))))}" for i in range(2)]
     path = write(tmp_path / "edges.csv", "\n".join([",".join(["src", "dst", *names]), *rows, ""]))
-    gz.convert(path, tmp_path / "store", edge_attrs={"edge_attr": names[::-1]})
-    found = gz.open(tmp_path / "store").data().edge_attr
+    found = converted(path, tmp_path / "store", edge_attrs={"edge_attr": names[::-1]}).edge_attr
     assert torch.equal(found, torch.arange(len(names)).flip(0) + torch.arange(2)[:, None])
 
 
@@ -191,8 +188,7 @@ def test_numbers_of_thousands_of_digits(tmp_path):
     error = refused(path, tmp_path / "store")
     assert error.startswith(f"{path}: line 3, column 'dst': found '999")
     path = write(tmp_path / "zeros.csv", f"src,dst\n1,2\n3,{'0' * 5000}1\n")
-    gz.convert(path, tmp_path / "store", ids="map")
-    assert edges_of(tmp_path / "store") == [(1, 2), (3, 1)]
+    assert edges_from(path, tmp_path / "store", ids="map") == [(1, 2), (3, 1)]
 
 
 def nested(path: Path) -> Path:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from convert_support import edges_of, random_edges
+from convert_support import converted, edges_from, edges_of, random_edges, refused
 
 import pyg_graphzero as gz
 from pyg_graphzero import InputError
@@ -36,44 +36,37 @@ def test_edges_of_any_layout(tmp_path, dtype, order, transposed, form):
             np.lib.format.write_array(file, array, version=(2, 0))
     else:
         {"npy": np.save, "stored": np.savez, "deflated": np.savez_compressed}[form](path, array)
-    gz.convert(path, tmp_path / "s")
-    assert edges_of(tmp_path / "s") == PAIRS
+    assert edges_from(path, tmp_path / "s") == PAIRS
     assert {each.name for each in tmp_path.iterdir()} == {path.name, "s"}
 
 
 @chunks.both
 def test_many_files_of_arrays(tmp_path):
-    (tmp_path / "edges").mkdir()
-    (tmp_path / "x").mkdir()
+    edges, attrs = tmp_path / "edges", {"x": tmp_path / "x"}
+    edges.mkdir()
+    attrs["x"].mkdir()
     x = np.random.default_rng(0).random((20, 3)).round(3)
     for part, (begin, end) in enumerate([(0, 25), (25, 25), (25, 60)]):
-        np.save(tmp_path / "edges" / f"{part}.npy", EDGES[:, begin:end].astype(np.int32))
-    for part, (begin, end) in enumerate([(0, 7), (7, 20)]):
-        np.save(tmp_path / "x" / f"{part}.npy", x[begin:end])
-    summary = gz.convert(tmp_path / "edges", tmp_path / "s", node_attrs={"x": tmp_path / "x"})
+        np.save(edges / f"{part}.npy", EDGES[:, begin:end].astype(np.int32))
+    for part, rows in enumerate([x[:7], x[7:]]):
+        np.save(attrs["x"] / f"{part}.npy", rows)
+    summary = gz.convert(edges, tmp_path / "s", node_attrs=attrs)
     assert edges_of(tmp_path / "s") == PAIRS
     assert np.array_equal(gz.open(tmp_path / "s").data().x.numpy(), x.astype(np.float32))
     asked = "dtypes={'x': 'float64'} (--dtype x=float64)"
     assert summary.notes == [f"x: float64 is stored as float32; {asked} keeps it"]
-    attrs, dtypes = {"x": tmp_path / "x"}, {"x": "float64"}
-    gz.convert(tmp_path / "edges", tmp_path / "w", node_attrs=attrs, dtypes=dtypes)
-    assert np.array_equal(gz.open(tmp_path / "w").data().x.numpy(), x)
+    wide = converted(edges, tmp_path / "w", node_attrs=attrs, dtypes={"x": "float64"})
+    assert np.array_equal(wide.x.numpy(), x)
 
     x[9, 1] = 1e6
-    np.save(tmp_path / "x" / "1.npy", x[7:])
-    with pytest.raises(InputError, match=r"x: 1\.npy: row 2: found 1000000\.0, expected a value"):
-        gz.convert(
-            tmp_path / "edges",
-            tmp_path / "t",
-            node_attrs={"x": tmp_path / "x"},
-            dtypes={"x": "float16"},
-        )
-    np.save(tmp_path / "x" / "1.npy", x[7:].astype(np.float32))
-    with pytest.raises(InputError, match=r"1\.npy: dtype: found float32\[3\], expected float64\[3"):
-        gz.convert(tmp_path / "edges", tmp_path / "t", node_attrs={"x": tmp_path / "x"})
-    np.save(tmp_path / "edges" / "2.npy", EDGES[:, 25:] - 20)
-    with pytest.raises(InputError, match=r"edges: 2\.npy: src\[0\]: found id -\d+, expected an id"):
-        gz.convert(tmp_path / "edges", tmp_path / "t")
+    np.save(attrs["x"] / "1.npy", x[7:])
+    words, half = r"x: 1\.npy: row 2: found 1000000\.0, expected a value", {"x": "float16"}
+    refused(edges, tmp_path / "t", words, node_attrs=attrs, dtypes=half)
+    np.save(attrs["x"] / "1.npy", x[7:].astype(np.float32))
+    words = r"1\.npy: dtype: found float32\[3\], expected float64\[3"
+    refused(edges, tmp_path / "t", words, node_attrs=attrs)
+    np.save(edges / "2.npy", EDGES[:, 25:] - 20)
+    refused(edges, tmp_path / "t", r"edges: 2\.npy: src\[0\]: found id -\d+, expected an id")
 
 
 def test_an_archive_that_ends_in_a_member(tmp_path):

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from click.testing import CliRunner
-from convert_support import converted, edges_of, refused, write
+from convert_support import converted, edges_from, edges_of, refused, write
 
 import pyg_graphzero as gz
 from pyg_graphzero_cli import main
@@ -115,8 +115,7 @@ def test_tables_that_cannot_be_joined_are_refused(edges, tmp_path):
 def test_rows_that_are_in_order_may_have_other_columns(tmp_path):
     path = write(tmp_path / "e.csv", "0,1\n1,2\n")
     labels = write(tmp_path / "lab.csv", "paper,title,y\n0,a,2\n1,b,1\n2,c,0\n")
-    gz.convert(path, tmp_path / "s", node_attrs={"y": f"{labels}:y"})
-    assert gz.open(tmp_path / "s").data().y.tolist() == [2, 1, 0]
+    assert converted(path, tmp_path / "s", node_attrs={"y": f"{labels}:y"}).y.tolist() == [2, 1, 0]
 
 
 def test_the_advice_of_the_error_leads_to_right_labels(edges, tmp_path):
@@ -224,8 +223,7 @@ def test_row_numbers_of_pandas_are_no_ids(tmp_path):
     summary = gz.convert(path, tmp_path / "s", edge_attrs=["w"])
     assert edges_of(tmp_path / "s", None, "w") == [(7, 9, 1), (9, 8, 2)]
     assert "e.csv: columns not taken: ''" in summary.notes
-    gz.convert(path, tmp_path / "s", src=0, dst="user_b", force=True)
-    assert edges_of(tmp_path / "s") == [(0, 9), (1, 8)]
+    assert edges_from(path, tmp_path / "s", src=0, dst="user_b", force=True) == [(0, 9), (1, 8)]
 
     two = write(tmp_path / "two.csv", ",dst\n0,7\n1,9\n")
     assert message(two, tmp_path / "t") == (

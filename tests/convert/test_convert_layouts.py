@@ -315,10 +315,8 @@ def test_a_directory_of_nothing_known_says_what_was_looked_for(tmp_path):
 
 def test_options_of_a_flat_graph_do_not_apply(tmp_path):
     path = layouts.ogb_csv(tmp_path / "ogbn_arxiv", citations())
-    with pytest.raises(
-        ValueError, match=r"num_nodes: not an option here, because .* describes the"
-    ):
-        gz.convert(path, tmp_path / "s", num_nodes=3)
+    words = r"num_nodes: not an option here, because .* describes the"
+    refused(path, tmp_path / "s", words, error=ValueError, num_nodes=3)
     gz.convert(path, tmp_path / "s", skip=["x"], undirected=True, dtypes={"x": "float16"})
     assert "x" not in gz.open(tmp_path / "s").data()
 

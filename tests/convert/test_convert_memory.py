@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 import torch
-from convert_support import converted, edges_of, refused
+from convert_support import converted, edges_from, edges_of, refused, stored
 from torch_geometric.utils import from_networkx
 
 import pyg_graphzero as gz
@@ -52,17 +52,13 @@ def test_tables(tmp_path, frame):
 def test_tables_of_nodes(tmp_path):
     edges = pa.table({"src": [1, 2], "dst": [2, 3]})
     nodes = pa.table({"id": [3, 1, 2], "age": [30, None, 20]})
-    with pytest.raises(
-        InputError, match=r"<Table>: row 1, column 'age': found null, expected a va"
-    ):
-        gz.convert(edges, tmp_path / "s", nodes=nodes, node_attrs=["age"])
-    gz.convert(edges, tmp_path / "s", nodes=nodes, node_attrs=["age"], fill={"age": -1})
-    store = gz.open(tmp_path / "s")
+    words = r"<Table>: row 1, column 'age': found null, expected a va"
+    refused(edges, tmp_path / "s", words, nodes=nodes, node_attrs=["age"])
+    store = stored(edges, tmp_path / "s", nodes=nodes, node_attrs=["age"], fill={"age": -1})
     assert store.ids().tolist() == [3, 1, 2]
     assert store.data().age.tolist() == [30, -1, 20]
     labels = pa.table({"y": [7, 8, 9], "id": [2, 3, 1]})
-    gz.convert(edges, tmp_path / "t", node_attrs={"y": labels})
-    assert gz.open(tmp_path / "t").data().y.tolist() == [9, 7, 8]
+    assert converted(edges, tmp_path / "t", node_attrs={"y": labels}).y.tolist() == [9, 7, 8]
     spec = {"edges": [{"type": "a,to,a", "file": edges}], "nodes": {"a": {"file": nodes}}}
     gz.convert(spec, tmp_path / "u")
     assert gz.open(tmp_path / "u").ids("a").tolist() == [3, 1, 2]
@@ -72,8 +68,7 @@ def test_an_index_of_pandas_joins(tmp_path):
     pandas = pytest.importorskip("pandas")
     edges = pandas.DataFrame({"src": ["a", "b"], "dst": ["b", "c"]})
     labels = pandas.DataFrame({"id": ["c", "a", "b"], "y": [2, 0, 1]}).set_index("id")["y"]
-    gz.convert(edges, tmp_path / "s", node_attrs={"y": labels})
-    assert gz.open(tmp_path / "s").data().y.tolist() == [0, 1, 2]
+    assert converted(edges, tmp_path / "s", node_attrs={"y": labels}).y.tolist() == [0, 1, 2]
     gz.convert((edges.src, edges.dst), tmp_path / "t", node_attrs={"y": labels})
     assert edges_of(tmp_path / "t") == [("a", "b"), ("b", "c")]
     for name in ("zone", None):  # whatever it is called
@@ -105,8 +100,7 @@ def test_sparse_matrices(tmp_path, number):
     found = sorted(edges_of(tmp_path / "s", None, "edge_weight"))
     assert found == [(0, 1, 2), (1, 2, 3), (2, 0, 4), (2, 2, 5)]
     assert summary.what.startswith("sparse matrix in memory")
-    gz.convert(matrix, tmp_path / "t", skip=["edge_weight"])
-    assert "edge_weight" not in gz.open(tmp_path / "t").data()
+    assert "edge_weight" not in converted(matrix, tmp_path / "t", skip=["edge_weight"])
     gz.convert(matrix, tmp_path / "u", edge_attrs={"edge_weight": np.arange(4)})
     assert gz.open(tmp_path / "u").data().edge_weight.dtype == torch.int64
 
@@ -118,8 +112,7 @@ def test_entries_that_are_there_twice_stay_two(tmp_path, requires_grad):
         ends, torch.tensor([1.0, 2.0, 3.0]), (2, 2), check_invariants=True
     )
     matrix.requires_grad_(requires_grad)
-    gz.convert(matrix, tmp_path / "s")
-    assert edges_of(tmp_path / "s", None, "edge_weight") == [(0, 1, 1), (0, 1, 2), (1, 0, 3)]
+    assert edges_from(matrix, tmp_path / "s", "edge_weight") == [(0, 1, 1), (0, 1, 2), (1, 0, 3)]
     assert not matrix.is_coalesced()
 
 
@@ -145,8 +138,7 @@ def test_rows_of_attributes_are_dense(tmp_path):
 def test_graphs_of_networkx_become_data_first(tmp_path):
     graph = nx.Graph([("a", "b"), ("b", "c")])
     refused(graph, tmp_path / "s", r"source: type: found Graph, .*utils\.from_networkx\(")
-    gz.convert(from_networkx(graph), tmp_path / "s")
-    assert edges_of(tmp_path / "s") == [(0, 1), (1, 0), (1, 2), (2, 1)]
+    assert edges_from(from_networkx(graph), tmp_path / "s") == [(0, 1), (1, 0), (1, 2), (2, 1)]
 
 
 class Views(dict[Any, Any]):

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from click.testing import CliRunner
-from convert_support import converted, edges_of, refused, write
+from convert_support import converted, edges_from, edges_of, refused, stored, write
 from torch_geometric.data import Data
 
 import pyg_graphzero as gz
@@ -87,8 +87,7 @@ def test_one_rule_for_all_tables(tmp_path, how):
         return path
 
     paid = source(tx_id=[900, 901], branch=[7, 7], payer=[0, 1], payee=[1, 2])
-    gz.convert(paid, tmp_path / "s", num_nodes=3)
-    assert edges_of(tmp_path / "s") == [(0, 1), (1, 2)]
+    assert edges_from(paid, tmp_path / "s", num_nodes=3) == [(0, 1), (1, 2)]
     error = refused(source(p=[0], q=[1], r=[2]), tmp_path / "t")
     assert error.endswith(
         "columns: found 'p', 'q', 'r', expected two of them that are the ends of edges, by their "
@@ -124,11 +123,9 @@ def test_a_knowledge_graph(tmp_path):
         gz.convert(np.array([[0, 1, 2], [1, 2, 0]]), tmp_path / "u", edge_type="a,*,a")
 
     named = write(tmp_path / "named.csv", "tail,relation,head\nb,r,a\n")
-    gz.convert(named, tmp_path / "v")
-    assert edges_of(tmp_path / "v", None, "edge_type") == [("a", "b", 0)]
+    assert edges_from(named, tmp_path / "v", "edge_type") == [("a", "b", 0)]
     numbers = write(tmp_path / "n.tsv", "0\t_a\t1\n1\t_b\t2\n")
-    gz.convert(numbers, tmp_path / "w")
-    assert edges_of(tmp_path / "w", None, "edge_type") == [(0, 1, 0), (1, 2, 1)]
+    assert edges_from(numbers, tmp_path / "w", "edge_type") == [(0, 1, 0), (1, 2, 1)]
     last = write(tmp_path / "last.tsv", "/a\t/b\tlikes\n/b\t/c\tlikes\n/a\t/d\tlikes\n")
     refused(last, tmp_path / "x", "the last has the fewest values, expected head, relation")
 
@@ -158,14 +155,13 @@ def test_files_of_neo4j(tmp_path):
     nodes = "name,person:ID(P),:LABEL\nAnn,10,Person\nBob,20,Person\nAcme,30,Firm\n"
     header = write(tmp_path / "a-header.csv", ":START_ID(P),:END_ID(P),since:int,:TYPE\n")
     rows = write(tmp_path / "b.csv", "10,20,1999,KNOWS\n10,30,2001,WORKS_AT\n")
-    gz.convert(
+    store = stored(
         [header, rows],
         tmp_path / "s",
         edge_attrs={"since": "since:int", "kind": ":TYPE"},
         nodes=write(tmp_path / "n.csv", nodes),
         node_attrs={"label": ":LABEL"},
     )
-    store = gz.open(tmp_path / "s")
     assert store.ids().tolist() == [10, 20, 30]
     assert store.categories("label")[:] == ["Firm", "Person"]
     assert store.data().label.tolist() == [1, 1, 0]
@@ -214,8 +210,7 @@ def test_dictionaries_are_text(tmp_path):
     frame.to_feather(tmp_path / "e.feather")
     sources = [frame, tmp_path / "e.feather", tmp_path / "e.parquet", pl.from_pandas(frame)]
     for number, source in enumerate(sources):
-        gz.convert(source, tmp_path / f"{number}", edge_attrs=["c"])
-        store = gz.open(tmp_path / f"{number}")
+        store = stored(source, tmp_path / f"{number}", edge_attrs=["c"])
         assert store.data().c.tolist() == [1, 0, 1]
         assert store.categories("c")[:] == ["hi", "lo"]
     with pytest.raises(ValueError, match="time_attr='c': found names"):
@@ -235,8 +230,7 @@ def test_missing_text(tmp_path, how):
         source.write_text("id,y\n0,b\n1,\n2,a\n")
     ring = np.array([[0, 1, 2], [1, 2, 0]])
     refused(ring, tmp_path / "s", r"column 'y': found .*fill=\{'y': -1\}", node_attrs={"y": source})
-    gz.convert(ring, tmp_path / "s", node_attrs={"y": source}, fill={"y": -1})
-    store = gz.open(tmp_path / "s")
+    store = stored(ring, tmp_path / "s", node_attrs={"y": source}, fill={"y": -1})
     assert store.data().y.tolist() == [1, -1, 0]
     assert store.categories("y")[:] == ["a", "b"]
 
@@ -254,8 +248,7 @@ def test_a_stream_is_read_once_in_the_bounds_of_memory(tmp_path, memory, monkeyp
         monkeypatch.setattr("pyg_graphzero.util.workspace.Workspace.hold", lambda *_: False)
     schema = next(batches(1, 1)).schema
     reader = pa.RecordBatchReader.from_batches(schema, batches(5, 7))
-    gz.convert(reader, tmp_path / "s", edge_attrs=["edge_weight", "kind"])
-    store = gz.open(tmp_path / "s")
+    store = stored(reader, tmp_path / "s", edge_attrs=["edge_weight", "kind"])
     found = edges_of(tmp_path / "s", None, "edge_weight", "kind")
     assert found == [(n, (n + 1) % 35, n / 8, n % 3) for n in range(35)]
     assert store.categories("kind")[:] == ["k0", "k1", "k2"]
@@ -285,8 +278,7 @@ def test_duckdb(tmp_path):
     paid += " ORDER BY ALL"
     with duckdb.connect() as connection:
         query = connection.sql(paid.replace("sum(amount)", "sum(amount)::BIGINT"))
-        gz.convert(query, tmp_path / "s", edge_attrs=["w"])
-        assert edges_of(tmp_path / "s", None, "w") == [(5, 6, 5), (6, 5, 2)]
+        assert edges_from(query, tmp_path / "s", "w", edge_attrs=["w"]) == [(5, 6, 5), (6, 5, 2)]
         with pytest.raises(InputError, match=r"decimal128.*CAST\(w AS DOUBLE PRECISION\)"):
             gz.convert(connection.sql(paid), tmp_path / "t", edge_attrs=["w"])
 
@@ -308,8 +300,7 @@ def test_ids_of_64_bits(tmp_path):
     pq.write_table(ends, tmp_path / "e.parquet")
     labels = pd.DataFrame({"id": np.array(hashes, np.uint64), "y": [3, 1, 2]})
     for number, source in enumerate([ends, tmp_path / "e.parquet"]):
-        gz.convert(source, tmp_path / f"{number}", node_attrs={"y": labels})
-        store = gz.open(tmp_path / f"{number}")
+        store = stored(source, tmp_path / f"{number}", node_attrs={"y": labels})
         assert store.ids().tolist() == sorted(hashes)
         assert store.ids().dtype == torch.uint64
         assert store.data().y.tolist() == [1, 2, 3]
@@ -321,10 +312,8 @@ def test_ids_of_64_bits(tmp_path):
     small = pa.table({"src": pa.array([0, 1], pa.uint64()), "dst": pa.array([1, 0], pa.uint64())})
     assert gz.convert(small, tmp_path / "t").nodes[None].ids == "ids are rows"
     far = {"train_idx": np.array([0, 2**63], np.uint64)}
-    with pytest.raises(
-        InputError, match=r"found id 9223372036854775808, expected an id below 2\*\*63"
-    ):
-        gz.convert(small, tmp_path / "u", node_attrs=far)
+    words = r"found id 9223372036854775808, expected an id below 2\*\*63"
+    refused(small, tmp_path / "u", words, node_attrs=far)
 
 
 def test_refusals_name_the_place_and_the_remedy(tmp_path):

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from convert_support import edges_of, kinds, refused, write
+from convert_support import edges_from, edges_of, kinds, refused, write
 
 import pyg_graphzero as gz
 from pyg_graphzero import InputError
@@ -48,8 +48,7 @@ def compress(path: Path, codec: str, raw: bytes) -> Path:
 def test_compressed(tmp_path, suffix, codec):
     raw = b"0,1\n1,2\n2,0\n"
     path = compress(tmp_path / f"e.csv{suffix}", codec, raw)
-    gz.convert(path, tmp_path / "store")
-    assert edges_of(tmp_path / "store") == PATH
+    assert edges_from(path, tmp_path / "store") == PATH
     path.write_bytes(path.read_bytes()[:-5])
     refused(path, tmp_path / "other", rf"file: found damaged {codec} data .*, expected a whole")
 
@@ -57,8 +56,7 @@ def test_compressed(tmp_path, suffix, codec):
 def test_gzip_of_several_members(tmp_path):
     path = tmp_path / "e.csv.gz"
     path.write_bytes(gzip.compress(b"0,1\n1,") + gzip.compress(b"2\n2,0\n"))
-    gz.convert(path, tmp_path / "store")
-    assert edges_of(tmp_path / "store") == PATH
+    assert edges_from(path, tmp_path / "store") == PATH
 
 
 @pytest.fixture
@@ -97,8 +95,7 @@ def test_paths_that_lead_to_no_file(tmp_path, parts):
     ):
         refused(tmp_path / path, tmp_path / "s", words, FileNotFoundError)
     odd = write(tmp_path / "odd[1].csv", "7,8\n8,7\n")  # a file before a pattern
-    gz.convert(odd, tmp_path / "s")
-    assert edges_of(tmp_path / "s") == [(7, 8), (8, 7)]
+    assert edges_from(odd, tmp_path / "s") == [(7, 8), (8, 7)]
     (tmp_path / "in/bare").mkdir(parents=True)
     spec = {"edges": [{"file": tmp_path / "in/bare"}]}
     refused(spec, tmp_path / "t", "directory: found no files, expected at least one")
@@ -109,8 +106,7 @@ def test_several_files_on_the_command_line_and_in_a_spec(tmp_path, parts):
     assert done.exit_code == 2, "the pattern takes a file of another kind"
     assert "found .csv, no suffix, expected files of one kind" in done.output
     write(tmp_path / "g.toml", '[[edges]]\nfile = ["parts/a.csv", "parts/d.csv"]\n')
-    gz.convert(tmp_path / "g.toml", tmp_path / "b")
-    assert edges_of(tmp_path / "b") == [(0, 1), (1, 2), (0, 2)]
+    assert edges_from(tmp_path / "g.toml", tmp_path / "b") == [(0, 1), (1, 2), (0, 2)]
 
 
 def test_faults_in_one_of_several_files(tmp_path, parts):
@@ -119,10 +115,8 @@ def test_faults_in_one_of_several_files(tmp_path, parts):
     write(parts / "d.csv", "0,2,8\n0,-4,9\n")
     refused(parts, tmp_path / "store", r"parts: d\.csv, line 2, column 'dst': found id -4")
     write(parts / "d.csv", "dst,src,w\n0,2,8\n")
-    with pytest.raises(
-        InputError, match=r"d\.csv: line 1: found dst, src, w, expected src, dst, w as in .*a\.csv"
-    ):
-        gz.convert(parts, tmp_path / "store")
+    words = r"d\.csv: line 1: found dst, src, w, expected src, dst, w as in .*a\.csv"
+    refused(parts, tmp_path / "store", words)
     write(parts / "d.csv", "0,2\n")
     refused(parts, tmp_path / "store", r"d\.csv, line 1: found 2 cells \('0,2'\), expected 3")
     far = write(tmp_path / "far.csv", "0,q,1\n")
@@ -209,11 +203,8 @@ def test_a_map_that_does_not_fit_names_the_memory_it_needs(tmp_path):
     rng = np.random.default_rng(0)
     edges = rng.integers(0, 2**60, (400, 2))
     path = write(tmp_path / "e.csv", "\n".join(f"{a},{b}" for a, b in edges))
-    with pytest.raises(
-        ValueError,
-        match=r"memory: mapping the ids of 800 nodes takes .* pass memory='\d+MB' or more",
-    ):
-        gz.convert(path, tmp_path / "s")
+    words = r"memory: mapping the ids of 800 nodes takes .* pass memory='\d+MB' or more"
+    refused(path, tmp_path / "s", words, error=ValueError)
 
 
 @pytest.mark.usefixtures("tight")

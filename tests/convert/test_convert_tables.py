@@ -13,7 +13,7 @@ import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 import torch
-from convert_support import edges_of, refused
+from convert_support import edges_from, edges_of, refused, stored
 
 import pyg_graphzero as gz
 from pyg_graphzero import InputError
@@ -72,8 +72,7 @@ def test_directories_are_columns_of_a_dataset(tmp_path):
     gz.convert(tmp_path / "in", tmp_path / "s")
     assert gz.info(tmp_path / "s")["edge_types"][0]["num_edges"] == 2 * len(ROWS)
     dataset = pads.dataset(tmp_path / "in", partitioning="hive")
-    gz.convert(dataset, tmp_path / "s", edge_attrs=["year"], force=True)
-    assert edges_of(tmp_path / "s", None, "year") == [
+    assert edges_from(dataset, tmp_path / "s", "year", edge_attrs=["year"], force=True) == [
         (src, dst, year) for year in (2019, 2020) for src, dst, _ in ROWS
     ]
 
@@ -92,7 +91,7 @@ def test_node_table_with_text_ids(tmp_path, suffix):
         }
     )
     edges = pa.table({"from": ["adam", "zoe"], "to": ["zoe", "adam"]})
-    gz.convert(
+    store = stored(
         save(tmp_path / f"e.{suffix}", edges),
         tmp_path / "s",
         nodes=save(tmp_path / f"n.{suffix}", nodes),
@@ -107,7 +106,6 @@ def test_node_table_with_text_ids(tmp_path, suffix):
         },
         dtypes={"age": "int64"},
     )
-    store = gz.open(tmp_path / "s")
     data = store.data()
     assert list(store.ids()) == ["zoe", "adam", "lone"]
     assert edges_of(tmp_path / "s") == [("adam", "zoe"), ("zoe", "adam")]

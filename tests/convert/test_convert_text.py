@@ -10,12 +10,11 @@ from collections import Counter
 import chunks
 import pytest
 import torch
-from convert_support import converted, edges_of, kinds, refused, write
+from convert_support import converted, edges_from, edges_of, kinds, refused, write
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import pyg_graphzero as gz
-from pyg_graphzero import InputError
 
 PATH = [(0, 1), (1, 2), (2, 0)]
 
@@ -138,8 +137,7 @@ def test_integer_column_turns_float_late(tmp_path):
     lines = [f"{i % 7},{i % 5},{i}" for i in range(150_000)]
     lines[-1] = "0,1,0.25"
     path = write(tmp_path / "edges.csv", "\n".join(lines))
-    gz.convert(path, tmp_path / "store", edge_attrs={"w": 2}, num_nodes=7)
-    values = gz.open(tmp_path / "store").data().w
+    values = converted(path, tmp_path / "store", edge_attrs={"w": 2}, num_nodes=7).w
     assert values[-1] == 0.25
     assert values[:-1].tolist() == list(range(149_999))
 
@@ -188,15 +186,12 @@ def test_without_comments_a_hash_is_data(tmp_path):
 
 def test_lines_inside_quotes(tmp_path):
     path = write(tmp_path / "e.csv", '"a\n \nb","c\n#d"\n"c\n#d","a\n \nb"\n')
-    with pytest.raises(
-        InputError, match=r"line 4: found a line '#d\"' after an open quote, expected"
-    ):
-        gz.convert(path, tmp_path / "s", header=False)
+    words = r"line 4: found a line '#d\"' after an open quote, expected"
+    refused(path, tmp_path / "s", words, header=False)
     gz.convert(path, tmp_path / "s", header=False, comment=None, delimiter=",")
     assert edges_of(tmp_path / "s") == [("a\n \nb", "c\n#d"), ("c\n#d", "a\n \nb")]
     write(path, '# "quoted"\n"a","b"\n \n# note\n"b","a"\n')
-    gz.convert(path, tmp_path / "t", header=False)
-    assert edges_of(tmp_path / "t") == [("a", "b"), ("b", "a")]
+    assert edges_from(path, tmp_path / "t", header=False) == [("a", "b"), ("b", "a")]
 
 
 CELLS = st.text(st.characters(codec="utf-8", exclude_characters="\r\0"), min_size=1).map(
@@ -260,8 +255,7 @@ def test_any_text_ids_come_back(tmp_path, edges):
 def test_unreadable_file(tmp_path):
     path = write(tmp_path / "e.csv", "0,1\n")
     path.chmod(0)
-    with pytest.raises(PermissionError):
-        gz.convert(path, tmp_path / "store")
+    refused(path, tmp_path / "store", error=PermissionError)
 
 
 @pytest.mark.parametrize("names", [("y", "edge_weight"), ("edge_weight", "y")])

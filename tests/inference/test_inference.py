@@ -172,28 +172,23 @@ def test_stores_that_are_open(graph):
         gz.inference.layerwise(model, path, out="c")
 
 
-def test_arguments_that_do_not_fit(graph, typed):
-    _, path = graph
-    model = GraphSAGE(8, 16, 2, 5)
-    with pytest.raises(ValueError, match="found an attribute 'x', expected a name that is"):
-        gz.inference.layerwise(model, path, out="x")
-    with pytest.raises(
-        KeyError, match=r"input_attr='z': found in no node type, expected one of .*x"
-    ):
-        gz.inference.layerwise(model, path, input_attr="z")
-    with pytest.raises(KeyError, match="edge_attr='z': found in no edge type"):
-        gz.inference.layerwise(GAT(8, 16, 2, 5), path, edge_attr="z")
-    with pytest.raises(ValueError, match="encoding='int8': expected 'float16', 'bfloat16'"):
-        gz.inference.layerwise(model, path, encoding="int8")
-    with pytest.raises(ValueError, match="max_edges: found 0, expected 1 or more"):
-        gz.inference.layerwise(model, path, max_edges=0)
-    with pytest.raises(gz.UnsupportedError, match=r"GraphSAGE: found sum\(\) of all rows"):
-        gz.inference.layerwise(model, path, head=lambda h: h.sum())
-    path, model, _ = typed
-    with pytest.raises(ValueError, match="out: found node type 'venue', expected some of"):
-        gz.inference.layerwise(model, path, out={"venue": "h"})
-    with pytest.raises(ValueError, match="out: found no names"):
-        gz.inference.layerwise(model, path, out={})
+@pytest.mark.parametrize(
+    ("error", "words", "options"),
+    [
+        (ValueError, "found an attribute 'x', expected a name that is", {"out": "x"}),
+        (KeyError, "input_attr='z': found in no node type, expected .*x", {"input_attr": "z"}),
+        (KeyError, "edge_attr='z': found in no edge type", {"edge_attr": "z"}),
+        (ValueError, "encoding='int8': expected 'float16', 'bfloat16'", {"encoding": "int8"}),
+        (ValueError, "max_edges: found 0, expected 1 or more", {"max_edges": 0}),
+        (gz.UnsupportedError, r"GAT: found sum\(\) of all rows", {"head": lambda h: h.sum()}),
+        (ValueError, "out: found node type 'venue', expected some of", {"out": {"venue": "h"}}),
+        (ValueError, "out: found no names", {"out": {}}),
+    ],
+)
+def test_arguments_that_do_not_fit(graph, typed, error, words, options):
+    path, model = typed[:2] if words.startswith("out:") else (graph[1], GAT(8, 16, 2, 5))
+    with pytest.raises(error, match=words):
+        gz.inference.layerwise(model, path, **options)
     assert not left_behind(path)
 
 

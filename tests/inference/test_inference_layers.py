@@ -21,7 +21,7 @@ from torch_geometric.nn import (
     GCNConv,
     GraphConv,
     GraphSAGE,
-    HeteroConv,
+
     SAGEConv,
 )
 
@@ -395,7 +395,7 @@ def test_models_that_are_none(graph, typed):
 
 
 def convs_of(width):
-    return HeteroConv(
+    return pyg.HeteroConv(
         {
             ("paper", "cites", "paper"): GCNConv(-1, width),
             ("author", "writes", "paper"): SAGEConv((-1, -1), width),
@@ -461,10 +461,10 @@ def test_types_of_edges(tmp_path, case):
         edges.w = torch.rand(edges.num_edges)
     path = write_store(data, tmp_path / "store")
     if case == "weights":
-        model = HeteroConv({name: GraphConv((6, 6), 4) for name in data.edge_types})
+        model = pyg.HeteroConv({name: GraphConv((6, 6), 4) for name in data.edge_types})
         given = {"edge_weight": "w"}, {"edge_weight_dict": data.collect("w")}
     else:
-        conv = HeteroConv({name: SAGEConv((6, 6), 6) for name in data.edge_types})
+        conv = pyg.HeteroConv({name: SAGEConv((6, 6), 6) for name in data.edge_types})
         model = Model(lambda m, x, e: x | m.a(x | m.a(x, e), e), a=conv)
         given = {}, {}
     found = inferred(model, path, max_edges=20, **given[0])
