@@ -174,10 +174,8 @@ def test_igb(tmp_path, headerless):
 
 def test_igb_hetero(tmp_path):
     graph = academic(19)
-    graph.edges[("paper", "written_by", "author")] = graph.edges.pop(("author", "writes", "paper"))
-    graph.edges[("paper", "written_by", "author")] = graph.edges["paper", "written_by", "author"][
-        ::-1
-    ]
+    written = graph.edges.pop(("author", "writes", "paper"))[::-1]
+    graph.edges["paper", "written_by", "author"] = written
     gz.convert(layouts.igb(tmp_path / "medium", graph), tmp_path / "s")
     check(tmp_path / "s", graph, year=None, masks=False)
 
@@ -219,11 +217,7 @@ def test_pyg_dataset_root_and_object(tmp_path):
 
     for name, value in (("homo", graph), ("hetero", hetero)):
         dataset = Toy(tmp_path / name, value)
-        for source in (
-            tmp_path / name,
-            tmp_path / name / "processed" / "data.pt",
-            dataset,
-        ):
+        for source in (tmp_path / name, tmp_path / name / "processed" / "data.pt", dataset):
             summary = gz.convert(source, tmp_path / "s", force=True)
             assert summary.num_edges == value.num_edges
             got = gz.open(tmp_path / "s").data()

@@ -226,8 +226,7 @@ def test_missing_text(tmp_path, how):
     column = pa.array(words).dictionary_encode() if how == "dictionary" else pa.array(words)
     source: Any = pa.table({"id": [0, 1, 2], "y": column})
     if how == "csv":
-        source = write(tmp_path / "n.csv", "id,y\n0,b\n1,NA\n2,a\n3,\n")
-        source.write_text("id,y\n0,b\n1,\n2,a\n")
+        source = write(tmp_path / "n.csv", "id,y\n0,b\n1,\n2,a\n")
     ring = np.array([[0, 1, 2], [1, 2, 0]])
     refused(ring, tmp_path / "s", r"column 'y': found .*fill=\{'y': -1\}", node_attrs={"y": source})
     store = stored(ring, tmp_path / "s", node_attrs={"y": source}, fill={"y": -1})

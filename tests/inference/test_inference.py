@@ -165,10 +165,7 @@ def test_stores_that_are_open(graph):
         assert_equal(writing.data().b, output(model, data))
         assert not writing.closed
     assert torch.equal(column(path, "a"), column(path, "b"))
-    with (
-        gz.open(path, "r+"),
-        pytest.raises(BlockingIOError),
-    ):
+    with gz.open(path, "r+"), pytest.raises(BlockingIOError):
         gz.inference.layerwise(model, path, out="c")
 
 

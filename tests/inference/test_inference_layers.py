@@ -14,16 +14,7 @@ import torch_geometric.nn as pyg
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.nn import (
-    GAT,
-    GCN,
-    GATConv,
-    GCNConv,
-    GraphConv,
-    GraphSAGE,
-
-    SAGEConv,
-)
+from torch_geometric.nn import GAT, GCN, GATConv, GCNConv, GraphConv, GraphSAGE, SAGEConv
 
 import pyg_graphzero as gz
 from graphs import heterogeneous, homogeneous, random_edges, write_store

@@ -484,8 +484,7 @@ def test_hooks_of_all_modules():
 
 
 @pytest.mark.parametrize(
-    ("index", "is_trimmed"),
-    [([0, 5, 3], True), ([-1], False), ([100], False), ([0, SEEDS], False)],
+    ("index", "is_trimmed"), [([0, 5, 3], True), ([-1], False), ([100], False), ([0, SEEDS], False)]
 )
 @pytest.mark.parametrize("way", ["getitem", "index_select"])
 def test_rows_picked_by_number(index, is_trimmed, way):

@@ -140,9 +140,7 @@ def test_weights_may_have_another_type():
 
 
 @given(
-    **SIZES,
-    channels=st.sampled_from([0, 1, 3, 16, 17, 40]),
-    heads=st.sampled_from([None, 1, 3]),
+    **SIZES, channels=st.sampled_from([0, 1, 3, 16, 17, 40]), heads=st.sampled_from([None, 1, 3])
 )
 def test_products(num_dst, num_src, most, channels, heads):
     edges = Edges(num_dst, num_src, most)
@@ -210,11 +208,7 @@ def test_halves_of_edges(dtype):
 # Scores, the largest and the smallest -------------------------------------------------------------
 
 
-@given(
-    **SIZES,
-    channels=st.sampled_from([0, 1, 3, 16, 17, 40]),
-    heads=st.sampled_from([1, 3]),
-)
+@given(**SIZES, channels=st.sampled_from([0, 1, 3, 16, 17, 40]), heads=st.sampled_from([1, 3]))
 def test_scores(num_dst, num_src, most, channels, heads):
     edges = Edges(num_dst, num_src, most)
     x_src, x_dst = edges.rows(heads, channels), edges.rows(heads, channels, of="dst")

@@ -16,12 +16,7 @@ from torch import Tensor
 
 import pyg_graphzero as gz
 from pyg_graphzero import _core
-from pyg_graphzero.store.columns import (
-    DTYPES,
-    gather,
-    view_column,
-    write_column,
-)
+from pyg_graphzero.store.columns import DTYPES, gather, view_column, write_column
 from pyg_graphzero.store.csc import EdgeChunk
 from pyg_graphzero.store.writer import StoreWriter
 

@@ -145,21 +145,34 @@ class TestArguments:
             writer.add_node_type(None, 3)
             yield writer
 
-    def test_rows(self, writer):
-        with pytest.raises(ValueError, match=r"'x': found shape \[4, 2\], expected 3 rows"):
-            writer.add_node_attr(None, "x", torch.ones(4, 2))
-        with pytest.raises(ValueError, match=r"found shape \[\], expected 3 rows"):
-            writer.add_node_attr(None, "x", torch.tensor(1.0))
+    @pytest.mark.parametrize(
+        ("add", "name", "value", "error", "words"),
+        [
+            ("node_attr", "x", torch.ones(4, 2), ValueError,
+             r"'x': found shape \[4, 2\], expected 3 rows"),
+            ("node_attr", "x", torch.tensor(1.0), ValueError, r"found shape \[\], expected 3 rows"),
+            ("node_attr", "x", [1, 2, 3], TypeError, "found list, expected a tensor or an array"),
+            ("node_attr", "x", np.array(["a", "b", "c"]), TypeError,
+             "found dtype <U1, expected a number or bool type"),
+            ("node_attr", "x", torch.eye(3).to_sparse(), TypeError,
+             r"torch.sparse_coo tensor, expected a dense one"),
+            ("index_set", "train_idx", torch.tensor([0, 3]), IndexError,
+             r"train_idx\[1\]: found node 3, expected 0 <= node < 3"),
+            ("index_set", "train_idx", torch.tensor([0.5]), ValueError, "expected integers"),
+        ],
+    )  # fmt: skip
+    def test_values_that_do_not_fit(self, writer, add, name, value, error, words):
+        with pytest.raises(error, match=words):
+            getattr(writer, f"add_{add}")(None, name, value)
 
-    def test_kinds(self, writer):
-        with pytest.raises(TypeError, match="found list, expected a tensor or an array"):
-            writer.add_node_attr(None, "x", [1, 2, 3])
-        with pytest.raises(TypeError, match="found dtype <U1, expected a number or bool type"):
-            writer.add_node_attr(None, "x", np.array(["a", "b", "c"]))
-        with pytest.raises(TypeError, match=r"torch.sparse_coo tensor, expected a dense one"):
-            writer.add_node_attr(None, "x", torch.eye(3).to_sparse())
+    def test_types_that_do_not_fit(self, writer):
         with pytest.raises(TypeError, match="graph attribute 'a': found list, expected a tensor"):
             writer.add_graph_attr("a", [1])
+        with pytest.raises(KeyError, match="paper"):
+            writer.add_node_attr("paper", "x", torch.ones(3))
+        for name, words in (("paper", "is_hetero=False"), (None, "was added before")):
+            with pytest.raises(ValueError, match=words):
+                writer.add_node_type(name, 3)
 
     def test_arrays_of_any_layout(self, writer, tmp_path):
         frozen = np.arange(3.0)
@@ -174,14 +187,6 @@ class TestArguments:
         assert [data[f"a{k}"].tolist() for k in range(len(given))] == [
             each.tolist() for each in given
         ]
-
-    def test_index_sets(self, writer):
-        with pytest.raises(
-            IndexError, match=r"train_idx\[1\]: found node 3, expected 0 <= node < 3"
-        ):
-            writer.add_index_set(None, "train_idx", torch.tensor([0, 3]))
-        with pytest.raises(ValueError, match="expected integers"):
-            writer.add_index_set(None, "train_idx", torch.tensor([0.5]))
 
     def test_string_ids(self, writer, tmp_path):
         with pytest.raises(ValueError, match="ids of None: found a missing value"):
@@ -199,14 +204,6 @@ class TestArguments:
             writer.add_node_ids(None, [])
             writer.finish()
         assert list(gz.open(tmp_path / "store").ids()) == []
-
-    def test_unknown_types(self, writer):
-        with pytest.raises(KeyError, match="paper"):
-            writer.add_node_attr("paper", "x", torch.ones(3))
-        with pytest.raises(ValueError, match="is_hetero=False"):
-            writer.add_node_type("paper", 3)
-        with pytest.raises(ValueError, match="was added before"):
-            writer.add_node_type(None, 3)
 
     def test_names_that_are_no_file_names(self, writer, tmp_path):
         names = ["a/b", "a_b", "../up", "", "ü" * 300, "a.b", ".", "con:"]
