@@ -80,7 +80,7 @@ EDGES = [(0, 1, 5), (1, 2, 6), (2, 0, 7), (0, 2, 8)]
     "source", ["parts", "parts/*.csv*", "./**/[abd].*", ["parts/[ab].*", "parts/d.csv"]], ids=str
 )
 def test_several_files_are_one_table(tmp_path, parts, source, monkeypatch):
-    """Those that are hidden, or below a hidden folder, are no parts; order is by name."""
+    """Hidden files and files of hidden folders are no parts; order is by name."""
     monkeypatch.chdir(tmp_path)
     gz.convert(source, "store", edge_attrs=["w"])
     assert edges_of(tmp_path / "store", None, "w") == EDGES

@@ -228,7 +228,7 @@ def test_too_little_names_what_is_enough():
     assert room.block >= 10 * MB
 
 
-# What the engine refuses ------------------------------------------------------------------------
+# Refusals of the engine --------------------------------------------------------------------------
 
 
 def test_rows_and_bounds_that_do_not_fit(tmp_path):
