@@ -33,6 +33,21 @@ TOPOLOGY = "edge/topology.gl"
 INDPTR, INDICES = 4096, 8192
 
 
+def one_column(path: Path, x: torch.Tensor) -> Path:
+    """A store of nodes that have ``x``."""
+    with StoreWriter(path, is_hetero=False) as writer:
+        writer.add_node_type(None, len(x))
+        writer.add_node_attr(None, "x", x)
+        writer.finish()
+    return path
+
+
+def alive(script: str, *arguments: object) -> None:
+    """Runs a script in a process of its own, which comes to its end."""
+    done = pythons.run(script, *arguments, timeout=400)
+    assert (done.returncode, done.stdout) == (0, "alive\n"), done.stderr
+
+
 def sample_all(store: Path, fanout: int, replace: bool = False) -> None:
     sampler = NeighborSampler(gz.open(store).data(), [fanout, fanout], replace=replace)
     sampler.sample_from_nodes(NodeSamplerInput(None, torch.arange(50)))
@@ -135,11 +150,7 @@ class TestVerify:
     @pytest.fixture
     def big(self, tmp_path):
         """A column of 3.2 MB: blocks 0 to 3, the last one short."""
-        with StoreWriter(tmp_path / "big", is_hetero=False) as writer:
-            writer.add_node_type(None, 50_000)
-            writer.add_node_attr(None, "x", torch.arange(800_000.0).view(50_000, 16))
-            writer.finish()
-        return tmp_path / "big"
+        return one_column(tmp_path / "big", torch.arange(800_000.0).view(50_000, 16))
 
     def test_good(self, big):
         seen: list[tuple[int, int]] = []
@@ -195,10 +206,7 @@ class TestVerify:
 
 def test_truncated_while_open(pristine, tmp_path):
     """In a process of its own: what is to be shown is that the process lives."""
-    with StoreWriter(tmp_path / "big", is_hetero=False) as writer:
-        writer.add_node_type(None, 5000)
-        writer.add_node_attr(None, "x", torch.ones(5000, 100))
-        writer.finish()
+    one_column(tmp_path / "big", torch.ones(5000, 100))
     for name in ("a", "b", "c", "d"):
         shutil.copytree(pristine, tmp_path / name)
     script = textwrap.dedent("""
@@ -257,8 +265,7 @@ def test_truncated_while_open(pristine, tmp_path):
         expect(gz.FormatError, root / "d/node/x.gd", "file size: found 5000", store.data)
         print("alive")
     """)
-    done = pythons.run(script, tmp_path)
-    assert (done.returncode, done.stdout) == (0, "alive\n"), done.stderr
+    alive(script, tmp_path)
 
 
 # Code that walks over neighbourhoods one after the other, all but the engine's own samplers.
@@ -341,9 +348,7 @@ def test_damage_that_must_not_be_walked_along(store, value):
         print("alive")
     """
     which = ["indptr"] if value is None else ["indices", "coo", "csc", "csr", "create_csr"]
-    script = textwrap.dedent(WALKS) + textwrap.dedent(script)
-    done = pythons.run(script, store, *which, timeout=400)
-    assert (done.returncode, done.stdout) == (0, "alive\n"), done.stderr
+    alive(textwrap.dedent(WALKS) + textwrap.dedent(script), store, *which)
 
 
 def test_files_that_are_cut_before_they_are_walked(store):
@@ -373,18 +378,12 @@ def test_files_that_are_cut_before_they_are_walked(store):
                     raise AssertionError((file, name))
         print("alive")
     """
-    done = pythons.run(
-        textwrap.dedent(WALKS) + textwrap.dedent(script), store, json.dumps(cuts), timeout=400
-    )
-    assert (done.returncode, done.stdout) == (0, "alive\n"), done.stderr
+    alive(textwrap.dedent(WALKS) + textwrap.dedent(script), store, json.dumps(cuts))
 
 
 def test_handlers_that_were_installed_after_ours(tmp_path):
     """torch's in its workers, faulthandler's: ours is there again; what is not ours is theirs."""
-    with StoreWriter(tmp_path / "big", is_hetero=False) as writer:
-        writer.add_node_type(None, 5000)
-        writer.add_node_attr(None, "x", torch.ones(5000, 100))
-        writer.finish()
+    one_column(tmp_path / "big", torch.ones(5000, 100))
     script = """
         import faulthandler, os, sys
         import torch
