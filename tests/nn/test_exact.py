@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import threading
 import types
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
@@ -709,23 +710,15 @@ def test_four_threads(make):
     model, fast = both(Stack(make))
     batches = [batch for batch, _ in zip(loader(), range(4), strict=False)]
     expected = [plain(model, stock(batch))[:SEEDS].detach() for batch in batches]
-    errors = []
 
     def run(number):
         torch.set_default_dtype(torch.float64)
-        try:
-            for turn in range(12):
-                at = (number + turn) % 4
-                torch.testing.assert_close(plain(fast, batches[at]).detach(), expected[at])
-        except BaseException as error:
-            errors.append(error)
+        for turn in range(12):
+            at = (number + turn) % 4
+            torch.testing.assert_close(plain(fast, batches[at]).detach(), expected[at])
 
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not errors
+    with ThreadPoolExecutor(4) as pool:
+        assert len([*pool.map(run, range(4))]) == 4
     assert all("propagate" not in vars(conv) for conv in (fast.first, fast.second))
 
 

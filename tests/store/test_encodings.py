@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
-from store_files import not_opened, overwrite, reseal, set_field
+from store_files import edit_schema, not_opened, overwrite, reseal, set_field
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
@@ -376,8 +376,6 @@ class TestDamage:
         ]
 
     def test_statistics_that_are_no_object(self, store):
-        from store_files import edit_schema
-
         edit_schema(store, lambda body: body["files"]["node/x.gd"].update(encoding=5))
         not_opened(store, r"files\['node/x.gd'\].encoding: found 5, expected d")
 
