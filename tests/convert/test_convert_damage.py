@@ -6,7 +6,6 @@ import bz2
 import gzip
 import struct
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import layouts
@@ -16,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import pythons
 import torch
-from convert_support import edges_of, refused, write
+from convert_support import converted, edges_from, refused, write
 from torch_geometric.data import Data
 
 import pyg_graphzero as gz
@@ -51,7 +50,7 @@ BUFFERS = [
 ]
 
 
-def test_arrow_files_whose_buffers_lie(tmp_path: Path) -> None:
+def test_arrow_files_whose_buffers_lie(tmp_path):
     count = np.arange(60)
     table = pa.table(
         {
@@ -77,7 +76,7 @@ def test_arrow_files_whose_buffers_lie(tmp_path: Path) -> None:
         assert error.endswith(", expected a whole Arrow file")
 
 
-def test_parquet_text_that_is_none(tmp_path: Path) -> None:
+def test_parquet_text_that_is_none(tmp_path):
     path = tmp_path / "edges.parquet"
     table = pa.table({"src": ["a", "bcdefg"], "dst": ["a", "a"]})
     pq.write_table(table, path, compression="none", use_dictionary=False, write_statistics=False)
@@ -98,7 +97,7 @@ def test_parquet_text_that_is_none(tmp_path: Path) -> None:
         (b"(2, 30), }", b"(2, 1" + b"0" * 300 + b"), }"),  # OverflowError
     ],
 )
-def test_npy_headers(tmp_path: Path, old: bytes, new: bytes) -> None:
+def test_npy_headers(tmp_path, old, new):
     path = tmp_path / "edges.npy"
     np.save(path, np.zeros((2, 30), np.int64))
     raw = path.read_bytes().replace(old, new)
@@ -107,7 +106,7 @@ def test_npy_headers(tmp_path: Path, old: bytes, new: bytes) -> None:
 
 
 @pytest.mark.parametrize("at", [80, 5000])
-def test_a_deflated_member(tmp_path: Path, at: int) -> None:
+def test_a_deflated_member(tmp_path, at):
     """zlib.error, in the header of the array and in the midst of its rows."""
     path = tmp_path / "graph.npz"
     edges = np.random.default_rng(0).integers(0, 1000, (2, 5000))
@@ -119,7 +118,7 @@ def test_a_deflated_member(tmp_path: Path, at: int) -> None:
     assert error.startswith(f"{path}: member 'edge_index': found ")
 
 
-def test_an_archive_that_points_before_its_begin(tmp_path: Path) -> None:
+def test_an_archive_that_points_before_its_begin(tmp_path):
     """OSError of the operating system, but not its fault."""
     path = tmp_path / "graph.npz"
     np.savez(path, edge_index=np.zeros((2, 30), np.int64))
@@ -131,7 +130,7 @@ def test_an_archive_that_points_before_its_begin(tmp_path: Path) -> None:
     assert error.startswith(f"{path}: ")
 
 
-def test_an_empty_compressed_file(tmp_path: Path) -> None:
+def test_an_empty_compressed_file(tmp_path):
     for suffix in (".bz2", ".gz", ".zst", ".lz4"):
         path = tmp_path / f"edges.csv{suffix}"
         path.write_bytes(b"")
@@ -139,7 +138,7 @@ def test_an_empty_compressed_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("at", [4, 60, -10])
-def test_damaged_bz2(tmp_path: Path, at: int) -> None:
+def test_damaged_bz2(tmp_path, at):
     raw = bytearray(bz2.compress(b"src,dst\n" + b"1,2\n" * 2000))
     raw[at] ^= 0x55
     path = tmp_path / "edges.csv.bz2"
@@ -149,36 +148,33 @@ def test_damaged_bz2(tmp_path: Path, at: int) -> None:
 
 
 @pytest.mark.parametrize("quote", ["", '"'])
-def test_long_cells(tmp_path: Path, quote: str) -> None:
+def test_long_cells(tmp_path, quote):
     """csv's own limit is 131,072 characters; ours is a row of 64 MiB."""
     long = quote + "x" * 300_000 + quote
     path = write(tmp_path / "edges.csv", f"src,dst,note\na,b,{long}\nb,{long},c\n")
     bad = write(tmp_path / "bad.csv", f"src,dst,note\na,b,{long}\nb,c,d,e\n")
     assert refused(bad, tmp_path / "store").startswith(f"{bad}: line 3: found 4 cells")
-    gz.convert(path, tmp_path / "store")
-    assert edges_of(tmp_path / "store") == [("a", "b"), ("b", "x" * 300_000)]
+    assert edges_from(path, tmp_path / "store") == [("a", "b"), ("b", "x" * 300_000)]
 
 
 @pytest.mark.timeout(100)  # time by the square of its length would be many minutes
 @pytest.mark.parametrize("suffix", ["csv", "csv.gz"])
-def test_a_first_line_of_megabytes(tmp_path: Path, suffix: str) -> None:
+def test_a_first_line_of_megabytes(tmp_path, suffix):
     text = f"src,dst,{'x' * (8 << 20)}\n1,2,3\n4,5,6\n"
     path = write(tmp_path / f"edges.{suffix}", text)
-    gz.convert(path, tmp_path / "store", ids="map")
-    assert edges_of(tmp_path / "store") == [(1, 2), (4, 5)]
+    assert edges_from(path, tmp_path / "store", ids="map") == [(1, 2), (4, 5)]
 
 
 @pytest.mark.timeout(100)  # looking for each among all would take minutes
-def test_tens_of_thousands_of_columns(tmp_path: Path) -> None:
+def test_tens_of_thousands_of_columns(tmp_path):
     names = [f"c{i}" for i in range(50_000)]
     rows = [f"{i},{i + 1},{','.join(map(str, range(i, i + len(names))))}" for i in range(2)]
     path = write(tmp_path / "edges.csv", "\n".join([",".join(["src", "dst", *names]), *rows, ""]))
-    gz.convert(path, tmp_path / "store", edge_attrs={"edge_attr": names[::-1]})
-    found = gz.open(tmp_path / "store").data().edge_attr
+    found = converted(path, tmp_path / "store", edge_attrs={"edge_attr": names[::-1]}).edge_attr
     assert torch.equal(found, torch.arange(len(names)).flip(0) + torch.arange(2)[:, None])
 
 
-def test_a_line_without_end(tmp_path: Path) -> None:
+def test_a_line_without_end(tmp_path):
     """200 MB of it in a file of 200 kB: no more than the limit is read."""
     path = tmp_path / "edges.csv.gz"
     path.write_bytes(gzip.compress(b"# here it comes\n") + gzip.compress(b"x" * 10**6) * 200)
@@ -187,13 +183,12 @@ def test_a_line_without_end(tmp_path: Path) -> None:
     assert error == f"{path}: line 2: {expected}"
 
 
-def test_numbers_of_thousands_of_digits(tmp_path: Path) -> None:
+def test_numbers_of_thousands_of_digits(tmp_path):
     path = write(tmp_path / "edges.csv", f"src,dst\n1,2\n3,{'9' * 5000}\n")
     error = refused(path, tmp_path / "store")
     assert error.startswith(f"{path}: line 3, column 'dst': found '999")
     path = write(tmp_path / "zeros.csv", f"src,dst\n1,2\n3,{'0' * 5000}1\n")
-    gz.convert(path, tmp_path / "store", ids="map")
-    assert edges_of(tmp_path / "store") == [(1, 2), (3, 1)]
+    assert edges_from(path, tmp_path / "store", ids="map") == [(1, 2), (3, 1)]
 
 
 def nested(path: Path) -> Path:
@@ -206,7 +201,7 @@ def nested(path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["g.json", "g.toml", "metadata.yaml"])
-def test_brackets_without_end(tmp_path: Path, name: str) -> None:
+def test_brackets_without_end(tmp_path, name):
     """RecursionError of the parsers."""
     path = nested(tmp_path / name)
     source = tmp_path if path.suffix == ".yaml" else path
@@ -214,7 +209,7 @@ def test_brackets_without_end(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("legacy", [False, True])
-def test_torch_files(tmp_path: Path, legacy: bool) -> None:
+def test_torch_files(tmp_path, legacy):
     """Every byte of the pickle in turn: a store, or an error that names the file."""
     path, good = tmp_path / "graph.pt", tmp_path / "good.pt"
     data = Data(x=torch.ones(3, 2), edge_index=torch.tensor([[0, 1], [1, 2]]))
@@ -250,16 +245,14 @@ def _rename_key(path: Path) -> None:
         (layouts.graphbolt, "metadata.yaml", lambda p: p.write_text("when: 2020-99-99\n")),
     ],
 )
-def test_layouts(
-    tmp_path: Path, make: Callable[..., Path], name: str, damage: Callable[[Path], object]
-) -> None:
+def test_layouts(tmp_path, make, name, damage):
     root = make(tmp_path / "dataset", layouts.academic())
     damage(root / name)
     error = refused(root, tmp_path / "store")
     assert error.startswith(str(root))
 
 
-def test_the_first_row_of_a_split_is_no_header(tmp_path: Path) -> None:
+def test_the_first_row_of_a_split_is_no_header(tmp_path):
     """A damaged id looks like the name of a column."""
     root = layouts.ogb_csv(tmp_path / "dataset", layouts.citations())
     path = root / "split" / "time" / "train.csv.gz"
@@ -267,12 +260,12 @@ def test_the_first_row_of_a_split_is_no_header(tmp_path: Path) -> None:
     assert refused(root, tmp_path / "store").startswith(f"{path}: line 1, column 0: found 'v'")
 
 
-def test_errors_of_the_system_name_the_input(tmp_path: Path) -> None:
+def test_errors_of_the_system_name_the_input(tmp_path):
     """They pass as they are: the disk is to blame, not the file."""
     path = tmp_path / "graph.npz"
     np.savez_compressed(path, edge_index=np.zeros((2, 3), np.int64))
 
-    def fails(*_: object, **__: object) -> None:
+    def fails(*_, **__):
         raise OSError(5, "Input/output error")
 
     with pytest.MonkeyPatch.context() as patch:
@@ -284,7 +277,7 @@ def test_errors_of_the_system_name_the_input(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support:UserWarning")
 @pytest.mark.parametrize("pointers", [[0, 1, 5, 2], [1, 1, 2, 2], [0, -4, 1, 2], [0, 1, 2, 9]])
-def test_a_sparse_tensor_that_torch_does_not_check(tmp_path: Path, pointers: list[int]) -> None:
+def test_a_sparse_tensor_that_torch_does_not_check(tmp_path, pointers):
     inner, values = torch.tensor([0, 1]), torch.ones(2)
     crow = torch.tensor(pointers)
     adj = torch.sparse_csr_tensor(crow, inner, values, (3, 3), check_invariants=False)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import zipfile
-from pathlib import Path
-from typing import Any
 
 import chunks
 import numpy as np
@@ -14,13 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from convert_support import edges_of, random_edges
+from convert_support import converted, edges_from, edges_of, random_edges, refused
 
 import pyg_graphzero as gz
 from pyg_graphzero import InputError
-from pyg_graphzero.conversion import ends
-from pyg_graphzero.conversion.ends import ExpandedRows
-from pyg_graphzero.store.rows import ArrayRows
+from pyg_graphzero.store.rows import FileRows, StreamRows
+from pyg_graphzero.util.workspace import Workspace
 
 EDGES = random_edges(20, 60)
 PAIRS = [tuple(pair) for pair in EDGES.T.tolist()]
@@ -30,63 +27,49 @@ PAIRS = [tuple(pair) for pair in EDGES.T.tolist()]
 @pytest.mark.parametrize("dtype", ["int64", "uint8", ">i4"])
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize("form", ["npy", "stored", "deflated"])
-def test_edges_of_any_layout(
-    tmp_path: Path, dtype: str, order: Any, transposed: bool, form: str
-) -> None:
+@pytest.mark.parametrize("form", ["npy", "npy 2.0", "stored", "deflated"])
+def test_edges_of_any_layout(tmp_path, dtype, order, transposed, form):
     array = np.array(EDGES.T if transposed else EDGES, dtype=dtype, order=order)
-    path = tmp_path / ("e.npy" if form == "npy" else "e.npz")
-    write = {"npy": np.save, "stored": np.savez, "deflated": np.savez_compressed}[form]
-    write(path, array)
-    gz.convert(path, tmp_path / "s")
-    assert edges_of(tmp_path / "s") == PAIRS
+    path = tmp_path / ("e.npy" if "npy" in form else "e.npz")
+    if form == "npy 2.0":
+        with path.open("wb") as file:
+            np.lib.format.write_array(file, array, version=(2, 0))
+    else:
+        {"npy": np.save, "stored": np.savez, "deflated": np.savez_compressed}[form](path, array)
+    assert edges_from(path, tmp_path / "s") == PAIRS
     assert {each.name for each in tmp_path.iterdir()} == {path.name, "s"}
 
 
-@pytest.mark.parametrize("version", [(1, 0), (2, 0)])
-def test_versions_of_the_header(tmp_path: Path, version: tuple[int, int]) -> None:
-    with open(tmp_path / "a.npy", "wb") as file:
-        np.lib.format.write_array(file, EDGES, version=version)
-    gz.convert(tmp_path / "a.npy", tmp_path / "s")
-    assert edges_of(tmp_path / "s") == PAIRS
-
-
 @chunks.both
-def test_many_files_of_arrays(tmp_path: Path) -> None:
-    (tmp_path / "edges").mkdir()
-    (tmp_path / "x").mkdir()
+def test_many_files_of_arrays(tmp_path):
+    edges, attrs = tmp_path / "edges", {"x": tmp_path / "x"}
+    edges.mkdir()
+    attrs["x"].mkdir()
     x = np.random.default_rng(0).random((20, 3)).round(3)
     for part, (begin, end) in enumerate([(0, 25), (25, 25), (25, 60)]):
-        np.save(tmp_path / "edges" / f"{part}.npy", EDGES[:, begin:end].astype(np.int32))
-    for part, (begin, end) in enumerate([(0, 7), (7, 20)]):
-        np.save(tmp_path / "x" / f"{part}.npy", x[begin:end])
-    summary = gz.convert(tmp_path / "edges", tmp_path / "s", node_attrs={"x": tmp_path / "x"})
+        np.save(edges / f"{part}.npy", EDGES[:, begin:end].astype(np.int32))
+    for part, rows in enumerate([x[:7], x[7:]]):
+        np.save(attrs["x"] / f"{part}.npy", rows)
+    summary = gz.convert(edges, tmp_path / "s", node_attrs=attrs)
     assert edges_of(tmp_path / "s") == PAIRS
     assert np.array_equal(gz.open(tmp_path / "s").data().x.numpy(), x.astype(np.float32))
     asked = "dtypes={'x': 'float64'} (--dtype x=float64)"
     assert summary.notes == [f"x: float64 is stored as float32; {asked} keeps it"]
-    attrs, dtypes = {"x": tmp_path / "x"}, {"x": "float64"}
-    gz.convert(tmp_path / "edges", tmp_path / "w", node_attrs=attrs, dtypes=dtypes)
-    assert np.array_equal(gz.open(tmp_path / "w").data().x.numpy(), x)
+    wide = converted(edges, tmp_path / "w", node_attrs=attrs, dtypes={"x": "float64"})
+    assert np.array_equal(wide.x.numpy(), x)
 
     x[9, 1] = 1e6
-    np.save(tmp_path / "x" / "1.npy", x[7:])
-    with pytest.raises(InputError, match=r"x: 1\.npy: row 2: found 1000000\.0, expected a value"):
-        gz.convert(
-            tmp_path / "edges",
-            tmp_path / "t",
-            node_attrs={"x": tmp_path / "x"},
-            dtypes={"x": "float16"},
-        )
-    np.save(tmp_path / "x" / "1.npy", x[7:].astype(np.float32))
-    with pytest.raises(InputError, match=r"1\.npy: dtype: found float32\[3\], expected float64\[3"):
-        gz.convert(tmp_path / "edges", tmp_path / "t", node_attrs={"x": tmp_path / "x"})
-    np.save(tmp_path / "edges" / "2.npy", EDGES[:, 25:] - 20)
-    with pytest.raises(InputError, match=r"edges: 2\.npy: src\[0\]: found id -\d+, expected an id"):
-        gz.convert(tmp_path / "edges", tmp_path / "t")
+    np.save(attrs["x"] / "1.npy", x[7:])
+    words, half = r"x: 1\.npy: row 2: found 1000000\.0, expected a value", {"x": "float16"}
+    refused(edges, tmp_path / "t", words, node_attrs=attrs, dtypes=half)
+    np.save(attrs["x"] / "1.npy", x[7:].astype(np.float32))
+    words = r"1\.npy: dtype: found float32\[3\], expected float64\[3"
+    refused(edges, tmp_path / "t", words, node_attrs=attrs)
+    np.save(edges / "2.npy", EDGES[:, 25:] - 20)
+    refused(edges, tmp_path / "t", r"edges: 2\.npy: src\[0\]: found id -\d+, expected an id")
 
 
-def test_an_archive_that_ends_in_a_member(tmp_path: Path) -> None:
+def test_an_archive_that_ends_in_a_member(tmp_path):
     np.savez_compressed(tmp_path / "g.npz", edge_index=EDGES, x=np.random.random((20, 500)))
     with zipfile.ZipFile(tmp_path / "g.npz") as archive:
         at = archive.getinfo("x.npy").header_offset + 9000
@@ -98,18 +81,35 @@ def test_an_archive_that_ends_in_a_member(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["g.npz"]
 
 
-def test_pointers_expand_to_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ends, "_STEP", 4)
-    counts = np.array([0, 3, 0, 0, 1, 7, 0, 0, 0, 2, 0, 5, 0])
-    pointers = np.concatenate([[0], np.cumsum(counts)])
-    want = np.repeat(np.arange(13), counts)
-    rows = ExpandedRows(ArrayRows(torch.from_numpy(pointers)), 18, Path("g.npz"))
-    for begin in range(19):
-        for end in range(begin, 19):
-            assert rows.read(begin, end).tolist() == want[begin:end].tolist()
-    pointers[6] = 20
-    with pytest.raises(InputError, match="values that do not ascend"):
-        ExpandedRows(ArrayRows(torch.from_numpy(pointers)), 18, Path("g.npz"))
+def test_files_that_end_before_their_rows(tmp_path):
+    path = tmp_path / "short.bin"
+    path.write_bytes(bytes(39))
+    with pytest.raises(InputError, match="found 39 bytes, expected 40 or more, for 10 rows"):
+        FileRows(path, 0, (10,), torch.int32)
+    path.write_bytes(bytes(40))
+    rows = FileRows(path, 0, (10,), torch.int32)
+    path.write_bytes(bytes(12))
+    with pytest.raises(InputError, match=r"short\.bin: file: found 12 bytes"):
+        rows.read(0, 10)
+    stream = StreamRows(path, "member 'x'", lambda: path.open("rb"), (5,), torch.int32)
+    with pytest.raises(InputError, match="member 'x': found an end after 3 rows, expected 5"):
+        list(stream.slabs(2))
+
+
+def test_temporary_files_are_made_where_asked_and_removed(tmp_path):
+    left = tmp_path / "tmp" / ".store.scratch-0a"
+    left.mkdir(parents=True)
+    (left / "lock").touch()
+    with Workspace(tmp_path / "store", tmp=tmp_path / "tmp") as space:
+        first, second = space.file("a"), space.file("a")
+        assert first != second
+        assert first.parent == second.parent
+        assert first.parent.parent == tmp_path / "tmp"
+        assert not left.exists(), "nothing held its lock"
+        first.write_bytes(bytes(32))
+    assert list((tmp_path / "tmp").iterdir()) == []
+    with pytest.raises(FileNotFoundError):
+        Workspace(tmp_path / "store", tmp=tmp_path / "nowhere")
 
 
 MEMORY = """
@@ -135,7 +135,7 @@ for source in sources:
 
 
 @pytest.mark.long
-def test_memory_does_not_grow_with_the_features(tmp_path: Path) -> None:
+def test_memory_does_not_grow_with_the_features(tmp_path):
     x = np.zeros((60_000, 128), dtype=np.float32)  # 30,000 KiB
     np.save(tmp_path / "c.npy", x)
     np.save(tmp_path / "f.npy", np.asfortranarray(x))

@@ -60,43 +60,12 @@ def assert_equal(found: Any, expected: Any) -> None:
     ],
     ids=["negatives", "positives", "split", "disjoint"],
 )
-def test_random_link_split(tmp_path: Path, options: dict[str, Any], is_hetero: bool) -> None:
+def test_random_link_split(tmp_path, options, is_hetero):
     data = split(is_hetero, **options)
     assert_equal(on_disk(data, tmp_path / "store"), data)
 
 
-def batches(data: Any, is_hetero: bool, **options: Any) -> list[Any]:
-    part = data[RATES] if is_hetero else data
-    seeds: Any = part.edge_label_index
-    if options.get("neg_sampling") != "triplet":
-        options["edge_label"] = part.edge_label
-    torch.manual_seed(3)
-    loader = gz.loader.LinkNeighborLoader(
-        data,
-        num_neighbors=[4, 3],
-        edge_label_index=(RATES, seeds) if is_hetero else seeds,
-        batch_size=32,
-        shuffle=True,
-        **options,
-    )
-    return list(loader)
-
-
-@pytest.mark.parametrize("neg_sampling", [None, "binary", "triplet"])
-@pytest.mark.parametrize("is_hetero", [False, True])
-def test_batches_are_those_of_memory(
-    tmp_path: Path, is_hetero: bool, neg_sampling: str | None
-) -> None:
-    data = split(is_hetero, add_negative_train_samples=False, disjoint_train_ratio=0.3)
-    disk = on_disk(data, tmp_path / "store")
-    expected = batches(data, is_hetero, neg_sampling=neg_sampling)
-    found = batches(disk, is_hetero, neg_sampling=neg_sampling)
-    assert len(found) == len(expected) > 1
-    for mine, theirs in zip(found, expected, strict=True):
-        assert_equal(mine, theirs)
-
-
-def test_triplets(tmp_path: Path) -> None:
+def test_triplets(tmp_path):
     """Seeds as a link loader leaves them, ids of two types, negatives side by side."""
     data = split(True)
     del data[RATES].edge_label, data[RATES].edge_label_index
@@ -115,7 +84,7 @@ def test_triplets(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_hetero", [False, True])
-def test_labels_stay_with_their_pairs(tmp_path: Path, is_hetero: bool) -> None:
+def test_labels_stay_with_their_pairs(tmp_path, is_hetero):
     """One label per edge as long as no option adds or removes edges."""
     data = split(is_hetero, num_val=0, num_test=0, add_negative_train_samples=False)
     part = data[RATES] if is_hetero else data
@@ -132,7 +101,7 @@ def test_labels_stay_with_their_pairs(tmp_path: Path, is_hetero: bool) -> None:
     assert torch.equal(found.edge_label, part.edge_label)
 
 
-def test_edge_attributes_of_another_length_are_refused(tmp_path: Path) -> None:
+def test_edge_attributes_of_another_length_are_refused(tmp_path):
     data = heterogeneous()
     edge_type = data.edge_types[0]
     data[edge_type].colour = torch.zeros(3)

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import io
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from convert_support import edges_of, refused, write
+from convert_support import edges_from, edges_of, refused, write
 
 import pyg_graphzero as gz
 from pyg_graphzero_cli import main
 
 
-def test_any_name(tmp_path: Path) -> None:
+def test_any_name(tmp_path):
     path = write(tmp_path / "ratings.dat", "1::2::5\n2::3::4\n")
     refused(path, tmp_path / "s", r"found \.dat, .*Or say what it is: format='text'")
     command = ["convert", str(path), "-o", str(tmp_path / "s"), "--format", "text"]
@@ -27,8 +26,7 @@ def test_any_name(tmp_path: Path) -> None:
     found = edges_of(tmp_path / "s", None, "w", "v", "x")
     assert found == [(1, 2, 5, 1, [5, 1]), (2, 3, 4, 2, [4, 2])]
     pq.write_table(pa.table({"src": [0, 1], "dst": [1, 0]}), tmp_path / "part-0")
-    gz.convert(tmp_path / "part-0", tmp_path / "t", format="parquet")
-    assert edges_of(tmp_path / "t") == [(0, 1), (1, 0)]
+    assert edges_from(tmp_path / "part-0", tmp_path / "t", format="parquet") == [(0, 1), (1, 0)]
     folder = tmp_path / "out.moreno"
     folder.mkdir()
     write(folder / "out.1", "% asym\n1 2\n")
@@ -42,14 +40,13 @@ def test_any_name(tmp_path: Path) -> None:
         gz.convert(path, tmp_path / "w", format="cvs")
 
 
-def test_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_input(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"src,dst\n5,7\n7,8\n")))
-    gz.convert("-", tmp_path / "s")
-    assert edges_of(tmp_path / "s") == [(5, 7), (7, 8)]
+    assert edges_from("-", tmp_path / "s") == [(5, 7), (7, 8)]
     assert [each.name for each in tmp_path.iterdir()] == ["s"]
 
 
-def test_standard_input_of_the_command_line(tmp_path: Path) -> None:
+def test_standard_input_of_the_command_line(tmp_path):
     command = ["convert", "-", "-o", str(tmp_path / "s"), "--no-header"]
     done = CliRunner().invoke(main, command, input="1 2\n1 3\n2 3\n")
     assert done.exit_code == 0, done.output

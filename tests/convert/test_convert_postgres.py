@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +31,7 @@ def programs() -> Path:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[None]:
+def server():
     """A server in a folder of its own, reached by the environment; it refuses to run as root."""
     bin, is_root = programs(), os.geteuid() == 0
     folder = Path(tempfile.mkdtemp(prefix="pg", dir="/tmp"))  # the tests' own is closed to others
@@ -42,7 +41,7 @@ def server() -> Iterator[None]:
     data = folder / "data"
     settings = f"-k {folder} -c listen_addresses='' -c fsync=off"
 
-    def call(program: str, *arguments: str) -> None:
+    def call(program, *arguments):
         command = [bin / program, "-D", data, *arguments]
         done = subprocess.run(
             command, cwd=folder, capture_output=True, text=True, timeout=120, **who
@@ -74,7 +73,7 @@ def cursor_of(query: str, stack: list) -> object:
 
 
 @pytest.fixture
-def opened() -> Iterator[list]:
+def opened():
     stack: list = []
     yield stack
     for each in stack:
@@ -82,7 +81,7 @@ def opened() -> Iterator[list]:
 
 
 @pytest.fixture
-def written(server: None, opened: list) -> tuple[pa.Table, pa.Table]:
+def written(server, opened):
     """Payments and accounts, as they went into the database."""
     rng = np.random.default_rng(0)
     ids = 7 * rng.permutation(300) + 3
@@ -140,9 +139,7 @@ def test_tables_arrive_as_they_were_written(tmp_path, monkeypatch, written, open
         ("payer, NULLIF(payee, payee) AS payee", [], "row 0, column 'payee': found null"),
     ],
 )
-def test_types_of_the_server_that_are_none_of_ours(
-    tmp_path, written, opened, columns, attrs, message
-):
+def test_types_that_are_none_of_ours(tmp_path, written, opened, columns, attrs, message):
     cursor = cursor_of(f"SELECT {columns} FROM paid", opened)
     refused(cursor, tmp_path / "s", message, edge_attrs=attrs)
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
 
 import chunks
 import pytest
 import torch
-from convert_support import edges_of, refused
+from convert_support import converted, edges_of, refused
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.transforms import ToUndirected
@@ -51,7 +50,7 @@ def full_hetero() -> HeteroData:
 
 
 @chunks.both
-def test_data_round_trip(tmp_path: Path) -> None:
+def test_data_round_trip(tmp_path):
     data = full_data()
     summary = gz.convert(data, tmp_path / "s")
     got = gz.open(tmp_path / "s").data()
@@ -75,7 +74,7 @@ def test_data_round_trip(tmp_path: Path) -> None:
     assert "6 nodes, 2 without edges" in str(summary)
 
 
-def test_edge_attributes_go_through_the_same_permutation(tmp_path: Path) -> None:
+def test_edge_attributes_go_through_the_same_permutation(tmp_path):
     gz.convert(full_data(), tmp_path / "s", undirected=True, skip=["edge_label_index"])
     want = [(0, 1, 0), (1, 2, 1), (2, 3, 2), (3, 0, 3), (3, 0, 4)]
     want += [(d, s, t) for s, d, t in want]
@@ -83,7 +82,7 @@ def test_edge_attributes_go_through_the_same_permutation(tmp_path: Path) -> None
 
 
 @chunks.both
-def test_hetero_round_trip(tmp_path: Path) -> None:
+def test_hetero_round_trip(tmp_path):
     data = full_hetero()
     summary = gz.convert(data, tmp_path / "s")
     got = gz.open(tmp_path / "s").data()
@@ -101,7 +100,7 @@ def test_hetero_round_trip(tmp_path: Path) -> None:
     assert summary.edges["author", "writes", "paper"].self_loops == 0
 
 
-def test_hetero_undirected_is_what_pyg_makes(tmp_path: Path) -> None:
+def test_hetero_undirected_is_what_pyg_makes(tmp_path):
     data = full_hetero()
     gz.convert(data, tmp_path / "s", undirected=True, coalesce="first")
     want = ToUndirected()(data)
@@ -116,7 +115,7 @@ def test_hetero_undirected_is_what_pyg_makes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("layout", ["coo", "csr", "csc"])
-def test_adj_t(tmp_path: Path, layout: str) -> None:
+def test_adj_t(tmp_path, layout):
     src, dst = torch.tensor([0, 1, 2, 3, 1]), torch.tensor([1, 2, 3, 0, 0])
     weight = torch.arange(5.0)
     with warnings.catch_warnings():
@@ -131,15 +130,15 @@ def test_adj_t(tmp_path: Path, layout: str) -> None:
     assert sorted(edges_of(tmp_path / "s", None, "edge_weight")) == sorted(want)
 
 
-def test_adj_t_of_torch_sparse(tmp_path: Path) -> None:
+def test_adj_t_of_torch_sparse(tmp_path):
     torch_sparse = pytest.importorskip("torch_sparse")
     adj = torch_sparse.SparseTensor(row=EDGE_INDEX[1], col=EDGE_INDEX[0], sparse_sizes=(6, 6))
     gz.convert(Data(x=torch.randn(6, 1), adj_t=adj), tmp_path / "s")
     assert sorted(edges_of(tmp_path / "s")) == sorted(map(tuple, EDGE_INDEX.T.tolist()))
 
 
-def test_number_of_nodes(tmp_path: Path) -> None:
-    def count(data: Data) -> tuple[int, list[str]]:
+def test_number_of_nodes(tmp_path):
+    def count(data):
         summary = gz.convert(data, tmp_path / "s", force=True)
         return summary.num_nodes, summary.notes
 
@@ -156,29 +155,21 @@ def test_number_of_nodes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"foo": [1, 2]},
-            "Data: foo: found list, expected a tensor. Leave it out with skip=['foo']",
-        ),
+        ({"foo": [1, 2]},
+         "Data: foo: found list, expected a tensor. Leave it out with skip=['foo']"),
         ({"foo": {"a": 1}}, "Data: foo: found dict, expected a tensor"),
         ({"foo": torch.eye(6).to_sparse()}, "Data: foo: found a tensor of layout torch.sparse_coo"),
         ({"foo": torch.zeros(6, dtype=torch.complex64)}, "Data: foo: found torch.complex64"),
-        (
-            {"edge_attr": torch.zeros(3)},
-            "Data: edge_attr: found shape [3], expected 5 rows, one per edge",
-        ),
+        ({"edge_attr": torch.zeros(3)},
+         "Data: edge_attr: found shape [3], expected 5 rows, one per edge"),
         ({"num_nodes": 3, "x": None}, "Data: src[3]: found id 3, expected an id below 3"),
-        (
-            {"edge_index": torch.tensor([[0, -1], [1, 1]])},
-            "Data: src[1]: found id -1, expected an id of 0 or more",
-        ),
+        ({"edge_index": torch.tensor([[0, -1], [1, 1]])},
+         "Data: src[1]: found id -1, expected an id of 0 or more"),
         ({"edge_index": EDGE_INDEX.float()}, "Data: edge_index: found float32, expected int64"),
         ({"edge_index": EDGE_INDEX[0]}, "Data: edge_index: found shape [5], expected shape [2,"),
     ],
-)
-def test_data_that_cannot_be_stored_is_refused(
-    tmp_path: Path, changes: dict[str, object], message: str
-) -> None:
+)  # fmt: skip
+def test_data_that_cannot_be_stored_is_refused(tmp_path, changes, message):
     data = full_data()
     if "edge_index" in changes:
         del data.edge_attr, data.edge_time
@@ -191,11 +182,10 @@ def test_data_that_cannot_be_stored_is_refused(
     error = refused(data, tmp_path / "s")
     assert error.startswith(message)
     if "foo" in changes:
-        gz.convert(data, tmp_path / "s", skip=["foo"])
-        assert "foo" not in gz.open(tmp_path / "s").data()
+        assert "foo" not in converted(data, tmp_path / "s", skip=["foo"])
 
 
-def test_hetero_refusals(tmp_path: Path) -> None:
+def test_hetero_refusals(tmp_path):
     data = full_hetero()
     data["paper"].bad = torch.zeros(7)
     refused(data, tmp_path / "s", r"HeteroData\['paper'\]: bad: found shape \[7\], expected 3")
@@ -206,16 +196,7 @@ def test_hetero_refusals(tmp_path: Path) -> None:
     gz.convert(data, tmp_path / "t", skip=["paper,cites,paper.label"])
 
 
-def test_saved_objects(tmp_path: Path) -> None:
-    torch.save(full_data(), tmp_path / "d.pt")
-    torch.save(full_hetero(), tmp_path / "h.pt")
-    gz.convert(tmp_path / "d.pt", tmp_path / "a")
-    gz.convert(tmp_path / "h.pt", tmp_path / "b")
-    assert torch.equal(gz.open(tmp_path / "a").data().edge_index, EDGE_INDEX)
-    assert gz.open(tmp_path / "b").data()["author"].num_nodes == 4
-
-
-def test_the_input_object_is_left_alone(tmp_path: Path) -> None:
+def test_the_input_object_is_left_alone(tmp_path):
     data = full_data()
     before = data.to_dict()
     gz.convert(data, tmp_path / "s", undirected=True, self_loops="add", skip=["edge_label_index"])
@@ -223,7 +204,7 @@ def test_the_input_object_is_left_alone(tmp_path: Path) -> None:
     assert torch.equal(data.edge_index, EDGE_INDEX)
 
 
-def test_a_store_can_be_converted_again(tmp_path: Path) -> None:
+def test_a_store_can_be_converted_again(tmp_path):
     gz.convert(full_data(), tmp_path / "a")
     gz.convert(gz.open(tmp_path / "a").data(), tmp_path / "b", dtypes={"x": "float16"})
     first, second = gz.open(tmp_path / "a").data(), gz.open(tmp_path / "b").data()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import chunks
 import numpy as np
 import pyarrow as pa
@@ -14,7 +12,7 @@ from hypothesis import strategies as st
 
 from pyg_graphzero import _core
 from pyg_graphzero.conversion.distinct import distinct_integers, distinct_text
-from pyg_graphzero.conversion.spool import Batches, BatchSpool, PrintedRows, RowSpool
+from pyg_graphzero.conversion.spool import Batches
 from pyg_graphzero.store.rows import ArrayRows
 from pyg_graphzero.util.workspace import Workspace
 
@@ -23,7 +21,7 @@ INT64 = st.integers(-(2**63), 2**63 - 1)
 
 
 @pytest.fixture(params=["memory", "files", "both"])
-def space(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def space(request, tmp_path, monkeypatch):
     with Workspace(tmp_path / "store") as space:
         turns = {"memory": [True], "files": [False], "both": [True, False, False]}[request.param]
         calls = iter(range(1 << 30))
@@ -31,25 +29,12 @@ def space(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         yield space
 
 
-def test_without_a_batch_there_are_no_rows(space: Workspace) -> None:
-    rows = RowSpool(space, "x").finish(torch.empty(0, 4))
-    assert (rows.shape, list(rows.slabs())) == ((0, 4), [])
-    words = BatchSpool(space, "x").finish()
-    assert (len(words), list(words.slabs())) == (0, [])
-
-
-def test_integers_as_text() -> None:
-    words = PrintedRows(ArrayRows(torch.tensor([7, -3, 100])))
-    assert words.read(1, 3).to_pylist() == ["-3", "100"]
-    assert [slab.to_pylist() for slab in words.slabs()] == [["7", "-3", "100"]]
-
-
 @chunks.both
 @FAST
 @given(
     columns=st.lists(st.lists(INT64, max_size=80), min_size=1, max_size=3), room=st.integers(0, 900)
 )
-def test_distinct_integers(space: Workspace, columns: list[list[int]], room: int) -> None:
+def test_distinct_integers(space, columns, room):
     space.room = room
     rows = [ArrayRows(torch.tensor(column, dtype=torch.int64)) for column in columns]
     found = distinct_integers(rows, -5, space)
@@ -63,7 +48,7 @@ def test_distinct_integers(space: Workspace, columns: list[list[int]], room: int
     columns=st.lists(st.lists(st.text(max_size=3), max_size=40), min_size=1, max_size=3),
     room=st.integers(0, 400),
 )
-def test_distinct_text(space: Workspace, columns: list[list[str]], room: int) -> None:
+def test_distinct_text(space, columns, room):
     space.room = room
     rows = []
     for column in columns:  # a batch for every five
@@ -76,14 +61,14 @@ def test_distinct_text(space: Workspace, columns: list[list[str]], room: int) ->
     )
 
 
-def test_offsets_that_leave_the_text_are_refused() -> None:
+def test_offsets_that_leave_the_text_are_refused():
     text = torch.zeros(3, dtype=torch.uint8)
     for offsets in ([], [0, 4], [2, 1], [-1, 2]):
         with pytest.raises(ValueError, match="offsets: expected positions in text, ascending"):
             _core.TextIndex(torch.tensor(offsets, dtype=torch.int64), text)
 
 
-def test_many_runs_are_merged_in_rounds(space: Workspace) -> None:
+def test_many_runs_are_merged_in_rounds(space):
     space.room = 1 << 14
     value = np.random.default_rng(0).integers(0, 1 << 40, 60_000)
     rows = [ArrayRows(torch.from_numpy(part)) for part in np.array_split(value, 200)]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
-from typing import Any
 
 import chunks
 import numpy as np
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from convert_support import edges_of, kinds, refused, write
+from convert_support import edges_from, edges_of, kinds, refused, write
 
 import pyg_graphzero as gz
 from pyg_graphzero import InputError
@@ -23,14 +22,14 @@ PATH = [(0, 1), (1, 2), (2, 0)]
 
 
 @pytest.fixture
-def tight(monkeypatch: pytest.MonkeyPatch) -> None:
+def tight(monkeypatch):
     """Blocks of a few rows, nothing kept in memory, runs of a few ids."""
     monkeypatch.setattr(blocks, "BLOCK_BYTES", 64)
     monkeypatch.setattr(text, "_PIECE_BYTES", 16)
     monkeypatch.setattr(Workspace, "hold", lambda space, size: False)
     start = Workspace.__init__
 
-    def init(space: Workspace, *args: Any, **options: Any) -> None:
+    def init(space, *args, **options):
         start(space, *args, **options)
         space.room = 4096
 
@@ -46,65 +45,76 @@ def compress(path: Path, codec: str, raw: bytes) -> Path:
 @pytest.mark.parametrize(
     ("suffix", "codec"), [(".gz", "gzip"), (".zst", "zstd"), (".bz2", "bz2"), (".lz4", "lz4")]
 )
-def test_compressed(tmp_path: Path, suffix: str, codec: str) -> None:
+def test_compressed(tmp_path, suffix, codec):
     raw = b"0,1\n1,2\n2,0\n"
     path = compress(tmp_path / f"e.csv{suffix}", codec, raw)
-    gz.convert(path, tmp_path / "store")
-    assert edges_of(tmp_path / "store") == PATH
+    assert edges_from(path, tmp_path / "store") == PATH
     path.write_bytes(path.read_bytes()[:-5])
     refused(path, tmp_path / "other", rf"file: found damaged {codec} data .*, expected a whole")
 
 
-def test_gzip_of_several_members(tmp_path: Path) -> None:
+def test_gzip_of_several_members(tmp_path):
     path = tmp_path / "e.csv.gz"
     path.write_bytes(gzip.compress(b"0,1\n1,") + gzip.compress(b"2\n2,0\n"))
-    gz.convert(path, tmp_path / "store")
-    assert edges_of(tmp_path / "store") == PATH
+    assert edges_from(path, tmp_path / "store") == PATH
 
 
 @pytest.fixture
-def parts(tmp_path: Path) -> Path:
+def parts(tmp_path):
     folder = tmp_path / "parts"
     folder.mkdir()
     write(folder / "a.csv", "# first\nsrc,dst,w\n0,1,5\n1,2,6")
     write(folder / "b.csv.gz", "src,dst,w\n2,0,7\n")
     write(folder / "c.csv", "")
     write(folder / "d.csv", "0,2,8\n")  # without a header, as `split` leaves it
-    write(folder / "_SUCCESS", "")
+    for name in ("_SUCCESS", ".hidden.csv", "_tmp/x.csv"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        write(folder / name, "no,part\n")
     return folder
 
 
 EDGES = [(0, 1, 5), (1, 2, 6), (2, 0, 7), (0, 2, 8)]
 
 
-@pytest.mark.parametrize("source", ["parts", "parts/*.csv*", ["parts/[ab].*", "parts/d.csv"]])
-def test_several_files_are_one_table(
-    tmp_path: Path, parts: Path, source: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(
+    "source", ["parts", "parts/*.csv*", "./**/[abd].*", ["parts/[ab].*", "parts/d.csv"]], ids=str
+)
+def test_several_files_are_one_table(tmp_path, parts, source, monkeypatch):
+    """Hidden files and files of hidden folders are no parts; order is by name."""
     monkeypatch.chdir(tmp_path)
     gz.convert(source, "store", edge_attrs=["w"])
     assert edges_of(tmp_path / "store", None, "w") == EDGES
 
 
-def test_several_files_on_the_command_line_and_in_a_spec(tmp_path: Path, parts: Path) -> None:
+def test_paths_that_lead_to_no_file(tmp_path, parts):
+    for path, words in (
+        ("nine*.csv", r"No file matches.*nine\*\.csv"),
+        ("nine.csv", "No such file"),
+    ):
+        refused(tmp_path / path, tmp_path / "s", words, FileNotFoundError)
+    odd = write(tmp_path / "odd[1].csv", "7,8\n8,7\n")  # a file before a pattern
+    assert edges_from(odd, tmp_path / "s") == [(7, 8), (8, 7)]
+    (tmp_path / "in/bare").mkdir(parents=True)
+    spec = {"edges": [{"file": tmp_path / "in/bare"}]}
+    refused(spec, tmp_path / "t", "directory: found no files, expected at least one")
+
+
+def test_several_files_on_the_command_line_and_in_a_spec(tmp_path, parts):
     done = CliRunner().invoke(main, ["convert", str(parts / "*"), "-o", str(tmp_path / "a")])
     assert done.exit_code == 2, "the pattern takes a file of another kind"
     assert "found .csv, no suffix, expected files of one kind" in done.output
     write(tmp_path / "g.toml", '[[edges]]\nfile = ["parts/a.csv", "parts/d.csv"]\n')
-    gz.convert(tmp_path / "g.toml", tmp_path / "b")
-    assert edges_of(tmp_path / "b") == [(0, 1), (1, 2), (0, 2)]
+    assert edges_from(tmp_path / "g.toml", tmp_path / "b") == [(0, 1), (1, 2), (0, 2)]
 
 
-def test_faults_in_one_of_several_files(tmp_path: Path, parts: Path) -> None:
+def test_faults_in_one_of_several_files(tmp_path, parts):
     write(parts / "d.csv", "0,2,8\n\n0,x,9\n")
     refused(parts, tmp_path / "store", r"parts: d\.csv, line 3, column 'dst': found 'x'")
     write(parts / "d.csv", "0,2,8\n0,-4,9\n")
     refused(parts, tmp_path / "store", r"parts: d\.csv, line 2, column 'dst': found id -4")
     write(parts / "d.csv", "dst,src,w\n0,2,8\n")
-    with pytest.raises(
-        InputError, match=r"d\.csv: line 1: found dst, src, w, expected src, dst, w as in .*a\.csv"
-    ):
-        gz.convert(parts, tmp_path / "store")
+    words = r"d\.csv: line 1: found dst, src, w, expected src, dst, w as in .*a\.csv"
+    refused(parts, tmp_path / "store", words)
     write(parts / "d.csv", "0,2\n")
     refused(parts, tmp_path / "store", r"d\.csv, line 1: found 2 cells \('0,2'\), expected 3")
     far = write(tmp_path / "far.csv", "0,q,1\n")
@@ -128,7 +138,7 @@ c"
 
 
 @pytest.mark.usefixtures("tight")
-def test_the_first_faulty_row_is_named(tmp_path: Path) -> None:
+def test_the_first_faulty_row_is_named(tmp_path):
     """Row after row is mended, until none is left."""
     faults = [
         "line 3: found 2 cells ('1,2'), expected 4 cells separated by ','",
@@ -157,7 +167,7 @@ def test_the_first_faulty_row_is_named(tmp_path: Path) -> None:
 
 
 @chunks.both
-def test_ids_without_a_node(tmp_path: Path) -> None:
+def test_ids_without_a_node(tmp_path):
     table = write(tmp_path / "n.csv", "id,x\n7,1\n5,2\n9,4\n")
     path = write(tmp_path / "e.csv", "7,5\n5,8\n9,7\n")
     nodes = {"file": table, "id": "id"}
@@ -169,7 +179,7 @@ def test_ids_without_a_node(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("tight")
-def test_spilled_node_table(tmp_path: Path) -> None:
+def test_spilled_node_table(tmp_path):
     order = np.random.default_rng(0).permutation(100)
     rows = "".join(f"{i},{i / 2},{i % 3},{i}\n" for i in order)
     table = write(tmp_path / "n.csv", "id,f0,f1,y\n" + rows)
@@ -187,12 +197,16 @@ def test_spilled_node_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("tight")
-def test_a_map_that_does_not_fit_names_the_memory_it_needs(tmp_path: Path) -> None:
+def test_a_map_that_does_not_fit_names_the_memory_it_needs(tmp_path):
     rng = np.random.default_rng(0)
     edges = rng.integers(0, 2**60, (400, 2))
     path = write(tmp_path / "e.csv", "\n".join(f"{a},{b}" for a, b in edges))
-    with pytest.raises(
-        ValueError,
-        match=r"memory: mapping the ids of 800 nodes takes .* pass memory='\d+MB' or more",
-    ):
-        gz.convert(path, tmp_path / "s")
+    words = r"memory: mapping the ids of 800 nodes takes .* pass memory='\d+MB' or more"
+    refused(path, tmp_path / "s", words, error=ValueError)
+
+
+@pytest.mark.usefixtures("tight")
+def test_a_quote_that_never_ends_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(blocks, "MAX_ROW_BYTES", 100)
+    path = write(tmp_path / "e.csv", 'a,b\n1,2\n"open,2\n' + "3,4\n" * 100)
+    refused(path, tmp_path / "s", "line 3: found a row of more than 0 MiB, expected", header=True)

@@ -13,11 +13,10 @@ import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 import torch
-from convert_support import edges_of, refused
+from convert_support import edges_from, edges_of, refused, stored
 
 import pyg_graphzero as gz
 from pyg_graphzero import InputError
-from pyg_graphzero.conversion.tables import ArrowTable
 
 ROWS = [(0, 1, 0.5), (1, 2, 1.5), (2, 3, 2.5), (3, 0, 3.5), (3, 0, 4.5)]
 
@@ -44,7 +43,7 @@ SUFFIXES = ["parquet", "pq", "feather", "arrow", "ipc"]
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_one_file(tmp_path: Path, suffix: str) -> None:
+def test_one_file(tmp_path, suffix):
     path = save(tmp_path / f"e.{suffix}", table(note=["a"] * 5))
     summary = gz.convert(path, tmp_path / "s", edge_attrs={"w": "weight"})
     assert edges_of(tmp_path / "s", None, "w") == ROWS
@@ -54,7 +53,7 @@ def test_one_file(tmp_path: Path, suffix: str) -> None:
 @chunks.both
 @pytest.mark.parametrize("suffix", ["parquet", "feather"])
 @pytest.mark.parametrize("how", ["directory", "glob", "list"])
-def test_many_files(tmp_path: Path, suffix: str, how: str) -> None:
+def test_many_files(tmp_path, suffix, how):
     parts = [save(tmp_path / "in" / f"{i}.{suffix}", table(ROWS[i : i + 2])) for i in (0, 2)]
     parts.append(save(tmp_path / "in" / "deep" / f"4.{suffix}", table(ROWS[4:])))
     source = {
@@ -67,21 +66,20 @@ def test_many_files(tmp_path: Path, suffix: str, how: str) -> None:
     assert summary.what.endswith(", 3 files")
 
 
-def test_directories_are_columns_of_a_dataset(tmp_path: Path) -> None:
+def test_directories_are_columns_of_a_dataset(tmp_path):
     for year in (2019, 2020):
         save(tmp_path / "in" / f"year={year}" / "part.parquet", table())
     gz.convert(tmp_path / "in", tmp_path / "s")
     assert gz.info(tmp_path / "s")["edge_types"][0]["num_edges"] == 2 * len(ROWS)
     dataset = pads.dataset(tmp_path / "in", partitioning="hive")
-    gz.convert(dataset, tmp_path / "s", edge_attrs=["year"], force=True)
-    assert edges_of(tmp_path / "s", None, "year") == [
+    assert edges_from(dataset, tmp_path / "s", "year", edge_attrs=["year"], force=True) == [
         (src, dst, year) for year in (2019, 2020) for src, dst, _ in ROWS
     ]
 
 
 @chunks.both
 @pytest.mark.parametrize("suffix", ["parquet", "feather"])
-def test_node_table_with_text_ids(tmp_path: Path, suffix: str) -> None:
+def test_node_table_with_text_ids(tmp_path, suffix):
     nodes = pa.table(
         {
             "name": pa.array(["zoe", "adam", "lone"]).dictionary_encode(),
@@ -93,7 +91,7 @@ def test_node_table_with_text_ids(tmp_path: Path, suffix: str) -> None:
         }
     )
     edges = pa.table({"from": ["adam", "zoe"], "to": ["zoe", "adam"]})
-    gz.convert(
+    store = stored(
         save(tmp_path / f"e.{suffix}", edges),
         tmp_path / "s",
         nodes=save(tmp_path / f"n.{suffix}", nodes),
@@ -108,7 +106,6 @@ def test_node_table_with_text_ids(tmp_path: Path, suffix: str) -> None:
         },
         dtypes={"age": "int64"},
     )
-    store = gz.open(tmp_path / "s")
     data = store.data()
     assert list(store.ids()) == ["zoe", "adam", "lone"]
     assert edges_of(tmp_path / "s") == [("adam", "zoe"), ("zoe", "adam")]
@@ -122,32 +119,13 @@ def test_node_table_with_text_ids(tmp_path: Path, suffix: str) -> None:
     assert data.train_idx.tolist() == [0, 1]
 
 
-@chunks.both
-@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
-def test_columns_are_read_in_any_order(tmp_path: Path, suffix: str) -> None:
-    values = np.arange(40).reshape(20, 2)
-    whole = pa.table({"a": values[:, 0], "b": list(values)})
-    parts = [(0, 7), (7, 7), (7, 20)]
-    files = [
-        save(tmp_path / f"{i}.{suffix}", whole.slice(begin, end - begin), 3)
-        for i, (begin, end) in enumerate(parts)
-    ]
-    opened = ArrowTable(files)
-    for position, want in ((0, values[:, 0]), (1, values)):
-        rows = opened.rows(position)
-        assert rows.shape == want.shape
-        for begin, end in ((0, 20), (0, 4), (4, 9), (9, 9), (2, 3), (3, 20), (19, 20)):
-            assert np.array_equal(rows.read(begin, end).numpy(), want[begin:end])
-        assert np.array_equal(torch.cat(list(rows.slabs(3))).numpy(), want)
-
-
 def message(source: Any, tmp_path: Path, **options: Any) -> str:
     error = refused(source, tmp_path / "s", **options)
     assert not (tmp_path / "s").exists()
     return error.replace(f"{tmp_path}/", "")
 
 
-def test_nulls_name_file_and_row_group(tmp_path: Path) -> None:
+def test_nulls_name_file_and_row_group(tmp_path):
     weights = pa.array([1.0, 2.0, 3.0, None, 5.0])
     save(tmp_path / "in" / "0.parquet", table())
     save(tmp_path / "in" / "1.parquet", table().set_column(2, "weight", weights))
@@ -163,7 +141,7 @@ def test_nulls_name_file_and_row_group(tmp_path: Path) -> None:
     assert message(path, tmp_path).startswith("text.parquet: row 1, column 'src'")
 
 
-def test_lists_of_several_lengths(tmp_path: Path) -> None:
+def test_lists_of_several_lengths(tmp_path):
     path = save(tmp_path / "x.parquet", pa.table({"x": [[1.0, 2.0], [3.0, 4.0], [5.0]]}))
     attrs = {"x": f"{path}:x"}
     edges = np.array([[0, 1, 2], [1, 2, 0]])
@@ -174,7 +152,7 @@ def test_lists_of_several_lengths(tmp_path: Path) -> None:
     assert "row 1, column 'x': found null in a list" in message(edges, tmp_path, node_attrs=attrs)
 
 
-def test_files_that_differ(tmp_path: Path) -> None:
+def test_files_that_differ(tmp_path):
     save(tmp_path / "in" / "0.parquet", table())
     save(tmp_path / "in" / "1.parquet", table().cast(_schema(pa.int32())))
     assert message(tmp_path / "in", tmp_path) == (
@@ -190,7 +168,7 @@ def _schema(ids: Any) -> Any:
     return pa.schema([("src", ids), ("dst", ids), ("weight", pa.float64())])
 
 
-def test_faults(tmp_path: Path) -> None:
+def test_faults(tmp_path):
     path = save(tmp_path / "e.parquet", table())
     assert message(path, tmp_path, dst="to").startswith(
         "e.parquet: columns: found src, dst, weight, expected a column 'to'"
@@ -215,7 +193,7 @@ def test_faults(tmp_path: Path) -> None:
 
 
 @chunks.both
-def test_dtypes_are_cast_and_checked(tmp_path: Path) -> None:
+def test_dtypes_are_cast_and_checked(tmp_path):
     path = save(tmp_path / "e.parquet", table())
     gz.convert(path, tmp_path / "s", edge_attrs=["weight"], dtypes={"weight": "float16"})
     assert gz.open(tmp_path / "s").data().weight.dtype == torch.float16

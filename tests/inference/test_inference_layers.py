@@ -3,53 +3,23 @@
 from __future__ import annotations
 
 import copy
-from itertools import count, pairwise
+from itertools import count
 from unittest.mock import patch
 
 import chunks
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+import torch_geometric.nn as pyg
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.nn import (
-    GAT,
-    GCN,
-    GIN,
-    PNA,
-    EdgeCNN,
-    FAConv,
-    GATConv,
-    GCN2Conv,
-    GCNConv,
-    GINConv,
-    GraphConv,
-    GraphNorm,
-    GraphSAGE,
-    HeteroConv,
-    HGTConv,
-    JumpingKnowledge,
-    LayerNorm,
-    LGConv,
-    MFConv,
-    PairNorm,
-    ResGatedGraphConv,
-    RGCNConv,
-    SAGEConv,
-    SGConv,
-    SimpleConv,
-    TAGConv,
-    TransformerConv,
-    to_hetero,
-)
+from torch_geometric.nn import GAT, GCN, GATConv, GCNConv, GraphConv, GraphSAGE, SAGEConv
 
 import pyg_graphzero as gz
 from graphs import heterogeneous, homogeneous, random_edges, write_store
 from pyg_graphzero.inference import run
 from pyg_graphzero.inference.reader import Inputs, reading
-from pyg_graphzero.inference.sweep import SweepLoader, sweep_bounds
 from pyg_graphzero.nn.rules import RULES
 
 CPU = torch.device("cpu")
@@ -105,12 +75,12 @@ MODELS = {
     "gcn-plain": lambda **o: GCN(8, 16, 2, 5, normalize=False, **o),
     "gat": lambda **o: GAT(8, 16, 3, 5, heads=2, **o),
     "gatv2": lambda **o: GAT(8, 16, 2, 5, v2=True, heads=2, **o),
-    "gin": lambda **o: GIN(8, 16, 3, 5, **o),
-    "pna": lambda **o: PNA(
+    "gin": lambda **o: pyg.GIN(8, 16, 3, 5, **o),
+    "pna": lambda **o: pyg.PNA(
         8, 16, 2, 5, aggregators=["mean", "max"], scalers=["identity", "amplification"],
         deg=IN_DEGREES, **o,
     ),
-    "edge": lambda **o: EdgeCNN(8, 16, 2, 5, **o),
+    "edge": lambda **o: pyg.EdgeCNN(8, 16, 2, 5, **o),
 }  # fmt: skip
 
 
@@ -137,20 +107,29 @@ def test_jumping_knowledge(graph, jk, act_first):
     assert_equal(inferred(model, path, act_first), whole(model, data))
 
 
+OF_EDGES = {
+    "GCN": (lambda: GCN(8, 16, 2, 5), "edge_weight", "edge_weight"),
+    "GCN improved": (lambda: GCN(8, 16, 2, 5, improved=True), "edge_weight", "edge_weight"),
+    "GCN no loops": (lambda: GCN(8, 16, 2, 5, add_self_loops=False), "edge_weight", "edge_weight"),
+    "GAT": (lambda: GAT(8, 16, 2, 5, edge_dim=3), "edge_attr", "edge_attr"),
+    "relations": (lambda: Model(
+        lambda m, x, e, edge_attr: m.a(x, e, edge_attr).relu() + m.b(x, e, edge_attr),
+        a=pyg.RGCNConv(8, 5, 3), b=pyg.RGCNConv(8, 5, 3, num_bases=2),
+    ), "edge_attr", "kind"),
+    "functions of weights": (lambda: Model(
+        lambda m, x, e, edge_weight: m.a(x, e, edge_weight.sigmoid() * 2), a=GraphConv(8, 5)
+    ), "edge_weight", "edge_weight"),
+}  # fmt: skip
+
+
 @chunks.both
-@pytest.mark.parametrize("option", [{}, {"improved": True}, {"add_self_loops": False}])
-def test_weights_of_edges(graph, option):
+@pytest.mark.parametrize("name", OF_EDGES)
+def test_attributes_of_edges(graph, name):
     data, path = graph
-    model = GCN(8, 16, 2, 5, **option)
-    found = inferred(model, path, edge_weight="edge_weight")
-    assert_equal(found, whole(model, data, edge_weight=data.edge_weight))
-
-
-def test_attributes_of_edges(graph):
-    data, path = graph
-    model = GAT(8, 16, 2, 5, edge_dim=3)
-    found = inferred(model, path, edge_attr="edge_attr")
-    assert_equal(found, whole(model, data, edge_attr=data.edge_attr))
+    make, argument, attr = OF_EDGES[name]
+    model = make()
+    found = inferred(model, path, **{argument: attr})
+    assert_equal(found, whole(model, data, **{argument: data[attr]}))
 
 
 @settings(max_examples=12)
@@ -264,11 +243,12 @@ OWN = {
     "gated": lambda: Model(gated, a=SAGEConv(8, 12), b=GCNConv(6, 6), cell=torch.nn.GRUCell(6, 6)),
     "in place": lambda: scaled(),
     "initial": lambda: Model(
-        initial, lin=torch.nn.Linear(8, 6), a=GCN2Conv(6, 0.1, 0.5, 1), b=FAConv(6, dropout=0.0),
-        c=GCN2Conv(6, 0.1, shared_weights=False),
+        initial, lin=torch.nn.Linear(8, 6), a=pyg.GCN2Conv(6, 0.1, 0.5, 1),
+        b=pyg.FAConv(6, dropout=0.0), c=pyg.GCN2Conv(6, 0.1, shared_weights=False),
     ),
     "jumps": lambda: Model(
-        jumps, a=SAGEConv(8, 8), b=GINConv(torch.nn.Linear(8, 8)), jk=JumpingKnowledge("max")
+        jumps, a=SAGEConv(8, 8), b=pyg.GINConv(torch.nn.Linear(8, 8)),
+        jk=pyg.JumpingKnowledge("max"),
     ),
     "two levels": lambda: Model(
         two_levels, a=SAGEConv(8, 6), b=SAGEConv((8, 6), 5), c=SAGEConv((6, 8), 5)
@@ -306,40 +286,6 @@ def test_columns_that_a_model_takes(graph):
     assert columns("in place") == [(1, 2), (2, 1)]
 
 
-def test_columns_go_with_their_last_reader(graph):
-    _, path = graph
-    model, seen = OWN["residual"](), []
-    remove = run.Activations.remove
-
-    def removed(made, values):
-        remove(made, values)
-        if values:
-            seen.append(len(made.drafts()))
-
-    with patch.object(run.Activations, "remove", removed):
-        inferred(model, path)
-    assert seen == [2, 0]  # of level 1 once level 2 is there; the others once all is published
-
-
-def test_edge_types_of_relations(graph):
-    data, path = graph
-    model = Model(
-        lambda m, x, e, edge_attr: m.a(x, e, edge_attr).relu() + m.b(x, e, edge_attr),
-        a=RGCNConv(8, 5, 3), b=RGCNConv(8, 5, 3, num_bases=2),
-    )  # fmt: skip
-    found = inferred(model, path, edge_attr="kind")
-    assert_equal(found, whole(model, data, edge_attr=data.kind))
-
-
-def test_functions_of_edges_rows(graph):
-    data, path = graph
-    model = Model(
-        lambda m, x, e, edge_weight: m.a(x, e, edge_weight.sigmoid() * 2), a=GraphConv(8, 5)
-    )
-    found = inferred(model, path, edge_weight="edge_weight")
-    assert_equal(found, whole(model, data, edge_weight=data.edge_weight))
-
-
 def test_numbers_of_categories(graph, tmp_path):
     data = copy.copy(graph[0])
     data.x = torch.randint(0, 9, (300,))
@@ -372,13 +318,13 @@ LOOPED = [SAGEConv(8, 4)]
 @pytest.mark.parametrize(
     ("model", "match"),
     [
-        (SGConv(8, 4, K=2), r"SGConv: found SGConv .*\(it may look further than one hop"),
-        (TAGConv(8, 4, K=3), "found TAGConv .*, or weights edges by degrees"),
+        (pyg.SGConv(8, 4, K=2), r"SGConv: found SGConv .*\(it may look further than one hop"),
+        (pyg.TAGConv(8, 4, K=3), "found TAGConv .*, or weights edges by degrees"),
         (SAGEConv(8, 4, flow="target_to_source"), "found SAGEConv .*flow='target_to_"),
         (GraphSAGE(9, 4, 2), r"GraphSAGE: tried on rows \[\d+, 8\] with edges among them"),
-        (GraphSAGE(8, 16, 2, norm=GraphNorm(16)), r"norms\.0: found GraphNorm, which depends on a"),
-        (GraphSAGE(8, 16, 2, norm=PairNorm()), "found PairNorm, which depends on all nodes"),
-        (GraphSAGE(8, 16, 2, norm=LayerNorm(16)), "found LayerNorm, which depends on all nodes"),
+        (GraphSAGE(8, 16, 2, norm=pyg.GraphNorm(16)), r"norms\.0: found GraphNorm, which depends"),
+        (GraphSAGE(8, 16, 2, norm=pyg.PairNorm()), "found PairNorm, which depends on all nodes"),
+        (GraphSAGE(8, 16, 2, norm=pyg.LayerNorm(16)), "found LayerNorm, which depends on all"),
         (GraphSAGE(8, 16, 2, norm=NORM), "found BatchNorm1d, which depends on all nodes"),
         (Model(lambda m, x, e: x - x.mean(0)), r"found mean\(\) of all rows"),
         (Model(lambda m, x, e: x[e[0]]), r"found __getitem__\(\) of all rows, or of edges"),
@@ -440,7 +386,7 @@ def test_models_that_are_none(graph, typed):
 
 
 def convs_of(width):
-    return HeteroConv(
+    return pyg.HeteroConv(
         {
             ("paper", "cites", "paper"): GCNConv(-1, width),
             ("author", "writes", "paper"): SAGEConv((-1, -1), width),
@@ -469,69 +415,51 @@ def stacked(m, x_dict, edges):
     return {k: v + first[k] for k, v in m.b(first, edges).items()}
 
 
-def test_layers_of_typed_edges(typed):
+TYPES = (["paper", "author"], [*convs_of(1).convs.keys()])
+TYPED = {
+    "layers": lambda: Model(stacked, a=convs_of(6), b=convs_of(6)),
+    "one type": lambda: Model(
+        lambda m, x, e: m.lin(stacked(m, x, e)["paper"]),
+        a=convs_of(6), b=convs_of(6), lin=torch.nn.Linear(6, 3),
+    ),
+    "to_hetero": lambda: pyg.to_hetero(GraphSAGE((-1, -1), 8, 2, 4), TYPES),
+    "HGT": lambda: Model(
+        lambda m, x, e: m.a(x, e), a=pyg.HGTConv({"paper": 8, "author": 5}, 16, TYPES, heads=2)
+    ),
+    "two layers of HGT": lambda: Model(
+        lambda m, x, e: m.b(m.a(x, e), e),
+        a=pyg.HGTConv({"paper": 8, "author": 5}, 16, TYPES, heads=2), b=pyg.HGTConv(16, 6, TYPES),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TYPED)
+def test_models_of_types(typed, name):
     data, path = typed
-    model = Model(stacked, a=convs_of(6), b=convs_of(6))
+    model = TYPED[name]()
     found = inferred(model, path, max_edges=150)  # and parameters are made
-    assert_equal(found, whole_typed(data, model))
+    expected = whole_typed(data, model)
+    assert_equal(found, {"paper": expected} if name == "one type" else expected)
 
 
-def test_one_type_comes_out(typed):
-    data, path = typed
-    lin = torch.nn.Linear(6, 3)
-    model = Model(
-        lambda m, x, e: m.lin(stacked(m, x, e)["paper"]), a=convs_of(6), b=convs_of(6), lin=lin
-    )
-    found = inferred(model, path)
-    assert found.keys() == {"paper"}
-    assert_equal(found["paper"], whole_typed(data, model))
-
-
-def test_attributes_of_typed_edges(tmp_path):
-    data = HeteroData()
-    data["a"].x, data["b"].x = torch.randn(40, 6), torch.randn(30, 6)
-    data["a", "to", "b"].edge_index = random_edges(40, 30, 200)
-    data["a", "to", "b"].w = torch.rand(200)
-    data["b", "back", "a"].edge_index = random_edges(30, 40, 100, 1)
-    data["b", "back", "a"].w = torch.rand(100)
-    path = write_store(data, tmp_path / "store")
-    conv = HeteroConv(
-        {name: GraphConv((6, 6), 4) for name in (("a", "to", "b"), ("b", "back", "a"))}
-    )
-    found = inferred(conv, path, edge_weight="w")
-    assert_equal(found, whole_typed(data, conv, (), edge_weight_dict=data.collect("w")))
-
-
-def test_a_type_of_edges_without_edges_and_types_that_pass_through(tmp_path):
+@pytest.mark.parametrize("case", ["weights", "no edges, and types that pass through"])
+def test_types_of_edges(tmp_path, case):
     data = HeteroData()
     data["a"].x, data["b"].x, data["c"].x = (torch.randn(n, 6) for n in (40, 30, 9))
     data["a", "to", "b"].edge_index = random_edges(40, 30, 200)
-    data["b", "back", "a"].edge_index = torch.empty(2, 0, dtype=torch.int64)
+    data["b", "back", "a"].edge_index = random_edges(30, 40, 100 if case == "weights" else 0, 1)
+    for edges in data.edge_stores:
+        edges.w = torch.rand(edges.num_edges)
     path = write_store(data, tmp_path / "store")
-    conv = HeteroConv(
-        {name: SAGEConv((6, 6), 6) for name in (("a", "to", "b"), ("b", "back", "a"))}
-    )
-    model = Model(lambda m, x, e: x | m.a(x | m.a(x, e), e), a=conv)
-    assert_equal(inferred(model, path, max_edges=20), whole_typed(data, model, ()))
-
-
-def test_models_of_to_hetero(typed):
-    data, path = typed
-    types = (["paper", "author"], [t for t in data.edge_types if "venue" not in t])
-    model = to_hetero(GraphSAGE((-1, -1), 8, 2, 4), types)
-    found = inferred(model, path)
-    assert_equal(found, whole_typed(data, model))
-
-
-@pytest.mark.parametrize("layers", [1, 2])
-def test_hgt(typed, layers):
-    data, path = typed
-    types = (["paper", "author"], [t for t in data.edge_types if "venue" not in t])
-    first = HGTConv({"paper": 8, "author": 5}, 16, types, heads=2)
-    model = Model(lambda m, x, e: m.a(x, e), a=first)
-    if layers == 2:
-        model = Model(lambda m, x, e: m.b(m.a(x, e), e), a=first, b=HGTConv(16, 6, types))
-    assert_equal(inferred(model, path), whole_typed(data, model))
+    if case == "weights":
+        model = pyg.HeteroConv({name: GraphConv((6, 6), 4) for name in data.edge_types})
+        given = {"edge_weight": "w"}, {"edge_weight_dict": data.collect("w")}
+    else:
+        conv = pyg.HeteroConv({name: SAGEConv((6, 6), 6) for name in data.edge_types})
+        model = Model(lambda m, x, e: x | m.a(x | m.a(x, e), e), a=conv)
+        given = {}, {}
+    found = inferred(model, path, max_edges=20, **given[0])
+    assert_equal(found, whole_typed(data, model, (), **given[1]))
 
 
 # Convolutions -------------------------------------------------------------------------------------
@@ -549,17 +477,17 @@ CONVS = {
     "SAGEConv median": (lambda: SAGEConv(8, 5, aggr="median"), False),
     "GraphConv": (lambda: GraphConv(8, 5), True),
     "GraphConv mean": (lambda: GraphConv(8, 5, aggr="mean"), True),
-    "GINConv": (lambda: GINConv(nn(5)), False),
+    "GINConv": (lambda: pyg.GINConv(nn(5)), False),
     "GCNConv": (lambda: GCNConv(8, 5), True),
     "GCNConv improved": (lambda: GCNConv(8, 5, improved=True), True),
     "GCNConv plain": (lambda: GCNConv(8, 5, normalize=False), True),
     "GCNConv max": (lambda: GCNConv(8, 5, aggr="max"), True),
-    "LGConv": (lambda: LGConv(), True),
-    "MFConv": (lambda: MFConv(8, 5, max_degree=6), False),
-    "SimpleConv": (lambda: SimpleConv("mean", combine_root="cat"), True),
-    "SimpleConv loops": (lambda: SimpleConv("sum", combine_root="self_loop"), False),
-    "TransformerConv": (lambda: TransformerConv(8, 5, heads=2, beta=True), False),
-    "ResGatedGraphConv": (lambda: ResGatedGraphConv(8, 5), False),
+    "LGConv": (lambda: pyg.LGConv(), True),
+    "MFConv": (lambda: pyg.MFConv(8, 5, max_degree=6), False),
+    "SimpleConv": (lambda: pyg.SimpleConv("mean", combine_root="cat"), True),
+    "SimpleConv loops": (lambda: pyg.SimpleConv("sum", combine_root="self_loop"), False),
+    "TransformerConv": (lambda: pyg.TransformerConv(8, 5, heads=2, beta=True), False),
+    "ResGatedGraphConv": (lambda: pyg.ResGatedGraphConv(8, 5), False),
     "of one's own": (lambda: Doubled(8, 5), False),
     "hooked": (lambda: hooked(), False),
     "unfused": (lambda: unfused(), False),
@@ -606,46 +534,6 @@ def test_double_precision(graph, tmp_path):
     found = inferred(conv, path, edge_weight="edge_weight")
     expected = whole(conv, data, edge_weight=data.edge_weight.double())
     assert torch.allclose(found, expected, atol=1e-12)
-
-
-@settings(max_examples=40)
-@given(
-    num_nodes=st.integers(1, 80),
-    num_edges=st.integers(0, 300),
-    max_edges=st.integers(1, 120),
-    seed=st.integers(0, 1000),
-)
-def test_bounds(tmp_path_factory, num_nodes, num_edges, max_edges, seed):
-    edges = random_edges(num_nodes, num_nodes, num_edges, seed)
-    data = Data(x=torch.zeros(num_nodes, 1), edge_index=edges, num_nodes=num_nodes)
-    disk = gz.open(write_store(data, tmp_path_factory.mktemp("bounds") / "store")).data()
-    bounds = sweep_bounds(disk, None, max_edges).tolist()
-    assert bounds[0] == 0
-    assert bounds[-1] == num_nodes
-    cost = np.bincount(edges[1], minlength=num_nodes) + 1
-    for first, stop in pairwise(bounds):
-        assert stop > first
-        assert stop == first + 1 or cost[first:stop].sum() <= max_edges
-        assert stop == num_nodes or cost[first : stop + 1].sum() > max_edges  # as long as may be
-
-
-def test_a_sweep_has_every_edge_once(graph):
-    data, path = graph
-    disk = gz.open(path).data()
-    bounds = sweep_bounds(disk, None, 300)
-    found, next_row = [], 0
-    for batch in SweepLoader(disk, None, bounds, 2):
-        assert batch.first_row == next_row
-        next_row += batch.batch_size
-        assert torch.equal(batch.x, data.x[batch.n_id])
-        assert "e_id" not in batch
-        assert (batch.edge_index[1] < batch.batch_size).all()
-        assert (batch.edge_index[1].diff() >= 0).all()
-        found.append(batch.n_id[batch.edge_index])
-    assert next_row == 300
-    mine = torch.cat(found, 1)
-    pairs = sorted(zip(*mine.tolist(), strict=True))
-    assert pairs == sorted(zip(*data.edge_index.tolist(), strict=True))
 
 
 def test_fingerprints():

@@ -9,19 +9,17 @@ import threading
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from same import assert_same
 from torch_geometric.data import Data
 
 import pyg_graphzero as gz
-from graphs import heterogeneous, homogeneous, random_edges, write_store
+from graphs import heterogeneous, homogeneous, write_store
 from pyg_graphzero import _core
 from pyg_graphzero.inference import sweep as sweep_module
 from pyg_graphzero.inference.blocks import SweepPlan, plan_sweep
 from pyg_graphzero.inference.sweep import SweepLoader, sweep_bounds
 from pyg_graphzero.memory.needs import Kind, Need
-from pyg_graphzero.store.columns import engine_array, row_table, write_column
+from pyg_graphzero.store.columns import row_table, write_column
 
 # Blocks ---------------------------------------------------------------------------------------
 
@@ -62,16 +60,20 @@ def sweep(path, node_type, max_edges=60, workers=0, skipped=0):
     return SweepLoader(data, node_type, bounds, workers)
 
 
-@pytest.mark.parametrize(("block", "workers"), [(1, 0), (600, 3), (5_000, 1), (10**9, 2)])
+@pytest.mark.parametrize(
+    ("block", "workers", "skipped"),
+    [(1, 0, 0), (600, 3, 0), (1500, 2, 2), (5_000, 1, 0), (10**9, 2, 0)],
+)
 @pytest.mark.parametrize("name", ["plain", "typed", "authors", "coded"])
-def test_batches_are_those_of_mapped_columns(stores, room, name, block, workers):
+def test_batches_are_those_of_mapped_columns(stores, room, name, block, workers, skipped):
     path, node_type = stores[name]
-    mapped = sweep(path, node_type)
+    mapped = sweep(path, node_type, skipped=skipped)
     expected = list(mapped)
     assert len(expected) > 3
+    assert (expected[0].first_row > 0) == (skipped > 0)
     assert mapped.stats().rows == 0
     room(block)
-    loader = sweep(path, node_type, workers=workers)
+    loader = sweep(path, node_type, workers=workers, skipped=skipped)
     for _ in range(2):
         found = list(loader)
         assert_same(found, expected)
@@ -110,15 +112,6 @@ def test_each_row_is_read_once_a_block(stores, room):
     list(loader)
     assert loader.stats().rows > stats.rows
     assert loader.stats().topology_bytes == stats.topology_bytes
-
-
-def test_a_sweep_that_begins_later(stores, room):
-    path, node_type = stores["plain"]
-    expected = list(sweep(path, node_type, skipped=20))
-    room(1500)
-    found = list(sweep(path, node_type, skipped=20, workers=2))
-    assert found[0].first_row > 0
-    assert_same(found, expected)
 
 
 def test_no_rows(tmp_path, room):
@@ -212,24 +205,18 @@ FILES = [
 ]
 
 
-def test_everything_fits():
+def test_a_budget_holds_columns_and_the_rest_goes_to_two_blocks():
+    def plan(budget):
+        return plan_sweep(budget, 50 * MB, FILES, 20 * MB, MB)
+
     everything = sum(file.num_bytes for file in FILES)
-    assert plan_sweep(everything + 70 * MB, 50 * MB, FILES, 20 * MB, MB) is None
-    assert plan_sweep(everything + 69 * MB, 50 * MB, FILES, 20 * MB, MB) is not None
-
-
-def test_remaining_memory_goes_to_two_blocks():
-    room = plan_sweep(300 * MB, 50 * MB, FILES, 20 * MB, MB)
+    assert plan(everything + 70 * MB) is None
+    assert plan(everything + 69 * MB) is not None
+    assert plan(670 * MB).held == ("small", "x")  # beside its topology
+    room, more = plan(300 * MB), plan(400 * MB)
     assert room.held == ("small",)
-    assert 2 * room.block + room.mapped < 230 * MB - 10**4 * 128
-    assert 2 * room.block > 150 * MB
-    more = plan_sweep(400 * MB, 50 * MB, FILES, 20 * MB, MB)
+    assert 150 * MB < 2 * room.block < 230 * MB - 10**4 * 128 - room.mapped
     assert 90 * MB < 2 * (more.block - room.block) <= 100 * MB  # more is mapped, too
-
-
-def test_a_column_that_fits_beside_its_topology_is_held():
-    room = plan_sweep(670 * MB, 50 * MB, FILES, 20 * MB, MB)
-    assert room.held == ("small", "x")
 
 
 def test_too_little_names_what_is_enough():
@@ -241,122 +228,34 @@ def test_too_little_names_what_is_enough():
     assert room.block >= 10 * MB
 
 
-# Plans and bounds of a sweep --------------------------------------------------------------------
+# Refusals of the engine --------------------------------------------------------------------------
 
 
-@settings(max_examples=80)
-@given(
-    num_nodes=st.integers(1, 90),
-    num_edges=st.integers(0, 400),
-    num_batches=st.integers(1, 20),
-    max_bytes=st.integers(0, 900),
-    seed=st.integers(0, 10**6),
-)
-def test_reach(num_nodes, num_edges, num_batches, max_bytes, seed):
-    edges = random_edges(num_nodes, num_nodes, num_edges, seed).numpy()
-    order = np.argsort(edges[1], kind="stable")
-    src, dst = edges[:, order]
-    indptr = np.concatenate([[0], np.bincount(dst, minlength=num_nodes).cumsum()])
-    rng = np.random.default_rng(seed)
-    bounds = np.sort(np.concatenate([[0, num_nodes], rng.integers(0, num_nodes, num_batches - 1)]))
-    builder = _core.SamplerBuilder([num_nodes])
-    builder.add_arrays(0, 0, indptr, src.astype(np.uint32), num_nodes, "edges")
-    row_bytes, edge_bytes = 7, 2
-
-    def needs(first, stop):
-        begin, end = indptr[bounds[first]], indptr[bounds[stop]]
-        rows = set(src[begin:end]) | set(range(bounds[first], bounds[stop]))
-        return rows, len(rows) * row_bytes + (end - begin) * edge_bytes
-
-    first = 0
-    while first < num_batches:
-        found = _core.reach(
-            builder, 0, bounds, first, [row_bytes], [edge_bytes], max_bytes, 1 << 20
-        )
-        stop, (rows,) = found.stop, found.rows
-        assert first < stop <= num_batches
-        wanted, size = needs(first, stop)
-        assert rows.count == len(wanted)
-        assert stop == first + 1 or size <= max_bytes
-        if stop < num_batches:  # one more might not have fitted, were all of its rows new
-            at, end = bounds[stop], bounds[stop + 1]
-            most = (end - at + indptr[end] - indptr[at]) * row_bytes
-            most += (indptr[end] - indptr[at]) * edge_bytes
-            assert size + most > max_bytes
-        first = stop
-
-
-@pytest.mark.parametrize(
-    ("bounds", "first", "sizes"),
-    [([0, 5], 1, [1]), ([0, 11], 0, [1]), ([5, 0], 0, [1]), ([0, 5], 0, []), ([0, 5], -1, [1])],
-)
-def test_reach_refuses_wrong_bounds(bounds, first, sizes):
-    builder = _core.SamplerBuilder([10])
-    with pytest.raises(ValueError, match="reach: expected bounds"):
-        _core.reach(builder, 0, np.array(bounds), first, sizes, [], 100, 100)
-
-
-def reached(num_rows, rows):
-    """``ReachedRows`` of these, through a node that has them for neighbours."""
-    builder = _core.SamplerBuilder([num_rows, 1])
-    indptr = np.array([0, len(rows)])
-    builder.add_arrays(0, 1, indptr, np.array(rows, dtype=np.uint32), num_rows, "edges")
-    return _core.reach(builder, 1, np.array([0, 1]), 0, [1, 1], [0], 0, 1 << 20).rows[0]
-
-
-@settings(max_examples=60)
-@given(
-    rows=st.sets(st.integers(0, 299), max_size=200),
-    at_once=st.integers(1, 50),
-    seed=st.integers(0, 1000),
-)
-def test_load(tmp_path_factory, rows, at_once, seed):
+def test_rows_and_bounds_that_do_not_fit(tmp_path):
+    builder = _core.SamplerBuilder([300, 1])
+    edges = np.array([0, 2]), np.array([3, 9], dtype=np.uint32)
+    builder.add_arrays(0, 1, *edges, 300, "edges")
+    for bounds, first, sizes in (
+        *(([0, 5], 1, [1, 1]), ([0, 2], 0, [1, 1]), ([1, 0], 0, [1, 1])),
+        *(([0, 1], 0, []), ([0, 1], -1, [1, 1])),
+    ):
+        with pytest.raises(ValueError, match="reach: expected bounds"):
+            _core.reach(builder, 1, np.array(bounds), first, sizes, [0], 100, 100)
+    (rows, _) = _core.reach(builder, 1, np.array([0, 1]), 0, [1, 1], [0], 0, 1 << 20).rows
     table = torch.arange(900.0).view(300, 3)
-    path = tmp_path_factory.mktemp("load") / "x.gd"
-    write_column(path, table)
-    column = _core.ColumnFile.of(_core.Column.open(str(path)))
+    write_column(tmp_path / "x.gd", table)
+    column = _core.ColumnFile.of(_core.Column.open(str(tmp_path / "x.gd")))
     reader = _core.DiskGather(num_threads=1, depth=4, buffer_bytes=1 << 20)
-    loaded = _core.PagedRows.of_reached(reached(300, sorted(rows)), column, reader, 64)
-    group, total, useful = 0, 0, 0
-    while group >= 0:
-        group, read = loaded.load(group, at_once)
-        assert read.rows <= at_once
-        total += read.rows
-        useful += read.useful_bytes
-    assert total == loaded.num_kept == len(rows)
-    assert useful == 12 * len(rows)
+    loaded = _core.PagedRows.of_reached(rows, column, reader, 64)
     plan = _core.GatherPlan(1)
     plan.add_column(0, row_table(table), plan.add_paged(0, loaded, True))
-    index = np.random.default_rng(seed).permutation(np.array(sorted(rows), dtype=np.int64))
-    (found,) = plan.gather([index]).columns
-    assert torch.equal(found.view(torch.float32), table[index])
-    for other in {0, 150, 299} - rows:
-        with pytest.raises(IndexError, match=f"found row {other}, expected one that was loaded"):
-            plan.gather([np.array([other])])
-    with pytest.raises(IndexError, match="found row 300"):
-        plan.gather([np.array([300])])
-
-
-def test_plans_with_other_rows(tmp_path):
-    tables = [torch.arange(40.0).view(10, 4), -torch.arange(40.0).view(10, 4)]
-    reader = _core.DiskGather(num_threads=1, depth=4, buffer_bytes=1 << 20)
-    rows = []
-    for number, table in enumerate(tables):
-        write_column(tmp_path / f"{number}.gd", table)
-        column = _core.ColumnFile.of(_core.Column.open(str(tmp_path / f"{number}.gd")))
-        rows.append(_core.PagedRows(10, [column], reader, 10))
-        assert rows[-1].load(0, 100)[0] == -1
-    plan = _core.GatherPlan(1)
-    plan.add_column(0, row_table(tables[0]), plan.add_paged(0, rows[0], True))
-    other = plan.with_loaded([rows[1]])
-    index = engine_array(torch.tensor([3, 9]))
-    for made, table in ((plan, tables[0]), (other, tables[1])):
-        assert torch.equal(made.gather([index]).columns[0].view(torch.float32), table[[3, 9]])
-    with pytest.raises(ValueError, match="for each of a plan's"):
-        plan.with_loaded([])
+    for row, words in ((0, "found row 0, expected one that was loaded"), (300, "found row 300")):
+        with pytest.raises(IndexError, match=words):
+            plan.gather([np.array([row])])
     reading = _core.GatherPlan(1)
-    reading.add_paged(0, rows[0])
-    with pytest.raises(ValueError, match="for each of a plan's"):
-        reading.with_loaded([rows[1]])
+    reading.add_paged(0, loaded)
+    for made, others in ((plan, []), (reading, [loaded])):
+        with pytest.raises(ValueError, match="for each of a plan's"):
+            made.with_loaded(others)
     with pytest.raises(ValueError, match="all paged rows of a plan alike"):
-        reading.add_paged(0, rows[0], True)
+        reading.add_paged(0, loaded, True)

@@ -12,6 +12,7 @@ from accelerated import (
     NUM_NODES,
     PAPERS,
     SEEDS,
+    WAYS,
     WIDTH,
     Skips,
     Stack,
@@ -279,22 +280,7 @@ def test_link_prediction_beside_the_model(negatives):
     assert hops(fast) == [1, 0]
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"disjoint": True},
-        {"replace": True},
-        {"weight_attr": "edge_weight"},
-        {"time_attr": "time", "input_time": torch.full((NUM_NODES,), 60)},
-        {"options": gz.SamplingOptions(method="labor")},
-        {"num_neighbors": (-1, 0, 2)},
-        {"num_neighbors": (0, 0, 0)},
-        {"input_nodes": torch.tensor([1, 1, 290, 5, 290, 1]), "batch_size": 6},
-        {"input_nodes": torch.tensor([299]), "batch_size": 1},
-        {"num_workers": 2},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("options", WAYS, ids=str)
 def test_ways_to_sample(options):
     fast = compare(pyg.GCN(WIDTH, 16, 3, 7), weighted, loader(**options))
     assert fast.forward.num_stock <= 2  # as many nodes as edges: it cannot be told which is which

@@ -18,6 +18,7 @@ from accelerated import (
     WIDTH,
     Skips,
     Stack,
+    TypedPair,
     compare,
     graph,
     hops,
@@ -157,23 +158,9 @@ def test_autocast(kind):
     torch.testing.assert_close(out, expected)
 
 
-class TypedAttention(nn.Module):
-    """Two layers over papers, authors and places."""
-
-    def __init__(self, data):
-        super().__init__()
-        widths = {name: x.size(1) for name, x in data.x_dict.items()}
-        self.first = pyg.HGTConv(widths, 16, data.metadata())
-        self.second = pyg.HGTConv(16, 16, data.metadata())
-
-    def forward(self, x, edges):
-        """Rows of papers."""
-        return self.second(self.first(x, edges), edges)["paper"]
-
-
 def test_autocast_of_typed_attention():
     data = papers(dtype=torch.float32)
-    model = TypedAttention(data).float()
+    model = TypedPair().float()
     fast = gz.nn.accelerate(copy.deepcopy(model))
     batch = next(iter(loader(data, (3, 2), input_nodes="paper")))
     found = []
@@ -317,42 +304,11 @@ def test_explaining_needs_a_batch():
 # ---- what a user, or PyG, has changed of a model --------------------------------------------
 
 
-def doubled(module, args, out):
-    return 2 * out
-
-
-@pytest.mark.parametrize(
-    "hook", ["propagate_forward_hook", "message_forward_hook", "aggregate_forward_hook"]
-)
-def test_hooks_into_a_convolution_are_called(hook):
-    model = Stack(SAGEConv)
-    getattr(model.first, f"register_{hook}")(doubled)
-    fast = compare(model, plain)
-    assert "first has a hook, doubled" in gz.nn.explain(fast).as_it_is
-
-
 def test_convolutions_divided_by_channels():
     model = Stack(lambda i, o: pyg.GCNConv(i, o, normalize=False))
     model.first.decomposed_layers = 2
     fast = compare(model, plain, count=2)
     assert "propagate" in vars(fast.first)  # as it was
-
-
-def test_a_forward_of_one_object_is_kept():
-    class Own(Stack):
-        def __deepcopy__(self, memo):
-            return changed(Stack(SAGEConv), self.state_dict())
-
-    def changed(model, state):
-        model.load_state_dict(state)
-        conv = model.first
-        conv.forward = lambda x, edges: type(conv).forward(conv, x, edges).sin()
-        model.forward = lambda x, edges: model.second(conv(x, edges), edges).cos()
-        model.__class__ = Own
-        return model
-
-    fast = compare(changed(Stack(SAGEConv), Stack(SAGEConv).state_dict()), plain)
-    assert "has a forward of its own" in gz.nn.explain(fast).as_it_is
 
 
 def test_weights_written_to_between_two_layers_are_seen():

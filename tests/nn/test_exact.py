@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import threading
 import types
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
@@ -16,11 +17,11 @@ import torch.nn.functional as F
 import torch_geometric.nn as pyg
 from accelerated import (
     DATA,
-    PAPERS,
     SEEDS,
     WIDTH,
     Skips,
     Stack,
+    TypedPair,
     compare,
     hetero_batches,
     hops,
@@ -182,19 +183,6 @@ def test_layers_of_types_that_do_more_than_multiply():
         model, fast = both(model)
         agree(model, fast, next(iter(hetero_batches())), typed)
         assert hops(fast)[0] is None
-
-
-class TypedPair(nn.Module):
-    """Two layers of HGT over papers, authors and places."""
-
-    def __init__(self):
-        super().__init__()
-        widths = {name: x.size(1) for name, x in PAPERS.x_dict.items()}
-        self.first = pyg.HGTConv(widths, 16, PAPERS.metadata(), 2)
-        self.second = pyg.HGTConv(16, 16, PAPERS.metadata(), 2)
-
-    def forward(self, x_dict, edge_index_dict):
-        return self.second(self.first(x_dict, edge_index_dict), edge_index_dict)["paper"]
 
 
 def test_gradients_that_are_zero_are_not_missing():
@@ -497,8 +485,7 @@ def test_hooks_of_all_modules():
 
 
 @pytest.mark.parametrize(
-    ("index", "is_trimmed"),
-    [([0, 5, 3], True), ([-1], False), ([100], False), ([0, SEEDS], False)],
+    ("index", "is_trimmed"), [([0, 5, 3], True), ([-1], False), ([100], False), ([0, SEEDS], False)]
 )
 @pytest.mark.parametrize("way", ["getitem", "index_select"])
 def test_rows_picked_by_number(index, is_trimmed, way):
@@ -590,16 +577,42 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("name", CHANGES)
-def test_changes_after_the_first_batch(name):
+@pytest.mark.parametrize(
+    ("name", "is_late"),  # pruned weights cannot be copied before they were used
+    [(name, late) for name in CHANGES for late in (False, True) if late or name != "prune"],
+)
+def test_changes_before_and_after_the_first_batch(name, is_late):
     make, change = CHANGES[name]
-    model, fast = both(Stack(make))
+    model = Stack(make)
+    if not is_late:
+        change(model.second)
+    model, fast = both(model)
     batches = iter(loader())
     agree(model, fast, next(batches))
-    for each in (model, fast):
-        change(each.second)
+    if is_late:
+        for each in (model, fast):
+            change(each.second)
+    elif name.endswith(" hook"):
+        assert "second has a hook, doubled" in as_it_is(fast)
+    elif name == "message":
+        assert "second has a message of its own" in as_it_is(fast)
     agree(model, fast, next(batches))
     agree(model, fast, next(batches))
+
+
+def test_a_forward_of_one_object_is_kept():
+    def closed(state):
+        model = Stack(pyg.SAGEConv)
+        model.load_state_dict(state)
+        conv = model.first
+        conv.forward = lambda x, edges: type(conv).forward(conv, x, edges).sin()
+        model.forward = lambda x, edges: model.second(conv(x, edges), edges).cos()
+        return model
+
+    state = Stack(pyg.SAGEConv).state_dict()
+    model, fast = closed(state), gz.nn.accelerate(closed(state))
+    agree(model, fast, next(iter(loader())))
+    assert "first has a forward of its own" in as_it_is(fast)
 
 
 def test_a_model_that_is_changed_for_ever_runs_as_it_is():
@@ -697,23 +710,15 @@ def test_four_threads(make):
     model, fast = both(Stack(make))
     batches = [batch for batch, _ in zip(loader(), range(4), strict=False)]
     expected = [plain(model, stock(batch))[:SEEDS].detach() for batch in batches]
-    errors = []
 
     def run(number):
         torch.set_default_dtype(torch.float64)
-        try:
-            for turn in range(12):
-                at = (number + turn) % 4
-                torch.testing.assert_close(plain(fast, batches[at]).detach(), expected[at])
-        except BaseException as error:
-            errors.append(error)
+        for turn in range(12):
+            at = (number + turn) % 4
+            torch.testing.assert_close(plain(fast, batches[at]).detach(), expected[at])
 
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not errors
+    with ThreadPoolExecutor(4) as pool:
+        assert len([*pool.map(run, range(4))]) == 4
     assert all("propagate" not in vars(conv) for conv in (fast.first, fast.second))
 
 

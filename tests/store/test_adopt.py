@@ -8,13 +8,12 @@ import os
 import pickle
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
-from store_files import edit_schema
+from store_files import edit_schema, not_opened
 
 import pyg_graphzero as gz
 from pyg_graphzero import FormatError, InputError
@@ -28,7 +27,7 @@ EDGES = np.random.default_rng(0).integers(0, N, (2, 2000))
 
 
 @pytest.fixture
-def x() -> np.ndarray:
+def x():
     return np.random.default_rng(1).normal(size=(N, WIDTH)).astype(np.float32)
 
 
@@ -42,7 +41,7 @@ def save(folder: Path, x: np.ndarray, kind: str) -> str:
 
 
 @pytest.fixture(params=["npy", "npz"])
-def adopted(request: pytest.FixtureRequest, tmp_path: Path, x: np.ndarray) -> tuple[Path, Path]:
+def adopted(request, tmp_path, x):
     """A store and the file it has adopted ``x`` from."""
     source = save(tmp_path, x, request.param)
     gz.convert(EDGES, tmp_path / "store", node_attrs={"x": source}, adopt=True)
@@ -54,7 +53,7 @@ def digest(path: Path) -> str:
 
 
 class TestReading:
-    def test_nothing_is_copied(self, adopted: tuple[Path, Path], x: np.ndarray) -> None:
+    def test_nothing_is_copied(self, adopted, x):
         store, file = adopted
         assert not list(store.glob("node*/x*"))
         data = gz.open(store).data()
@@ -65,7 +64,7 @@ class TestReading:
         assert digest(file) == before
         assert np.array_equal(gz.open(store).data().x.numpy(), x)
 
-    def test_loaders_and_stores(self, adopted: tuple[Path, Path], x: np.ndarray) -> None:
+    def test_loaders_and_stores(self, adopted, x):
         store = gz.open(adopted[0])
         table = torch.from_numpy(x)
         for workers in (0, 2):
@@ -78,7 +77,7 @@ class TestReading:
             found = each.feature_store.get_tensor(group_name=None, attr_name="x", index=index)
             assert torch.equal(found, table[index])
 
-    def test_info_and_verify_say_so(self, adopted: tuple[Path, Path]) -> None:
+    def test_info_and_verify_say_so(self, adopted):
         store, file = adopted
         column = gz.open(store).info()["node_types"][0]["attrs"]["x"]
         assert column == {
@@ -97,7 +96,7 @@ class TestReading:
 
     @pytest.mark.parametrize("dtype", ["bool", "int8", "int64", "float16", "float64", "uint16"])
     @pytest.mark.parametrize("shape", [(N,), (N, 2, 3), (N, 0)])
-    def test_any_dtype_and_shape(self, tmp_path: Path, dtype: str, shape: tuple[int, ...]) -> None:
+    def test_any_dtype_and_shape(self, tmp_path, dtype, shape):
         values = np.random.default_rng(2).integers(0, 2, shape).astype(dtype)
         np.save(tmp_path / "z.npy", values)
         source = {"z": tmp_path / "z.npy"}
@@ -106,7 +105,7 @@ class TestReading:
 
 
 class TestChanges:
-    def test_gone(self, adopted: tuple[Path, Path]) -> None:
+    def test_gone(self, adopted):
         store, file = adopted
         size = file.stat().st_size
         file.unlink()
@@ -119,7 +118,7 @@ class TestChanges:
         assert verify(store).bad == [str(caught.value)]
 
     @pytest.mark.parametrize("change", [-1, 1, 4096])
-    def test_another_size(self, adopted: tuple[Path, Path], change: int) -> None:
+    def test_another_size(self, adopted, change):
         store, file = adopted
         size = file.stat().st_size
         os.truncate(file, size + change)
@@ -131,25 +130,21 @@ class TestChanges:
         )
         assert verify(store).bad == [str(caught.value)]
 
-    def test_another_dtype_of_the_same_size(self, tmp_path: Path, x: np.ndarray) -> None:
+    def test_another_dtype_of_the_same_size(self, tmp_path, x):
         np.save(tmp_path / "x.npy", x)
         gz.convert(EDGES, tmp_path / "s", node_attrs={"x": tmp_path / "x.npy"}, adopt=True)
         np.save(tmp_path / "x.npy", x.view(np.int32))
-        with pytest.raises(
-            FormatError, match=r"x.npy: header, first and last rows: found fingerpr"
-        ):
-            gz.open(tmp_path / "s")
+        not_opened(tmp_path / "s", r"x.npy: header, first and last rows: found fingerpr")
 
     @pytest.mark.parametrize("row", [0, N - 1])
-    def test_other_rows(self, adopted: tuple[Path, Path], x: np.ndarray, row: int) -> None:
+    def test_other_rows(self, adopted, x, row):
         store, file = adopted
         x = x.copy()
         x[row] += 1
         save(file.parent, x, file.suffix[1:])
-        with pytest.raises(FormatError, match="adopted it: convert again"):
-            gz.open(store)
+        not_opened(store, "adopted it: convert again")
 
-    def test_cut_short_while_open(self, adopted: tuple[Path, Path]) -> None:
+    def test_cut_short_while_open(self, adopted):
         store, file = adopted
         loader = gz.loader.NeighborLoader(gz.open(store).data(), [3], batch_size=100)
         os.truncate(file, 4096)
@@ -158,31 +153,23 @@ class TestChanges:
 
 
 class TestPlaces:
-    def test_moved_together(self, tmp_path: Path, x: np.ndarray) -> None:
-        (tmp_path / "a" / "raw").mkdir(parents=True)
-        np.save(tmp_path / "a/raw/x.npy", x)
-        source = {"x": tmp_path / "a/raw/x.npy"}
-        gz.convert(EDGES, tmp_path / "a/store", node_attrs=source, adopt=True)
+    @pytest.mark.parametrize("name", ["a/raw/x.npy", "x.npy"])
+    def test_moved(self, tmp_path, x, name):
+        """A store beside its file goes with it; elsewhere, it knows the whole path."""
+        (tmp_path / "a/raw").mkdir(parents=True)
+        np.save(tmp_path / name, x)
+        gz.convert(EDGES, tmp_path / "a/store", node_attrs={"x": tmp_path / name}, adopt=True)
         (tmp_path / "a").rename(tmp_path / "b")
         assert np.array_equal(gz.open(tmp_path / "b/store").data().x.numpy(), x)
         (tmp_path / "link").symlink_to(tmp_path / "b/store")
         assert np.array_equal(gz.open(tmp_path / "link").data().x.numpy(), x)
-
-    def test_elsewhere(self, tmp_path: Path, x: np.ndarray) -> None:
-        (tmp_path / "stores").mkdir()
-        np.save(tmp_path / "x.npy", x)
-        source = {"x": tmp_path / "x.npy"}
-        gz.convert(EDGES, tmp_path / "stores/s", node_attrs=source, adopt=True)
-        (tmp_path / "stores").rename(tmp_path / "moved")
-        assert np.array_equal(gz.open(tmp_path / "moved/s").data().x.numpy(), x)
-        body = json.loads((tmp_path / "moved/s/store.json").read_text())
-        assert body["adopted"]["node/x.adopted"]["path"] == str((tmp_path / "x.npy").resolve())
+        body = json.loads((tmp_path / "b/store/store.json").read_text())
+        path = "../raw/x.npy" if "raw" in name else str((tmp_path / "x.npy").resolve())
+        assert body["adopted"]["node/x.adopted"]["path"] == path
 
 
 class TestOwnership:
-    def test_replacing_and_removing_leave_the_file(
-        self, adopted: tuple[Path, Path], x: np.ndarray
-    ) -> None:
+    def test_replacing_and_removing_leave_the_file(self, adopted, x):
         store, file = adopted
         before = digest(file)
         copied = shutil.copytree(store, store.parent / "copy")
@@ -197,7 +184,7 @@ class TestOwnership:
         gz.convert(EDGES, store, force=True)
         assert digest(file) == before
 
-    def test_a_store_does_not_adopt_from_itself(self, adopted: tuple[Path, Path]) -> None:
+    def test_a_store_does_not_adopt_from_itself(self, adopted):
         store, _ = adopted
         np.save(store / "mine.npy", np.zeros((N, 2)))
         with pytest.raises(InputError, match="a file in the output"):
@@ -206,7 +193,7 @@ class TestOwnership:
 
 class TestWhatIsAdopted:
     @pytest.mark.parametrize("kind", ["fortran.npy", "swapped.npy", "deflated.npz:x"])
-    def test_other_layouts_are_copied(self, tmp_path: Path, x: np.ndarray, kind: str) -> None:
+    def test_other_layouts_are_copied(self, tmp_path, x, kind):
         np.save(tmp_path / "fortran.npy", np.asfortranarray(x))
         np.save(tmp_path / "swapped.npy", x.astype(">f4"))
         np.savez_compressed(tmp_path / "deflated.npz", x=x)
@@ -215,7 +202,7 @@ class TestWhatIsAdopted:
         assert "adopted" not in str(summary)
         assert np.array_equal(gz.open(tmp_path / "s").data().x.numpy(), x)
 
-    def test_values_that_lie_in_no_file(self, tmp_path: Path, x: np.ndarray) -> None:
+    def test_values_that_lie_in_no_file(self, tmp_path, x):
         np.save(tmp_path / "x.npy", x)
         attrs = {"x": tmp_path / "x.npy", "y": np.arange(N), "train_idx": np.arange(9)}
         summary = gz.convert(EDGES, tmp_path / "s", node_attrs=attrs, adopt=True)
@@ -223,7 +210,7 @@ class TestWhatIsAdopted:
         assert [name for name, column in columns.items() if "adopted" in column] == ["x"]
         assert f"B adopted from {tmp_path / 'x.npy'}" in str(summary)
 
-    def test_options(self, tmp_path: Path, x: np.ndarray) -> None:
+    def test_options(self, tmp_path, x):
         np.save(tmp_path / "x.npy", x)
         attrs = {"x": tmp_path / "x.npy", "z": tmp_path / "x.npy"}
         with pytest.raises(ValueError, match="adopt='x': expected True or False"):
@@ -234,7 +221,7 @@ class TestWhatIsAdopted:
         assert "encoding" in columns["x"]
         assert "adopted" in columns["z"]
 
-    def test_command_line(self, tmp_path: Path, x: np.ndarray) -> None:
+    def test_command_line(self, tmp_path, x):
         np.save(tmp_path / "x.npy", x)
         np.save(tmp_path / "edges.npy", EDGES)
         base = ["convert", str(tmp_path / "edges.npy"), "--node-attr", f"x={tmp_path / 'x.npy'}"]
@@ -249,7 +236,7 @@ class TestDamage:
     """``store.json`` that contradicts itself behind a valid checksum."""
 
     @pytest.fixture
-    def store(self, tmp_path: Path, x: np.ndarray) -> Path:
+    def store(self, tmp_path, x):
         np.save(tmp_path / "x.npy", x)
         with StoreWriter(tmp_path / "s", is_hetero=False) as writer:
             writer.add_node_type(None, N)
@@ -262,22 +249,18 @@ class TestDamage:
         ("member", "value", "words"),
         [
             ("path", 5, r"adopted\['node/x.adopted'\].path: found 5, expected str"),
+            ("path", "", r"adopted\['node/x.adopted'\].path: found"),
+            ("path", "../a\0b.npy", r"adopted\['node/x.adopted'\].path: found"),
             ("bytes", -1, r"bytes: found -1, expected a count"),
             ("bytes", 10, "x.npy: file size: found 44528 bytes, expected 10 bytes"),
             ("dtype", "float33", r"dtype: found 'float33', expected one of bool, "),
-            (
-                "dtype",
-                "float64",
-                r"x.npy: row_stride: found 148, expected at least row_bytes \(296",
-            ),
+            ("dtype", "float64",
+             r"x.npy: row_stride: found 148, expected at least row_bytes \(296"),
             ("shape", [N, "a"], "shape: found .*, expected at most 8 counts"),
             ("shape", [N, 2**62], r"x.npy: shape: found \d+ x \d+ bytes, expected a size below"),
             ("shape", [2**62, 1], r"x.npy: shape: found .* expected a size below"),
-            (
-                "shape",
-                [N + 1, WIDTH],
-                "x.npy: file size: found 44528 bytes, expected 44676 or more",
-            ),
+            ("shape", [N + 1, WIDTH],
+             "x.npy: file size: found 44528 bytes, expected 44676 or more"),
             ("shape", [N - 1, WIDTH], "x.npy: header, first and last rows: found fingerprint"),
             ("shape", [1] * 9, "shape: found .*, expected at most 8 counts"),
             ("offset", 2**62, "x.npy: file size: found 44528 bytes, expected"),
@@ -286,22 +269,20 @@ class TestDamage:
             ("row_stride", 2**62, "x.npy: .*: found .* expected a size below"),
             ("fingerprint", "0", "expected 0, as when"),
         ],
-    )
-    def test_records(self, store: Path, member: str, value: Any, words: str) -> None:
-        def change(body: dict[str, Any]) -> None:
+    )  # fmt: skip
+    def test_records(self, store, member, value, words):
+        def change(body):
             body["adopted"]["node/x.adopted"][member] = value
 
         edit_schema(store, change)
-        with pytest.raises(FormatError, match=words):
-            gz.open(store)
+        not_opened(store, words)
 
-    def test_rows_that_are_not_there(self, store: Path) -> None:
+    def test_rows_that_are_not_there(self, store):
         edit_schema(store, lambda body: body.update(adopted={}, flags=[]))
-        with pytest.raises(FormatError, match=r"files: found no entry for 'node/x.adopted'"):
-            gz.open(store)
+        not_opened(store, r"files: found no entry for 'node/x.adopted'")
 
-    def test_a_directory(self, store: Path) -> None:
-        def change(body: dict[str, Any]) -> None:
+    def test_a_directory(self, store):
+        def change(body):
             body["adopted"]["node/x.adopted"]["path"] = ".."
 
         edit_schema(store, change)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,10 +25,10 @@ FILES = ["0/rows.gd", "0/0.gd", "1/rows.gd", "1/0.gd"]
 
 
 @pytest.fixture
-def copied(tmp_path: Path, built_once: Callable[..., Path]) -> Path:
+def copied(tmp_path, built_once):
     """A store that has a copy of 1,000 of its 5,000 rows, of more than one block, and of lists."""
 
-    def build(path: Path) -> None:
+    def build(path):
         write_store(power_law(5_000, 10_000, 300), path)
         contents, folder = StoreContents(path), copy_folders(path)[0]
         order = torch.randperm(5_000)[:1_000].to(torch.int32)
@@ -57,7 +56,7 @@ def verified(store: Path) -> tuple[int, str]:
     return found.exit_code, found.output
 
 
-def test_verify_reads_copies_too(copied: Path) -> None:
+def test_verify_reads_copies_too(copied):
     seen: list[tuple[int, int]] = []
     report = gz.open(copied).verify(lambda done, total: seen.append((done, total)))
     size = sum((copied / "orders" / KEY / name).stat().st_size for name in FILES)
@@ -70,7 +69,7 @@ def test_verify_reads_copies_too(copied: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_flipped_bit_anywhere_in_a_copy_is_found(copied: Path, name: str) -> None:
+def test_a_flipped_bit_anywhere_in_a_copy_is_found(copied, name):
     file = copied / "orders" / KEY / name
     size, whole = file.stat().st_size, file.read_bytes()
     ends = [0, 63, 64, 4095, 4096, size - 4096, size - 1]
@@ -86,7 +85,7 @@ def test_a_flipped_bit_anywhere_in_a_copy_is_found(copied: Path, name: str) -> N
 
 @pytest.mark.parametrize("name", ["order.json", *FILES])
 @pytest.mark.parametrize("damage", ["gone", "cut", "link"])
-def test_files_of_a_copy_that_are_not_there(copied: Path, name: str, damage: str) -> None:
+def test_files_of_a_copy_that_are_not_there(copied, name, damage):
     file = copied / "orders" / KEY / name
     if damage == "cut":
         os.truncate(file, file.stat().st_size // 2)
@@ -102,13 +101,11 @@ def test_files_of_a_copy_that_are_not_there(copied: Path, name: str, damage: str
     assert verified(copied)[0] == 0
 
 
-def test_a_copy_that_is_removed_meanwhile_is_not_damaged(
-    copied: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_copy_that_is_removed_meanwhile_is_not_damaged(copied, monkeypatch):
     read_parts = verifying.read_parts
 
-    def removed(copy: Path, trust: object) -> object:
-        found = read_parts(copy, trust)  # type: ignore[arg-type]
+    def removed(copy, trust):
+        found = read_parts(copy, trust)
         shutil.rmtree(copy)
         return found
 
@@ -116,7 +113,7 @@ def test_a_copy_that_is_removed_meanwhile_is_not_damaged(
     assert gz.verify(copied).ok
 
 
-def test_a_copy_of_an_attribute_that_is_no_more_is_not_damaged(copied: Path) -> None:
+def test_a_copy_of_an_attribute_that_is_no_more_is_not_damaged(copied):
     with gz.open(copied, "r+") as opened:
         opened.feature_store.remove_tensor(None, "x", None)
     assert gz.verify(copied).ok
@@ -124,9 +121,7 @@ def test_a_copy_of_an_attribute_that_is_no_more_is_not_damaged(copied: Path) -> 
         UsedCopy.open(copied / "orders" / KEY, StoreContents(copied))
 
 
-def test_a_writer_that_dies_while_it_removes_a_copy_leaves_none(
-    copied: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_writer_that_dies_while_it_removes_a_copy_leaves_none(copied, monkeypatch):
     folder = copy_folders(copied)[0]
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "rmtree", lambda *args, **options: None)

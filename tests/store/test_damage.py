@@ -33,6 +33,21 @@ TOPOLOGY = "edge/topology.gl"
 INDPTR, INDICES = 4096, 8192
 
 
+def one_column(path: Path, x: torch.Tensor) -> Path:
+    """A store of nodes that have ``x``."""
+    with StoreWriter(path, is_hetero=False) as writer:
+        writer.add_node_type(None, len(x))
+        writer.add_node_attr(None, "x", x)
+        writer.finish()
+    return path
+
+
+def alive(script: str, *arguments: object) -> None:
+    """Runs a script in a process of its own, which comes to its end."""
+    done = pythons.run(script, *arguments, timeout=400)
+    assert (done.returncode, done.stdout) == (0, "alive\n"), done.stderr
+
+
 def sample_all(store: Path, fanout: int, replace: bool = False) -> None:
     sampler = NeighborSampler(gz.open(store).data(), [fanout, fanout], replace=replace)
     sampler.sample_from_nodes(NodeSamplerInput(None, torch.arange(50)))
@@ -41,7 +56,7 @@ def sample_all(store: Path, fanout: int, replace: bool = False) -> None:
 @pytest.mark.parametrize("fanout", [-1, 2])
 @pytest.mark.parametrize("value", [-1, 201, 2**63 - 1], ids=["minus1", "201", "max"])
 @pytest.mark.parametrize("at", [0, 20, 50])
-def test_damaged_indptr(store: Path, fanout: int, value: int, at: int) -> None:
+def test_damaged_indptr(store, fanout, value, at):
     overwrite(store / TOPOLOGY, INDPTR + 8 * at, struct.pack("<q", value))
     with pytest.raises(FormatError, match=r"found a range outside the edges, expected 0 <=") as e:
         sample_all(store, fanout)
@@ -52,7 +67,7 @@ def test_damaged_indptr(store: Path, fanout: int, value: int, at: int) -> None:
 
 
 @pytest.mark.parametrize("fanout", [-1, 4])
-def test_damaged_indices(store: Path, fanout: int) -> None:
+def test_damaged_indices(store, fanout):
     overwrite(store / TOPOLOGY, INDICES, b"\xff\xff\xff\xff" * 200)
     with pytest.raises(FormatError) as caught:
         sample_all(store, fanout)
@@ -64,32 +79,7 @@ def test_damaged_indices(store: Path, fanout: int) -> None:
         _ = gz.open(store).data().edge_index
 
 
-def test_damaged_indices_in_every_layout(store: Path) -> None:
-    """In a process of its own: PyG's conversion to CSR writes where the indices say."""
-    script = textwrap.dedent("""
-        import struct, sys
-        from pathlib import Path
-        import pyg_graphzero as gz
-
-        path = Path(sys.argv[1]) / "edge/topology.gl"
-        raw = path.read_bytes()
-        at = struct.unpack_from("<Q", raw, 112)[0] + 4 * 70
-        for value in (50, 51, 2**28 + 7, 2**32 - 1):
-            path.write_bytes(raw[:at] + struct.pack("<I", value) + raw[at + 4:])
-            for layout in ("coo", "csc", "csr"):
-                try:
-                    getattr(gz.open(path.parent.parent).graph_store, layout)()
-                except gz.FormatError as error:
-                    assert error.path == str(path) and error.field == "indices", error
-                else:
-                    raise AssertionError(f"{layout}: nothing was raised")
-        print("alive")
-    """)
-    done = pythons.run(script, store)
-    assert (done.returncode, done.stdout) == (0, "alive\n"), done.stderr
-
-
-def test_damaged_indices_by_which_others_are_read(store: Path) -> None:
+def test_damaged_indices_by_which_others_are_read(store):
     overwrite(store / TOPOLOGY, INDICES + 4 * 70, struct.pack("<I", 77))
     data = gz.open(store).data()
     with pytest.raises(FormatError, match="indices: found something else") as caught:
@@ -99,14 +89,14 @@ def test_damaged_indices_by_which_others_are_read(store: Path) -> None:
         next(iter(gz.loader.LinkNeighborLoader(data, [3], batch_size=200)))
 
 
-def test_damaged_edge_ids_by_which_rows_are_written(store: Path) -> None:
+def test_damaged_edge_ids_by_which_rows_are_written(store):
     overwrite(store / "edge/edge_id.gd", 4096, struct.pack("<I", 5000))
     features = gz.open(store, "r+").feature_store
     with pytest.raises(FormatError, match=r"edge_id\.gd"):
         features.put_tensor(torch.arange(200.0), attr_name="e", group_name=(None, None), index=None)
 
 
-def test_garbage_edge_ids(store: Path) -> None:
+def test_garbage_edge_ids(store):
     path = store / "edge/edge_id.gd"
     for garbage in (b"\xff" * 800, struct.pack("<200i", *[7] * 200), os.urandom(800)):
         overwrite(path, 4096, garbage)
@@ -119,7 +109,7 @@ def test_garbage_edge_ids(store: Path) -> None:
 
 @pytest.mark.parametrize("value", [-1, 200, 2**31 - 1])
 @pytest.mark.parametrize("is_paged", [False, True], ids=["mapped", "paged"])
-def test_batches_have_no_edge_ids_that_are_none(store: Path, value: int, is_paged: bool) -> None:
+def test_batches_have_no_edge_ids_that_are_none(store, value, is_paged):
     path = store / "edge/edge_id.gd"
     overwrite(path, 4096 + 4 * 100, struct.pack("<i", value))
     loader = gz.loader.NeighborLoader(gz.open(store).data(), [-1], batch_size=50)
@@ -129,24 +119,12 @@ def test_batches_have_no_edge_ids_that_are_none(store: Path, value: int, is_page
 
 
 @pytest.mark.parametrize(
-    ("offset", "value", "part"),
-    [(INDPTR, 5, "indptr"), (INDPTR + 8 * 50, 1, "indptr"), (INDICES, 2**31, "indices")],
-)
-def test_damage_that_is_found_while_edges_are_written_by_source(
-    store: Path, offset: int, value: int, part: str
-) -> None:
-    overwrite(store / TOPOLOGY, offset, struct.pack("<q" if part == "indptr" else "<I", value))
-    with gz.open(store, "r+") as opened, pytest.raises(FormatError, match=f"gl: {part}: .*verify"):
-        opened.create_csr()
-
-
-@pytest.mark.parametrize(
     ("at", "value"), [(0, -1), (0, 5), (3, -9), (3, 2**40), (50, 2**62), (50, -1), (20, 10)]
 )
-def test_damaged_string_ids(store: Path, at: int, value: int) -> None:
+def test_damaged_string_ids(store, at, value):
     overwrite(store / "node/id_offsets.gd", 4096 + 8 * at, struct.pack("<q", value))
 
-    def use() -> None:
+    def use():
         ids = gz.open(store).ids()
         assert len([ids[i] for i in range(50)]) == len(list(ids[torch.arange(50)]))
 
@@ -157,7 +135,7 @@ def test_damaged_string_ids(store: Path, at: int, value: int) -> None:
         gz.open(store).lookup(["n3"])
 
 
-def test_string_ids_that_are_no_text(store: Path) -> None:
+def test_string_ids_that_are_no_text(store):
     overwrite(store / "node/ids.gd", 4096, b"\xff\xfe")
     ids = gz.open(store).ids()
     assert ids[1] == "n1"
@@ -170,15 +148,11 @@ def test_string_ids_that_are_no_text(store: Path) -> None:
 @chunks.both
 class TestVerify:
     @pytest.fixture
-    def big(self, tmp_path: Path) -> Path:
+    def big(self, tmp_path):
         """A column of 3.2 MB: blocks 0 to 3, the last one short."""
-        with StoreWriter(tmp_path / "big", is_hetero=False) as writer:
-            writer.add_node_type(None, 50_000)
-            writer.add_node_attr(None, "x", torch.arange(800_000.0).view(50_000, 16))
-            writer.finish()
-        return tmp_path / "big"
+        return one_column(tmp_path / "big", torch.arange(800_000.0).view(50_000, 16))
 
-    def test_good(self, big: Path) -> None:
+    def test_good(self, big):
         seen: list[tuple[int, int]] = []
         report = gz.open(big).verify(lambda done, total: seen.append((done, total)))
         size = (big / X).stat().st_size
@@ -196,7 +170,7 @@ class TestVerify:
             (4096 + 3_200_500, 3, 57_344),  # padding behind the rows
         ],
     )
-    def test_one_bit(self, big: Path, at: int, block: int, size: int) -> None:
+    def test_one_bit(self, big, at, block, size):
         raw = (big / X).read_bytes()
         overwrite(big / X, at, bytes([raw[at] ^ 1]))
         (line,) = gz.open(big).verify().bad
@@ -204,7 +178,7 @@ class TestVerify:
         place = re.escape(f"{big / X}: block {block} (offset {offset}, {size} bytes): ")
         assert re.fullmatch(place + "found 0x[0-9a-f]{16}, expected 0x[0-9a-f]{16}", line)
 
-    def test_the_checksum_table(self, big: Path) -> None:
+    def test_the_checksum_table(self, big):
         size = (big / X).stat().st_size
         overwrite(big / X, size - 32, b"\0" * 8)
         bad = gz.open(big).verify().bad
@@ -213,12 +187,12 @@ class TestVerify:
         assert bad[0].endswith(", expected 0x0000000000000000")
         assert bad[1].startswith(f"{big / X}: checksum table: found 0x")
 
-    def test_the_hash_of_the_table(self, big: Path) -> None:
+    def test_the_hash_of_the_table(self, big):
         set_field(big / X, "checksums_hash", 1)
         report = verify(big)
         assert [line.split(": found")[0] for line in report.bad] == [f"{big / X}: header_hash"]
 
-    def test_headers_and_missing_files(self, store: Path) -> None:
+    def test_headers_and_missing_files(self, store):
         opened = gz.open(store)
         overwrite(store / X, 100, b"\1")
         os.truncate(store / TOPOLOGY, 5000)
@@ -230,12 +204,9 @@ class TestVerify:
         assert bad.count("\n") == 2
 
 
-def test_truncated_while_open(pristine: Path, tmp_path: Path) -> None:
+def test_truncated_while_open(pristine, tmp_path):
     """In a process of its own: what is to be shown is that the process lives."""
-    with StoreWriter(tmp_path / "big", is_hetero=False) as writer:
-        writer.add_node_type(None, 5000)
-        writer.add_node_attr(None, "x", torch.ones(5000, 100))
-        writer.finish()
+    one_column(tmp_path / "big", torch.ones(5000, 100))
     for name in ("a", "b", "c", "d"):
         shutil.copytree(pristine, tmp_path / name)
     script = textwrap.dedent("""
@@ -294,8 +265,7 @@ def test_truncated_while_open(pristine: Path, tmp_path: Path) -> None:
         expect(gz.FormatError, root / "d/node/x.gd", "file size: found 5000", store.data)
         print("alive")
     """)
-    done = pythons.run(script, tmp_path)
-    assert (done.returncode, done.stdout) == (0, "alive\n"), done.stderr
+    alive(script, tmp_path)
 
 
 # Code that walks over neighbourhoods one after the other, all but the engine's own samplers.
@@ -354,25 +324,34 @@ WALKS = """
 """
 
 
-def test_bounds_whose_differences_wrap(store: Path) -> None:
-    """Numbers that rise, by what 64 bits hold of their differences. It crashed."""
-    overwrite(store / TOPOLOGY, INDPTR + 8 * 30, struct.pack("<2q", 6 * 10**18, -6 * 10**18))
+@pytest.mark.parametrize("value", [50, 51, 2**28 + 7, 2**32 - 1, None])
+def test_damage_that_must_not_be_walked_along(store, value):
+    """Sources that are none, and bounds that rise, by what 64 bits hold of their differences.
+
+    It crashed; PyG's conversion to CSR writes where the indices say.
+    """
+    if value is None:
+        bounds = struct.pack("<2q", 6 * 10**18, -6 * 10**18)
+        overwrite(store / TOPOLOGY, INDPTR + 8 * 30, bounds)
+    else:
+        overwrite(store / TOPOLOGY, INDICES + 4 * 70, struct.pack("<I", value))
     script = """
         import sys
-        for name, walk in WALKS.items():
+        part, *names = sys.argv[2:]
+        for name in names or WALKS:
             try:
-                walk(gz.open(sys.argv[1]))
+                WALKS[name](gz.open(sys.argv[1]))
             except gz.FormatError as error:
-                assert "topology.gl: indptr" in str(error), (name, error)
+                assert f"topology.gl: {part}" in str(error), (name, error)
             else:
                 raise AssertionError(name)
         print("alive")
     """
-    done = pythons.run(textwrap.dedent(WALKS) + textwrap.dedent(script), store, timeout=400)
-    assert (done.returncode, done.stdout) == (0, "alive\n"), done.stderr
+    which = ["indptr"] if value is None else ["indices", "coo", "csc", "csr", "create_csr"]
+    alive(textwrap.dedent(WALKS) + textwrap.dedent(script), store, *which)
 
 
-def test_files_that_are_cut_before_they_are_walked(store: Path) -> None:
+def test_files_that_are_cut_before_they_are_walked(store):
     """Behind ``open()``: an error that names the file, whoever reads it. It was SIGBUS."""
     edges = gz.open(store).contents.edge_type(None)
     walks = ["csc", "csr", "coo", "edge_index", "weighted", "temporal", "sweep", "degrees", "loops"]
@@ -399,18 +378,12 @@ def test_files_that_are_cut_before_they_are_walked(store: Path) -> None:
                     raise AssertionError((file, name))
         print("alive")
     """
-    done = pythons.run(
-        textwrap.dedent(WALKS) + textwrap.dedent(script), store, json.dumps(cuts), timeout=400
-    )
-    assert (done.returncode, done.stdout) == (0, "alive\n"), done.stderr
+    alive(textwrap.dedent(WALKS) + textwrap.dedent(script), store, json.dumps(cuts))
 
 
-def test_handlers_that_were_installed_after_ours(tmp_path: Path) -> None:
+def test_handlers_that_were_installed_after_ours(tmp_path):
     """torch's in its workers, faulthandler's: ours is there again; what is not ours is theirs."""
-    with StoreWriter(tmp_path / "big", is_hetero=False) as writer:
-        writer.add_node_type(None, 5000)
-        writer.add_node_attr(None, "x", torch.ones(5000, 100))
-        writer.finish()
+    one_column(tmp_path / "big", torch.ones(5000, 100))
     script = """
         import faulthandler, os, sys
         import torch

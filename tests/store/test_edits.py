@@ -8,7 +8,6 @@ A process that had the store open goes on with what it opened.
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -75,7 +74,7 @@ EDITS: dict[str, Edit] = {
 
 
 @pytest.fixture(scope="module")
-def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def stores(tmp_path_factory):
     """Stores of one graph: in its own order, by node times, and by edge times."""
     folder = tmp_path_factory.mktemp("edits")
     for name, options in {
@@ -88,7 +87,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture
-def opened(request: pytest.FixtureRequest, stores: dict[str, Path], tmp_path: Path) -> gz.Store:
+def opened(request, stores, tmp_path):
     import shutil
 
     return gz.open(shutil.copytree(stores[request.param], tmp_path / "store"), "r+")
@@ -137,7 +136,7 @@ def check(found: Any, data: Data) -> None:
     ],
     indirect=["opened"],
 )
-def test_an_edit_is_seen_everywhere(opened: gz.Store, edit: str) -> None:
+def test_an_edit_is_seen_everywhere(opened, edit):
     before, data = graph(), graph()
     path = opened.path
     reader = gz.open(path)
@@ -162,7 +161,7 @@ def test_an_edit_is_seen_everywhere(opened: gz.Store, edit: str) -> None:
 
 
 @pytest.mark.parametrize("opened", ["plain", "by time"], indirect=True)
-def test_degrees_are_those_of_now(opened: gz.Store) -> None:
+def test_degrees_are_those_of_now(opened):
     """Layers that normalise, over the graph as it was, and as it is."""
     data, path = graph(), opened.path
     model = GCN(3, 4, 2, 5).eval()
@@ -179,7 +178,7 @@ def test_degrees_are_those_of_now(opened: gz.Store) -> None:
         assert torch.allclose(found[:], expected, atol=1e-4)
 
 
-def test_times_of_one_type_are_not_those_of_another(tmp_path: Path) -> None:
+def test_times_of_one_type_are_not_those_of_another(tmp_path):
     """Replacing a type's times takes the order from the edges that begin there, and only these."""
     from torch_geometric.data import HeteroData
 

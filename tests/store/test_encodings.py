@@ -8,19 +8,18 @@ import pickle
 import shutil
 import struct
 from pathlib import Path
-from typing import Any
 
 import chunks
 import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
-from store_files import overwrite, reseal, set_field
+from store_files import edit_schema, not_opened, overwrite, reseal, set_field
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 import pyg_graphzero as gz
-from pyg_graphzero import FormatError, InputError, _core
+from pyg_graphzero import InputError, _core
 from pyg_graphzero.store.columns import (
     EncodedRows,
     column_rows,
@@ -60,25 +59,23 @@ def reference(rows: EncodedRows) -> Tensor:
 
 
 def same_bits(a: Tensor, b: Tensor) -> bool:
-    """Equal bit by bit, NaNs included."""
-    return torch.equal(a.contiguous().view(torch.int32), b.contiguous().view(torch.int32))
+    """NaNs in the same places, and all else equal bit by bit."""
+    bits = (each[~b.isnan()].view(torch.int32) for each in (a, b))
+    return torch.equal(a.isnan(), b.isnan()) and torch.equal(*bits)
 
 
 @chunks.both
 class TestDecoding:
     @pytest.mark.parametrize("encoding", HALVES)
     @pytest.mark.parametrize("width", [1, 7, 8, 16, 64])
-    def test_every_half(self, encoding: str, width: int) -> None:
+    def test_every_half(self, encoding, width):
         """All 65,536 patterns: numbers, denormals, infinities, NaNs; odd widths, too."""
         patterns = torch.arange(65536 // width * width).to(torch.int32)
         stored = patterns.to(torch.int16).view(ENCODINGS[encoding]).view(-1, width)
         found = gather(EncodedRows(stored), torch.arange(len(stored)))
-        expected = stored.float()
-        nan = expected.isnan()
-        assert torch.equal(found.isnan(), nan)
-        assert same_bits(found[~nan], expected[~nan])
+        assert same_bits(found, stored.float())
 
-    def test_every_int8(self) -> None:
+    def test_every_int8(self):
         stored = torch.arange(-128, 128).to(torch.int8).repeat(9, 1).t()
         scale = torch.tensor([1, 0, 1e-45, 1e-38, 3.7e-3, 0.1, 1e4, 1e36, -2.0])
         zero_point = torch.tensor([0, 5, 0, 1e-40, -0.2, 12.7, 1e9, 1e38, 3.0])
@@ -87,7 +84,7 @@ class TestDecoding:
 
     @pytest.mark.parametrize("encoding", ENCODINGS)
     @pytest.mark.parametrize("shape", [(5,), (5, 0), (0, 3), (5, 2, 3), (5, 1)])
-    def test_shapes(self, tmp_path: Path, encoding: str, shape: tuple[int, ...]) -> None:
+    def test_shapes(self, tmp_path, encoding, shape):
         rows, loss = encode(tmp_path / "x.gd", torch.randn(shape), encoding)
         assert rows.shape == shape
         assert same_bits(rows.decoded(), reference(rows))
@@ -99,42 +96,26 @@ class TestDecoding:
             gather(rows, torch.tensor([len(rows.stored)]))
 
 
-class TestHalves:
-    @pytest.mark.parametrize("encoding", HALVES)
-    def test_rounds_as_torch_does(self, tmp_path: Path, encoding: str) -> None:
-        bits = torch.randint(-(2**31), 2**31, (4000, 25), dtype=torch.int64).to(torch.int32)
-        x = bits.view(torch.float32)
-        x[0, :6] = torch.tensor([65504.0, 65519.9, 65520.0, -1e30, 2**-24, 2**-25])
-        rows, loss = encode(tmp_path / "x.gd", x, encoding)
-        half = ENCODINGS[encoding]
-        expected = x.to(half)
-        beyond = expected.isinf() & ~x.isinf()
-        largest = torch.tensor(torch.finfo(half).max, dtype=half)
-        expected = torch.where(beyond, largest.copysign(x.to(half)), expected).float()
-        nan = x.isnan()
-        found = rows.decoded()
-        assert torch.equal(found.isnan(), nan)
-        assert same_bits(found[~nan], expected[~nan])
-        assert loss.clipped == int(beyond.sum())
-        assert loss.values == int(x.isfinite().sum())
-
-    @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
-    def test_other_floats(self, tmp_path: Path, dtype: torch.dtype) -> None:
-        x = torch.randn(50, 3, dtype=dtype)
-        rows, _ = encode(tmp_path / "x.gd", x, "bfloat16")
-        assert torch.equal(rows.decoded(), x.float().bfloat16().float())
-
-    def test_beyond_float32(self, tmp_path: Path) -> None:
-        x = torch.tensor([1e300, -1e300, torch.inf, torch.nan], dtype=torch.float64)
-        rows, loss = encode(tmp_path / "x.gd", x, "bfloat16")
-        largest = torch.finfo(torch.bfloat16).max
-        assert rows.decoded().tolist()[:3] == [largest, -largest, torch.inf]
-        assert rows.decoded()[3].isnan()
-        assert loss.clipped == 2
+@pytest.mark.parametrize("encoding", HALVES)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+def test_halves_are_rounded_as_torch_does(tmp_path, encoding, dtype):
+    bits = torch.randint(-(2**31), 2**31, (4000, 25), dtype=torch.int64).to(torch.int32)
+    x = bits.view(torch.float32).to(dtype)
+    x[0, :6] = torch.tensor([65504.0, 65519.9, 65520.0, -1e30, 2**-24, 2**-25])
+    x[1, :2] = torch.tensor([1e300, -1e300])  # beyond float32, where it is float64
+    rows, loss = encode(tmp_path / "x.gd", x, encoding)
+    half = ENCODINGS[encoding]
+    expected = x.to(half)
+    beyond = expected.isinf() & ~x.isinf()
+    largest = torch.tensor(torch.finfo(half).max, dtype=half)
+    expected = torch.where(beyond, largest.copysign(expected), expected).float()
+    assert same_bits(rows.decoded(), expected)
+    assert loss.clipped == int(beyond.sum())
+    assert loss.values == int(x.isfinite().sum())
 
 
 class TestInt8:
-    def test_error_is_half_a_step(self, tmp_path: Path) -> None:
+    def test_error_is_half_a_step(self, tmp_path):
         x = torch.rand(3000, 40) * torch.logspace(-30, 30, 40)
         x[:, ::2] -= x[:, ::2].mean(0)
         rows, loss = encode(tmp_path / "x.gd", x, "int8")
@@ -151,7 +132,7 @@ class TestInt8:
         assert loss.relative_rmse == pytest.approx(float(relative.mean().sqrt()), rel=1e-6)
         assert loss.worst_column == int(relative.argmax())
 
-    def test_constant_columns_and_zeros_are_exact(self, tmp_path: Path) -> None:
+    def test_constant_columns_and_zeros_are_exact(self, tmp_path):
         x = torch.stack(
             [
                 torch.full((500,), 3.3),
@@ -174,9 +155,7 @@ class TestInt8:
 
     @pytest.mark.parametrize("centre", [0.0, 2000.0, -5e6])
     @pytest.mark.parametrize("outlier", [1e4, 1e9, -3e37])
-    def test_outliers_do_not_take_the_resolution(
-        self, tmp_path: Path, centre: float, outlier: float
-    ) -> None:
+    def test_outliers_do_not_take_the_resolution(self, tmp_path, centre, outlier):
         x = torch.randn(20_000, 2) * 3 + centre
         x[777, 0] += outlier
         rows, loss = encode(tmp_path / "x.gd", x, "int8")
@@ -190,7 +169,7 @@ class TestInt8:
         assert loss.max_abs_error > abs(outlier) * 0.9
 
     @pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
-    def test_values_that_are_not_finite(self, tmp_path: Path, bad: float) -> None:
+    def test_values_that_are_not_finite(self, tmp_path, bad):
         x = torch.zeros(30_000, 64)
         x[29_000, 63] = bad
         x[29_001, 0] = torch.nan
@@ -205,7 +184,7 @@ class TestInt8:
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.uint8])
-def test_only_floats_are_encoded(encoding: str, dtype: torch.dtype) -> None:
+def test_only_floats_are_encoded(encoding, dtype):
     with pytest.raises(InputError, match=r"dtype: found \w+, expected floating-point numbers"):
         ColumnEncoder(ArrayRows(torch.ones(3, dtype=dtype)), encoding, "x")
 
@@ -214,7 +193,7 @@ def test_only_floats_are_encoded(encoding: str, dtype: torch.dtype) -> None:
 
 
 @pytest.fixture(scope="module")
-def graph() -> Data:
+def graph():
     generator = torch.Generator().manual_seed(3)
     return Data(
         x=torch.randn(400, 37, generator=generator),
@@ -224,9 +203,7 @@ def graph() -> Data:
 
 
 @pytest.fixture(scope="module", params=list(ENCODINGS))
-def encoded(
-    request: pytest.FixtureRequest, graph: Data, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[str, Path, Tensor]:
+def encoded(request, graph, tmp_path_factory):
     """The encoding, a store with it, and what its ``x`` decodes to."""
     path = tmp_path_factory.mktemp("encoded") / "store"
     gz.convert(graph, path, features=request.param)
@@ -239,7 +216,7 @@ def encoded(
 
 
 class TestStore:
-    def test_data(self, encoded: tuple[str, Path, Tensor], graph: Data) -> None:
+    def test_data(self, encoded, graph):
         _, path, x = encoded
         data = gz.open(path).data()
         assert repr(data) == repr(gz.open(path).data())
@@ -252,7 +229,7 @@ class TestStore:
         assert data.x is data.x
         assert torch.equal(data.y, graph.y)
 
-    def test_loader_gathers_without_building(self, encoded: tuple[str, Path, Tensor]) -> None:
+    def test_loader_gathers_without_building(self, encoded):
         _, path, x = encoded
         data = gz.open(path).data()
         for workers in (0, 2):
@@ -265,10 +242,10 @@ class TestStore:
             assert batch.x.dtype == torch.float32
         assert not data._store._mapping.raw("x").is_built
 
-    def test_changes_by_scripts_are_loaded(self, encoded: tuple[str, Path, Tensor]) -> None:
+    def test_changes_by_scripts_are_loaded(self, encoded):
         _, path, x = encoded
 
-        def batch_of(data: Data) -> Data:
+        def batch_of(data):
             loader = gz.loader.NeighborLoader(data, [3], batch_size=400)
             return next(iter(loader))
 
@@ -286,31 +263,18 @@ class TestStore:
         _ = fresh.x  # used, not changed
         assert len(pickle.dumps(fresh)) < 2000
 
-    def test_feature_store(self, encoded: tuple[str, Path, Tensor]) -> None:
+    def test_feature_store(self, encoded):
         _, path, x = encoded
-        store = gz.open(path).feature_store
-
-        def get(index: Any) -> Tensor:
-            return store.get_tensor(group_name=None, attr_name="x", index=index)
-
+        store, name = gz.open(path).feature_store, {"group_name": None, "attr_name": "x"}
         mask = torch.arange(400) % 3 == 0
-        for index in (
-            torch.tensor([3, 1, 3]),
-            np.array([7, 2]),
-            mask,
-            slice(5, 90, 7),
-            slice(None),
-        ):
-            assert same_bits(get(index), x[index])
-        assert same_bits(get(None), x)
-        assert same_bits(get(-3), x[-3])
-        assert store.get_tensor_size(group_name=None, attr_name="x") == (400, 37)
-        attrs = store.get_all_tensor_attrs()
-        assert [a.attr_name for a in attrs] == ["x", "y"]
+        whole = slice(None)
+        for index in (torch.tensor([3, 1, 3]), np.array([7, 2]), mask, slice(5, 90, 7), whole, -3):
+            assert same_bits(store.get_tensor(**name, index=index), x[index])
+        assert same_bits(store.get_tensor(**name, index=None), x)
+        assert store.get_tensor_size(**name) == (400, 37)
+        assert [attr.attr_name for attr in store.get_all_tensor_attrs()] == ["x", "y"]
 
-    def test_put_tensor_is_stored_as_it_is(
-        self, encoded: tuple[str, Path, Tensor], tmp_path: Path
-    ) -> None:
+    def test_put_tensor_is_stored_as_it_is(self, encoded, tmp_path):
         _, path, x = encoded
         copied = Path(shutil.copytree(path, tmp_path / "copy"))
         store = gz.open(copied, "r+")
@@ -323,9 +287,7 @@ class TestStore:
         store.feature_store.remove_tensor(group_name=None, attr_name="x", index=None)
         assert "x" not in gz.open(copied).data()
 
-    def test_info_and_summary(
-        self, encoded: tuple[str, Path, Tensor], graph: Data, tmp_path: Path
-    ) -> None:
+    def test_info_and_summary(self, encoded, graph, tmp_path):
         encoding, path, x = encoded
         summary = gz.convert(graph, tmp_path / "again", features={"x": encoding})
         assert f"x: float32[37] as {encoding}: max error " in str(summary)
@@ -339,22 +301,9 @@ class TestStore:
         shown = CliRunner().invoke(main, ["info", str(path)]).output
         assert f"x: float32[37] as {encoding}, " in shown
 
-    def test_verify_covers_every_section(
-        self, encoded: tuple[str, Path, Tensor], tmp_path: Path
-    ) -> None:
-        _, path, _ = encoded
-        copied = Path(shutil.copytree(path, tmp_path / "copy"))
-        assert gz.open(copied).verify().ok
-        size = (copied / "node/x.gd").stat().st_size
-        for at in (4096, size - 20):
-            before = (copied / "node/x.gd").read_bytes()
-            overwrite(copied / "node/x.gd", at, bytes([before[at] ^ 1]))
-            assert not verify(copied).ok
-            overwrite(copied / "node/x.gd", 0, before)
-
 
 class TestOptions:
-    def test_by_type(self, tmp_path: Path) -> None:
+    def test_by_type(self, tmp_path):
         data = HeteroData()
         data["paper"].x, data["author"].x = torch.randn(20, 4), torch.randn(30, 4)
         data["paper"].extra = torch.randn(20, 2)
@@ -372,7 +321,7 @@ class TestOptions:
             assert torch.equal(batch[name].x, disk[name].x[batch[name].n_id])
             assert torch.allclose(disk[name].x, data[name].x, atol=0.05)
 
-    def test_names_that_are_not_there(self, graph: Data, tmp_path: Path) -> None:
+    def test_names_that_are_not_there(self, graph, tmp_path):
         for features in ({"z": "int8"}, {"edge_attr": "int8"}, {"paper.x": "int8"}):
             with pytest.raises(ValueError, match=r"which is no attribute. There are: x, y"):
                 gz.convert(graph, tmp_path / "s", features=features)
@@ -387,7 +336,7 @@ class TestDamage:
     """The sections and fields of an encoding, forged behind valid hashes."""
 
     @pytest.fixture
-    def store(self, tmp_path: Path) -> Path:
+    def store(self, tmp_path):
         with StoreWriter(tmp_path / "store", is_hetero=False) as writer:
             writer.add_node_type(None, 50)
             writer.add_node_attr(None, "x", torch.randn(50, 7), encoding="int8")
@@ -396,51 +345,42 @@ class TestDamage:
 
     @pytest.mark.parametrize("field", ["scale_offset", "zero_point_offset"])
     @pytest.mark.parametrize("value", [0, 1, 4096, 2**31, 2**63, 2**64 - 4096, 2**64 - 1])
-    def test_offsets(self, store: Path, field: str, value: int) -> None:
+    def test_offsets(self, store, field, value):
         set_field(store / "node/x.gd", field, value)
         reseal(store)
         right = {"scale_offset": 8192, "zero_point_offset": 12288}[field]
-        with pytest.raises(FormatError, match=f"x.gd: {field}: found {value}, expected {right}"):
-            gz.open(store)
+        not_opened(store, f"x.gd: {field}: found {value}, expected {right}")
 
-    def test_a_file_without_room_for_the_sections(self, store: Path) -> None:
+    def test_a_file_without_room_for_the_sections(self, store):
         raw = (store / "node/x.gd").read_bytes()
         (store / "node/x.gd").write_bytes(raw[:8192] + raw[-8:])
         for name, value in (("file_bytes", 8200), ("checksums_offset", 8192)):
             set_field(store / "node/x.gd", name, value)
         reseal(store)
-        with pytest.raises(FormatError, match="scale_offset: found 8192, expected 28 bytes in fro"):
-            gz.open(store)
+        not_opened(store, "scale_offset: found 8192, expected 28 bytes in fro")
 
     @pytest.mark.parametrize("encoding", [1, 3, 2**31])
-    def test_encodings(self, store: Path, encoding: int) -> None:
+    def test_encodings(self, store, encoding):
         set_field(store / "node/x.gd", "encoding", encoding)
         reseal(store)
-        with pytest.raises(FormatError, match=f"x.gd: encoding: found {encoding}"):
-            gz.open(store)
+        not_opened(store, f"x.gd: encoding: found {encoding}")
 
     @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
     @pytest.mark.parametrize("section", ["scale_offset", "zero_point_offset"])
-    def test_scales_that_are_no_numbers(self, store: Path, section: str, value: float) -> None:
+    def test_scales_that_are_no_numbers(self, store, section, value):
         at = {"scale_offset": 8192, "zero_point_offset": 12288}[section]
         overwrite(store / "node/x.gd", at + 12, struct.pack("<f", value))
-        with pytest.raises(FormatError, match=f"{section}, item 3: found -?[a-z]+, expected a fin"):
-            gz.open(store)
+        not_opened(store, f"{section}, item 3: found -?[a-z]+, expected a fin")
         assert [line.split(":")[1] for line in verify(store).bad] == [
             " block 0 (offset 4096, 12288 bytes)"
         ]
 
-    def test_statistics_that_are_no_object(self, store: Path) -> None:
-        from store_files import edit_schema
-
+    def test_statistics_that_are_no_object(self, store):
         edit_schema(store, lambda body: body["files"]["node/x.gd"].update(encoding=5))
-        with pytest.raises(
-            FormatError, match=r"files\['node/x.gd'\].encoding: found 5, expected d"
-        ):
-            gz.open(store)
+        not_opened(store, r"files\['node/x.gd'\].encoding: found 5, expected d")
 
 
-def test_cut_short_while_open(tmp_path: Path, graph: Data) -> None:
+def test_cut_short_while_open(tmp_path, graph):
     """Decoding reads mapped pages as copying does: a cut is an error, no crash."""
     wide = graph.x.repeat(20, 10)
     rows, _ = encode(tmp_path / "x.gd", wide, "int8")

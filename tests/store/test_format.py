@@ -11,17 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from store_files import (
-    edit_schema,
-    field,
-    overwrite,
-    reseal,
-    set_field,
-)
+from store_files import edit_schema, field, not_opened, overwrite, reseal, set_field
 
 import pyg_graphzero as gz
 from pyg_graphzero import FormatError, _core
-from pyg_graphzero.store import schema
 from pyg_graphzero.store.columns import view_column
 
 X = "node/x.gd"
@@ -45,8 +38,8 @@ def refused(path: Path, opener: Callable[[], Any]) -> str:
 
 class TestSize:
     @pytest.mark.parametrize("name", [X, TOPOLOGY])
-    @pytest.mark.parametrize("length", [0, 64, 4095, 4096, 5000, -1])
-    def test_cut_short(self, store: Path, name: str, length: int) -> None:
+    @pytest.mark.parametrize("length", [0, 64, 4095, 4096, 5000, -1, 8201, 12297])
+    def test_cut_short_and_too_long(self, store, name, length):
         path = store / name
         full = path.stat().st_size
         size = length if length >= 0 else full + length
@@ -66,60 +59,23 @@ class TestSize:
         if size >= 4096:
             assert refused(path, lambda: gz.open(store)) == words
 
-    @pytest.mark.parametrize("name", [X, TOPOLOGY])
-    @pytest.mark.parametrize("extra", [1, 4096])
-    def test_too_long(self, store: Path, name: str, extra: int) -> None:
-        path = store / name
-        full = path.stat().st_size
-        os.truncate(path, full + extra)
-        assert refused(path, lambda: open_file(path)) == (
-            f"file size: found {full + extra} bytes, expected {full} bytes "
-            "(file_bytes in its header)"
-        )
-
-    def test_column_shorter_than_its_header_says(self, store: Path) -> None:
-        # 2^40 rows in a file of 8 KiB, everything else consistent as far as a forger can.
-        path = store / X
-        set_field(path, "shape[0]", 2**40)
-        set_field(path, "data_bytes", 2**40 * 28)
-        reseal(store)
-        assert refused(path, lambda: gz.open(store)) == (
-            f"checksums_offset: found 8192, expected {(4096 + 2**40 * 28 + 4095) // 4096 * 4096}"
-        )
-
 
 class TestHeader:
-    def test_magic(self, store: Path) -> None:
+    def test_magic(self, store):
         path = store / X
         overwrite(path, 0, b"PK\x03\x04GZIP")
         assert refused(path, lambda: gz.open(store)) == (
             "magic: found bytes 50 4b 03 04 47 5a 49 50, expected bytes 89 47 5a 44 0d 0a 1a 0a"
         )
 
-    def test_topology_where_a_column_belongs(self, store: Path) -> None:
+    def test_topology_where_a_column_belongs(self, store):
         shutil.copy(store / TOPOLOGY, store / X)
         reseal(store)
         assert refused(store / X, lambda: gz.open(store)).startswith(
             "magic: found bytes 89 47 5a 4c 0d 0a 1a 0a, expected bytes 89 47 5a 44"
         )
 
-    @pytest.mark.parametrize("version", [0, 2, 2**32 - 1])
-    def test_version(self, store: Path, version: int) -> None:
-        set_field(store / TOPOLOGY, "version", version)
-        reseal(store)
-        assert refused(store / TOPOLOGY, lambda: gz.open(store)) == (
-            f"version: found {version}, expected 1; the file was written by another release: "
-            "convert again or upgrade"
-        )
-
-    def test_byte_order(self, store: Path) -> None:
-        set_field(store / X, "byte_order", 0x0D0C0B0A)
-        reseal(store)
-        assert refused(store / X, lambda: gz.open(store)) == (
-            "byte_order: found 0x000000000d0c0b0a, expected 0x000000000a0b0c0d (little-endian)"
-        )
-
-    def test_header_hash(self, store: Path) -> None:
+    def test_header_hash(self, store):
         path = store / X
         raw = path.read_bytes()
         hash_is = field("header_hash", path).read(raw)
@@ -134,7 +90,7 @@ class TestHeader:
         )
 
     @pytest.mark.parametrize("name", [X, TOPOLOGY])
-    def test_every_byte_flipped(self, store: Path, name: str) -> None:
+    def test_every_byte_flipped(self, store, name):
         path = store / name
         raw = path.read_bytes()[:4096]
         with path.open("r+b", buffering=0) as file:
@@ -149,12 +105,6 @@ class TestHeader:
                 os.pwrite(file.fileno(), raw[at : at + 1], at)
         assert open_file(path).path == str(path)
 
-    def test_another_column_of_the_same_size(self, store: Path) -> None:
-        shutil.copy(store / "node/y.gd", store / X)
-        assert (store / X).stat().st_size == 8200
-        with pytest.raises(FormatError, match=r"x.gd: header_hash: found [0-9a-f]{16}, expected"):
-            gz.open(store)
-
 
 class TestForgedHeaders:
     """Fields that are wrong although the header hash and store.json agree with them."""
@@ -162,6 +112,14 @@ class TestForgedHeaders:
     @pytest.mark.parametrize(
         ("name", "changes", "expected"),
         [
+            *((TOPOLOGY, {"version": found}, f"version: found {found}, expected 1; the file was "
+               "written by another release: convert again or upgrade")
+              for found in (0, 2, 2**32 - 1)),
+            (X, {"byte_order": 0x0D0C0B0A}, "byte_order: found 0x000000000d0c0b0a, expected "
+             "0x000000000a0b0c0d (little-endian)"),
+            # 2^40 rows in a file of 8 KiB, everything else consistent as far as a forger can.
+            (X, {"shape[0]": 2**40, "data_bytes": 2**40 * 28}, "checksums_offset: found 8192, "
+             f"expected {(4096 + 2**40 * 28 + 4095) // 4096 * 4096}"),
             (X, {"num_dims": 9}, "num_dims: found 9, expected at most 8"),
             (X, {"dtype": 22}, "dtype: found 22, expected a dtype code of format v1 (1-21)"),
             (X, {"dtype": 0}, "dtype: found 0, expected a dtype code of format v1 (1-21)"),
@@ -212,26 +170,26 @@ class TestForgedHeaders:
             (TOPOLOGY, {"indices_offset": 4096}, "indices_offset: found 4096, expected 8192"),
         ],
     )  # fmt: skip
-    def test_words(self, store: Path, name: str, changes: dict[str, int], expected: str) -> None:
+    def test_words(self, store, name, changes, expected):
         for key, value in changes.items():
             set_field(store / name, key, value)
         reseal(store)
         assert refused(store / name, lambda: gz.open(store)) == expected
 
-    def test_unused_dimensions_are_ignored(self, store: Path) -> None:
+    def test_unused_dimensions_are_ignored(self, store):
         set_field(store / X, "shape[5]", 2**64 - 1)
         set_field(store / X, "reserved", 7)
         reseal(store)
         assert gz.open(store).data().x.shape == (50, 7)
 
     @pytest.mark.parametrize("shape", [(0, 2**40), (2**40, 0), (0,), (3, 0, 5)])
-    def test_empty_shapes_open(self, tmp_path: Path, shape: tuple[int, ...]) -> None:
+    def test_empty_shapes_open(self, tmp_path, shape):
         writer = _core.ColumnWriter(str(tmp_path / "c.gd"), "float32", list(shape))
         writer.finish()
         assert view_column(open_file(tmp_path / "c.gd")).shape == shape
 
     @pytest.mark.parametrize("shape", [(2**62, 4), (0, 2**62, 4), (1,) * 9])
-    def test_the_writer_refuses_too(self, tmp_path: Path, shape: tuple[int, ...]) -> None:
+    def test_the_writer_refuses_too(self, tmp_path, shape):
         with pytest.raises(ValueError, match=r"size below 2\^63|at most 8"):
             _core.ColumnWriter(str(tmp_path / "c.gd"), "float32", list(shape))
 
@@ -252,19 +210,17 @@ class TestColumnsOfTheSchema:
              "dtype, shape: found float32 [200], expected int32 or int64 [any]"),
         ],
     )  # fmt: skip
-    def test_another_column(self, store: Path, name: str, other: str, expected: str) -> None:
+    def test_another_column(self, store, name, other, expected):
         shutil.copy(store / other, store / name)
         reseal(store)
         assert refused(store / name, lambda: gz.open(store)) == expected
 
-    def test_counts_of_the_schema(self, store: Path) -> None:
+    def test_counts_of_the_schema(self, store):
         edit_schema(store, lambda body: body["node_types"][0].update(num_nodes=49))
-        with pytest.raises(FormatError, match=r"shape: found \[50, 7\], expected 49 rows"):
-            gz.open(store)
+        not_opened(store, r"shape: found \[50, 7\], expected 49 rows")
         edit_schema(store, lambda body: body["node_types"][0].update(num_nodes=50))
         edit_schema(store, lambda body: body["edge_types"][0].update(num_edges=199))
-        with pytest.raises(FormatError, match=r"\(50, 50, 200\), expected \(50, 50, 199\)"):
-            gz.open(store)
+        not_opened(store, r"\(50, 50, 200\), expected \(50, 50, 199\)")
 
 
 def _set(*keys: Any, to: Any) -> Callable[[dict[str, Any]], None]:
@@ -286,28 +242,22 @@ def _drop(*keys: Any) -> Callable[[dict[str, Any]], None]:
 
 
 class TestSchema:
-    @pytest.mark.parametrize("text", ["", "{", "not json", "[" * 100_000, "1" * 5000])
-    def test_no_json(self, store: Path, text: str) -> None:
-        (store / "store.json").write_text(text)
+    @pytest.mark.parametrize(
+        "text",
+        ["", "{", "not json", "[" * 100_000, "1" * 5000, "\xff\xfe", "[]", "null", "3", '"s"'],
+        ids=lambda text: text[:9],
+    )
+    def test_no_document(self, store, text):
+        (store / "store.json").write_bytes(text.encode("latin-1"))
         message = refused(store / "store.json", lambda: gz.open(store))
-        assert message.startswith("document: found no valid JSON (")
-        assert message.endswith("), expected a JSON object")
+        if text in ("[]", "null", "3", '"s"'):
+            kind = type(json.loads(text)).__name__
+            assert message == f"document: found {kind}, expected an object"
+        else:
+            assert message.startswith("document: found no valid JSON (")
+            assert message.endswith("), expected a JSON object")
 
-    def test_no_text(self, store: Path) -> None:
-        (store / "store.json").write_bytes(os.urandom(200) + b"\xff\xfe")
-        assert "document: found no valid JSON" in refused(
-            store / "store.json", lambda: gz.open(store)
-        )
-
-    @pytest.mark.parametrize("text", ["[]", "null", "3", '"store"'])
-    def test_no_object(self, store: Path, text: str) -> None:
-        (store / "store.json").write_text(text)
-        found = type(json.loads(text)).__name__
-        assert refused(store / "store.json", lambda: gz.open(store)) == (
-            f"document: found {found}, expected an object"
-        )
-
-    def test_edited_by_hand(self, store: Path) -> None:
+    def test_edited_by_hand(self, store):
         edit_schema(store, _set("node_types", 0, "num_nodes", to=49), rehash=False)
         assert refused(store / "store.json", lambda: gz.open(store)).endswith(
             "; the document was changed"
@@ -371,7 +321,7 @@ class TestSchema:
              "expected int"),
         ],
     )  # fmt: skip
-    def test_forged(self, store: Path, change: Callable[[Any], None], expected: str) -> None:
+    def test_forged(self, store, change, expected):
         edit_schema(store, change)
         assert refused(store / "store.json", lambda: gz.open(store)) == expected
 
@@ -380,7 +330,7 @@ class TestSchema:
         ["format", "version", "flags", "checksum", "is_hetero", "node_types", "edge_types",
          "graph_attrs", "files", "adopted", "created_by"],
     )  # fmt: skip
-    def test_missing_member(self, store: Path, key: str) -> None:
+    def test_missing_member(self, store, key):
         edit_schema(store, _drop(key), rehash=key != "checksum")
         message = refused(store / "store.json", lambda: gz.open(store))
         assert message.startswith(f"{key}: found nothing, expected ")
@@ -388,13 +338,13 @@ class TestSchema:
     @pytest.mark.parametrize(
         "name", ["../x.gd", "/etc/passwd", "node/../../x.gd", "", ".", "node/x\0.gd", "..", 5]
     )
-    def test_files_outside_the_store(self, store: Path, name: Any) -> None:
+    def test_files_outside_the_store(self, store, name):
         edit_schema(store, _set("node_types", 0, "attrs", "x", to=name))
         assert refused(store / "store.json", lambda: gz.open(store)) == (
             f"node_types[0].attrs['x']: found {name!r}, expected a file path inside the store"
         )
 
-    def test_edge_type_between_unknown_nodes(self, tmp_path: Path) -> None:
+    def test_edge_type_between_unknown_nodes(self, tmp_path):
         golden = Path(__file__).parents[1] / "golden" / "v1" / "hetero"
         store = Path(shutil.copytree(golden, tmp_path / "store"))
         edit_schema(store, _set("node_types", 2, "name", to="journal"))
@@ -407,72 +357,59 @@ class TestSchema:
             "node_types: found ['paper', 'author', 'paper'], expected distinct names"
         )
 
-    def test_members_it_does_not_know_are_ignored(self, store: Path) -> None:
+    def test_members_it_does_not_know_are_ignored(self, store):
         edit_schema(store, _set("comment", to={"by": "another program", "pi": 3.14, "n": None}))
         assert gz.open(store).num_nodes == 50
 
 
 class TestFiles:
-    def test_missing_file(self, store: Path) -> None:
+    @pytest.mark.parametrize(
+        ("name", "error", "words"),
+        [
+            ("nothing", FileNotFoundError, "no such store"),
+            (".", FileNotFoundError, "not a store"),
+            (f"store/{X}", NotADirectoryError, "a store is a directory"),
+        ],
+    )
+    def test_no_store(self, store, tmp_path, name, error, words):
+        with pytest.raises(error, match=words) as caught:
+            gz.open(tmp_path / name)
+        assert caught.value.filename == str(tmp_path / name)
+
+    def test_missing_file(self, store):
         (store / X).unlink()
         assert refused(store / X, lambda: gz.open(store)) == (
             "file: found nothing, expected 8200 bytes"
         )
 
     @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-    def test_unreadable_file(self, store: Path) -> None:
+    def test_unreadable_file(self, store):
         (store / X).chmod(0)
         with pytest.raises(PermissionError) as caught:
             gz.open(store)
         assert caught.value.filename == str(store / X)
 
-    def test_no_such_directory(self, tmp_path: Path) -> None:
-        with pytest.raises(FileNotFoundError, match="no such store") as caught:
-            gz.open(tmp_path / "nothing")
-        assert caught.value.filename == str(tmp_path / "nothing")
-
-    def test_not_a_store(self, tmp_path: Path) -> None:
-        with pytest.raises(FileNotFoundError, match="not a store") as caught:
-            gz.open(tmp_path)
-        assert caught.value.filename == str(tmp_path)
-
-    def test_a_file_is_not_a_store(self, store: Path) -> None:
-        with pytest.raises(NotADirectoryError, match="a store is a directory") as caught:
-            gz.open(store / X)
-        assert caught.value.filename == str(store / X)
-
-    def test_files_that_store_json_does_not_name_are_ignored(self, store: Path) -> None:
+    def test_files_that_store_json_does_not_name_are_ignored(self, store):
         (store / "node/half-written.gd").write_bytes(b"\0" * 100)
         (store / "store.json.new").write_text("{")
         assert gz.open(store).num_nodes == 50
         assert gz.open(store).verify().ok
 
-    def test_failed_opens_leak_no_descriptors(self, store: Path) -> None:
-        def attempts() -> None:
-            for _ in range(20):
+    def test_descriptors_are_given_back(self, store, tmp_path):
+        def attempts(num_opens):
+            for _ in range(num_opens):
+                gz.open(tmp_path / "whole").close()
                 with pytest.raises(FormatError):
                     gz.open(store)
                 for name in (X, TOPOLOGY):
                     with pytest.raises(FormatError):
                         open_file(store / name)
+            gc.collect()
+            return len(os.listdir("/proc/self/fd"))
 
+        shutil.copytree(store, tmp_path / "whole")
         for name in (X, TOPOLOGY):
             set_field(store / name, "file_bytes", 1)
-        edit_schema(store, lambda body: body["files"].pop("edge/edge_id.gd"))
         record = {"bytes": 1, "header_hash": "", "encoding": None}
         edit_schema(store, lambda body: body["files"].update({"edge/edge_id.gd": record}))
-        attempts()
-        gc.collect()
-        before = len(os.listdir("/proc/self/fd"))
-        attempts()
-        gc.collect()
-        assert len(os.listdir("/proc/self/fd")) == before
-
-    def test_closing_gives_descriptors_back(self, store: Path) -> None:
-        gc.collect()
-        before = len(os.listdir("/proc/self/fd"))
-        for _ in range(5):
-            gz.open(store).close()
-        gc.collect()
-        assert len(os.listdir("/proc/self/fd")) == before
-        assert schema.load(store).node_types[0].num_nodes == 50
+        assert attempts(20) == attempts(2)

@@ -23,7 +23,7 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 @pytest.fixture(scope="module")
-def reader() -> dict[str, Any]:
+def reader():
     code = re.findall(r"```python\n(.*?)```", FORMAT_PAGE.read_text(), re.DOTALL)
     assert len(code) == 1
     names: dict[str, Any] = {}
@@ -32,7 +32,7 @@ def reader() -> dict[str, Any]:
 
 
 @pytest.fixture(params=["v1/hetero", "v1/homogeneous", "fresh", "encoded"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+def store(request, tmp_path):
     if request.param == "encoded":
         with StoreWriter(tmp_path / "store", is_hetero=False) as writer:
             writer.add_node_type(None, 300)
@@ -53,7 +53,7 @@ def pairs(indptr: np.ndarray, indices: np.ndarray) -> list[tuple[int, int]]:
     return sorted(zip(indices.tolist(), owners.tolist(), strict=True))
 
 
-def test_the_reader_on_the_page(reader: dict[str, Any], store: Path) -> None:
+def test_the_reader_on_the_page(reader, store):
     document = reader["read_schema"](store)
     opened = gz.open(store)
     contents = opened.contents
@@ -81,7 +81,7 @@ def test_the_reader_on_the_page(reader: dict[str, Any], store: Path) -> None:
         )
 
 
-def test_headers_are_as_the_tables_say(store: Path) -> None:
+def test_headers_are_as_the_tables_say(store):
     for path in sorted(store.rglob("*.g[dl]")):
         raw = path.read_bytes()
         fields = TOPOLOGY_FIELDS if path.suffix == ".gl" else COLUMN_FIELDS
@@ -102,7 +102,7 @@ def test_headers_are_as_the_tables_say(store: Path) -> None:
         assert value["checksums_hash"] == xxhash.xxh64_intdigest(table)
 
 
-def test_every_field_is_in_a_table() -> None:
+def test_every_field_is_in_a_table():
     expected = "magic version byte_order file_bytes header_bytes section_alignment block_bytes "
     expected += "checksums_offset num_blocks checksums_hash header_hash"
     common = expected.split()
@@ -115,7 +115,7 @@ def test_every_field_is_in_a_table() -> None:
     assert [f.name for f in TOPOLOGY_FIELDS] == common + topology
 
 
-def test_every_member_is_in_a_table() -> None:
+def test_every_member_is_in_a_table():
     section = FORMAT_PAGE.read_text().split("## `store.json`")[1].split("\n## ")[0]
     tables = [
         re.findall(r"`(\w+)`", "".join(re.findall(r"^\|([^|]+)\|", table, re.MULTILINE)))
@@ -127,12 +127,12 @@ def test_every_member_is_in_a_table() -> None:
     assert [set(table) for table in tables] == expected
 
 
-def test_every_flag_is_in_the_table() -> None:
+def test_every_flag_is_in_the_table():
     section = FORMAT_PAGE.read_text().split("| flag | there if |")[1].split("\n\n")[0]
     assert re.findall(r"^\| `(\w+)`", section, re.MULTILINE) == sorted(schema.FLAGS)
 
 
-def test_dtype_codes_are_as_the_table_says(tmp_path: Path) -> None:
+def test_dtype_codes_are_as_the_table_says(tmp_path):
     cells = re.findall(r"\| (\d+) \| (\w+)", FORMAT_PAGE.read_text())
     codes = {name: int(code) for code, name in cells if name in DTYPE_NAMES}
     assert sorted(codes.values()) == list(range(1, 22))
@@ -150,20 +150,15 @@ def test_dtype_codes_are_as_the_table_says(tmp_path: Path) -> None:
     ("items", "dtype", "stride"),
     [
         (125, "float32", 512),
-        (100, "float32", 400),
-        (128, "float32", 512),
         (124, "float32", 496),
-        (123, "float32", 492),
-        (1000, "float32", 4096),
         (1023, "float32", 4096),
         (1025, "float32", 4100),
         (31, "uint8", 31),
-        (32, "uint8", 32),
         (63, "uint8", 64),
         (0, "float32", 0),
     ],
 )
-def test_row_stride_rule(tmp_path: Path, items: int, dtype: str, stride: int) -> None:
+def test_row_stride_rule(tmp_path, items, dtype, stride):
     write_column(tmp_path / "c.gd", torch.ones(3, items, dtype=getattr(torch, dtype)))
     raw = (tmp_path / "c.gd").read_bytes()
     assert next(f for f in COLUMN_FIELDS if f.name == "row_stride").read(raw) == stride

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
-from torch import Tensor
 
 from pyg_graphzero import FormatError, _core
 from pyg_graphzero.store.columns import gather, in_memory
@@ -33,7 +30,7 @@ LAYOUTS = {
 
 @pytest.mark.parametrize("table", LAYOUTS.values(), ids=LAYOUTS.keys())
 @pytest.mark.parametrize("threads", [1, 4])
-def test_layouts(table: Tensor, threads: int) -> None:
+def test_layouts(table, threads):
     index = torch.tensor([5, 0, 0, 3])
     found = gather(table, index, threads)
     assert torch.equal(found, table.detach()[index])
@@ -43,42 +40,22 @@ def test_layouts(table: Tensor, threads: int) -> None:
     assert torch.equal(gather(table, index.repeat(2)[::2], threads), table[index.repeat(2)[::2]])
 
 
-@given(
-    num_rows=st.integers(1, 40),
-    items=st.integers(1, 70),
-    dtype=st.sampled_from([torch.uint8, torch.int16, torch.float32, torch.int64]),
-    seed=st.integers(0, 2**32),
-    length=st.integers(0, 3000),
-)
-def test_against_indexing(
-    num_rows: int, items: int, dtype: torch.dtype, seed: int, length: int
-) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    table = torch.randint(0, 100, (num_rows, items), generator=generator).to(dtype)
-    index = torch.randint(num_rows, (length,), generator=generator)
-    assert torch.equal(gather(table, index, 2), table[index])
-
-
 @pytest.mark.parametrize("table", LAYOUTS.values(), ids=LAYOUTS.keys())
 @pytest.mark.parametrize("bad", [-1, 6, -(2**63), 2**63 - 1])
-def test_rows_that_are_not_there(table: Tensor, bad: int) -> None:
-    with pytest.raises(IndexError):
+def test_rows_that_are_not_there(table, bad):
+    with pytest.raises(IndexError) as caught:
         gather(table, torch.tensor([0, bad, 1]))
+    if table is LAYOUTS["contiguous"]:
+        assert str(caught.value) == f"index[1]: found row {bad}, expected 0 <= row < 6"
 
 
-def test_an_empty_table() -> None:
+def test_an_empty_table():
     assert gather(torch.empty(0, 3), torch.empty(0, dtype=torch.int64)).shape == (0, 3)
     with pytest.raises(IndexError, match="outside 0 <= row < 0"):
         gather(torch.empty(0, 3), torch.tensor([0]))
 
 
-def test_words() -> None:
-    with pytest.raises(IndexError) as caught:
-        gather(torch.ones(6, 2), torch.tensor([0, 6]))
-    assert str(caught.value) == "index[1]: found row 6, expected 0 <= row < 6"
-
-
-def test_edge_ids_are_widened() -> None:
+def test_edge_ids_are_widened():
     ids = torch.tensor([1, 0, 2], dtype=torch.int32)
     rows = torch.tensor([2, 0, 0, 1])
     for column in (ids, ids.to(torch.int64)):
@@ -91,7 +68,7 @@ def test_edge_ids_are_widened() -> None:
             _core.gather_int64(table, rows)
 
 
-def test_tensors_in_memory_are_not_copied() -> None:
+def test_tensors_in_memory_are_not_copied():
     table = torch.tensor([1, 2], dtype=torch.int32)
     assert in_memory(table) is table
     assert in_memory(table, torch.int64).dtype == torch.int64

@@ -27,12 +27,12 @@ RING = np.array([[0, 1, 2], [1, 2, 0]])
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     return make_store(tmp_path / "store")
 
 
 @needs_linux("/proc tells who holds a lock")
-def test_converting_over_a_store_that_is_being_changed(path: Path, tmp_path: Path) -> None:
+def test_converting_over_a_store_that_is_being_changed(path, tmp_path):
     with gz.open(path, "r+") as store:
         column = store.create_column("h", 2)
         for replace in (
@@ -56,7 +56,7 @@ def test_converting_over_a_store_that_is_being_changed(path: Path, tmp_path: Pat
     assert os.listdir(tmp_path) == ["store"]
 
 
-def test_changing_a_store_that_is_being_replaced(path: Path) -> None:
+def test_changing_a_store_that_is_being_replaced(path):
     with StoreWriter(path, is_hetero=False, force=True) as writer:
         writer.add_node_type(None, 5)
         with pytest.raises(StoreInUseError):
@@ -71,7 +71,7 @@ def test_changing_a_store_that_is_being_replaced(path: Path) -> None:
 
 
 @needs_linux("/proc tells who holds a lock")
-def test_errors_name_the_process_that_holds_the_lock(path: Path) -> None:
+def test_errors_name_the_process_that_holds_the_lock(path):
     script = (
         "import fcntl, sys; f = open(sys.argv[1]); fcntl.flock(f, 2); print(flush=True); input()"
     )
@@ -86,7 +86,7 @@ def test_errors_name_the_process_that_holds_the_lock(path: Path) -> None:
 
 
 @needs_linux("/proc tells who holds a lock")
-def test_a_store_that_appears_while_it_is_written(path: Path, tmp_path: Path) -> None:
+def test_a_store_that_appears_while_it_is_written(path, tmp_path):
     """``force`` replaces it, but not while another handle changes it."""
     shutil.rmtree(path)
     with StoreWriter(path, is_hetero=False, force=True) as writer:
@@ -106,7 +106,7 @@ def test_a_store_that_appears_while_it_is_written(path: Path, tmp_path: Path) ->
     assert sorted(os.listdir(tmp_path)) == ["new", "store"]
 
 
-def test_a_directory_that_appears_and_is_no_store_is_kept(tmp_path: Path) -> None:
+def test_a_directory_that_appears_and_is_no_store_is_kept(tmp_path):
     with StoreWriter(tmp_path / "photos", is_hetero=False, force=True) as writer:
         writer.add_node_type(None, 5)
         (tmp_path / "photos").mkdir()
@@ -123,7 +123,7 @@ def replace_behind(path: Path) -> Path:
 
 
 @pytest.mark.parametrize("change", ["put", "remove", "create", "publish"])
-def test_a_store_that_was_replaced_behind_its_editor(path: Path, change: str) -> None:
+def test_a_store_that_was_replaced_behind_its_editor(path, change):
     store = gz.open(path, "r+")
     column = store.create_column("h", 1)
     column.write(0, torch.ones(50, 1))
@@ -145,15 +145,13 @@ def test_a_store_that_was_replaced_behind_its_editor(path: Path, change: str) ->
     store.close()
 
 
-def test_a_store_that_is_replaced_between_open_and_lock(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_is_replaced_between_open_and_lock(path, monkeypatch):
     """The lock is then on a file of no store, and is asked for again."""
     acquire, calls = _core.LockFile.acquire, []
 
     class Racing:
         @staticmethod
-        def acquire(name: str) -> _core.LockFile:
+        def acquire(name):
             lock = acquire(name)
             calls.append(name)
             if len(calls) == 1:
@@ -167,7 +165,7 @@ def test_a_store_that_is_replaced_between_open_and_lock(
     assert not lock.is_in_place()
 
 
-def test_a_handle_that_failed_keeps_no_lock(path: Path) -> None:
+def test_a_handle_that_failed_keeps_no_lock(path):
     """Whoever keeps the exception keeps the frames, and what is in them."""
     with pytest.raises(ValueError, match="expected a size such as 4GB") as kept:
         gz.open(path, "r+", memory="much")
@@ -179,7 +177,7 @@ def test_a_handle_that_failed_keeps_no_lock(path: Path) -> None:
     del kept, also_kept
 
 
-def test_a_dropped_handle_keeps_no_lock(path: Path) -> None:
+def test_a_dropped_handle_keeps_no_lock(path):
     """Not even until the garbage collector comes by, which is not asked to meanwhile."""
     gc.disable()
     try:
@@ -191,7 +189,7 @@ def test_a_dropped_handle_keeps_no_lock(path: Path) -> None:
         gc.enable()
 
 
-def test_a_link_to_a_store_stays_one(path: Path, tmp_path: Path) -> None:
+def test_a_link_to_a_store_stays_one(path, tmp_path):
     (tmp_path / "links").mkdir()
     link = tmp_path / "links/latest"
     link.symlink_to(path)
@@ -209,7 +207,7 @@ def test_a_link_to_a_store_stays_one(path: Path, tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "links") == ["latest"]
 
 
-def test_a_link_to_what_is_not_there_yet(tmp_path: Path) -> None:
+def test_a_link_to_what_is_not_there_yet(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "store")
     with StoreWriter(tmp_path / "link", is_hetero=False) as writer:
         writer.add_node_type(None, 3)

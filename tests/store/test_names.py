@@ -9,11 +9,10 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from store_files import edit_schema
+from store_files import edit_schema, not_opened
 
 import pyg_graphzero as gz
 from pyg_graphzero import FormatError
@@ -24,7 +23,7 @@ PRECIOUS = b"precious" * 1000
 
 
 @pytest.fixture
-def store(pristine: Path, tmp_path: Path) -> Path:
+def store(pristine, tmp_path):
     """A store beside which there is a file, and a folder with one."""
     (tmp_path / "outside").mkdir()
     for name in ("precious.gd", "outside/precious.gd", "outside/x.json", "outside/lock"):
@@ -33,7 +32,7 @@ def store(pristine: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _outside_stays(tmp_path: Path) -> Any:
+def _outside_stays(tmp_path):
     yield
     assert sorted(os.listdir(tmp_path / "outside")) == ["lock", "precious.gd", "x.json"]
     for path in tmp_path.rglob("*"):
@@ -81,12 +80,12 @@ def refused(store: Path, calls: list[Callable[[], object]] | None = None) -> lis
 
 
 @pytest.mark.parametrize("name", ["sub/precious.gd", "node", "unpublished", "lock", "node/x.gd"])
-def test_symbolic_links(store: Path, tmp_path: Path, name: str) -> None:
+def test_symbolic_links(store, tmp_path, name):
     """Each of them leads to what there is outside, and is followed nowhere."""
     if name == "sub/precious.gd":
         raw = PRECIOUS[4088:4096][::-1].hex()
 
-        def change(body: dict[str, Any]) -> None:
+        def change(body):
             body["files"][name] = {"bytes": len(PRECIOUS), "header_hash": raw, "encoding": None}
 
         edit_schema(store, change)
@@ -105,7 +104,7 @@ def test_symbolic_links(store: Path, tmp_path: Path, name: str) -> None:
     assert os.path.islink(link)
 
 
-def test_links_where_documents_are_written(store: Path, tmp_path: Path) -> None:
+def test_links_where_documents_are_written(store, tmp_path):
     """They are replaced, not written through."""
     (store / "store.json.new").symlink_to(tmp_path / "precious.gd")
     with gz.open(store, "r+") as opened:
@@ -115,7 +114,7 @@ def test_links_where_documents_are_written(store: Path, tmp_path: Path) -> None:
     assert "y" not in gz.open(store).data()
 
 
-def test_a_draft_that_is_a_link(store: Path, tmp_path: Path) -> None:
+def test_a_draft_that_is_a_link(store, tmp_path):
     """The next writer would remove it."""
     path = leave_draft(store)
     path.unlink()
@@ -129,7 +128,7 @@ def test_a_draft_that_is_a_link(store: Path, tmp_path: Path) -> None:
     "file", ["store.json", "lock", "node/x.gd", "edge/topology.gl", "draft"],
 )  # fmt: skip
 @pytest.mark.parametrize("kind", ["fifo", "device", "directory"])
-def test_files_that_are_not_regular_are_refused(store: Path, file: str, kind: str) -> None:
+def test_files_that_are_not_regular_are_refused(store, file, kind):
     """Opening a FIFO would wait for ever for a writer."""
     draft = leave_draft(store)
     file = str(draft.relative_to(store)) if file == "draft" else file
@@ -147,11 +146,11 @@ def test_files_that_are_not_regular_are_refused(store: Path, file: str, kind: st
         assert "expected a regular file" in str(error)
 
 
-def test_an_adopted_fifo(store: Path, tmp_path: Path) -> None:
+def test_an_adopted_fifo(store, tmp_path):
     """Adopted files lie outside by design: read, never written, and files all the same."""
     os.mkfifo(tmp_path / "fifo.npy")
 
-    def adopt(body: dict[str, Any]) -> None:
+    def adopt(body):
         body["node_types"][0]["attrs"]["a"] = "node/a.adopted"
         body["adopted"] = {
             "node/a.adopted": {
@@ -162,25 +161,15 @@ def test_an_adopted_fifo(store: Path, tmp_path: Path) -> None:
         body["flags"] = ["adopted_rows"]
 
     edit_schema(store, adopt)
-    with pytest.raises(FormatError, match=r"fifo.npy: file: found a FIFO, expected a regular file"):
-        gz.open(store)
+    not_opened(store, r"fifo.npy: file: found a FIFO, expected a regular file")
     (tmp_path / "fifo.npy").unlink()
 
 
-@pytest.mark.parametrize("path", ["", "../a\0b.npy"])
-def test_adopted_paths(store: Path, path: str) -> None:
-    record = {"path": path, "bytes": 1, "fingerprint": "", "dtype": "int8", "shape": [1],
-              "offset": 0, "row_stride": 1}  # fmt: skip
-    edit_schema(store, lambda body: body.update(adopted={"node/a.adopted": record}))
-    with pytest.raises(FormatError, match=r"adopted\['node/a.adopted'\].path: found"):
-        gz.open(store)
-
-
 @pytest.mark.parametrize("name", ["lock", "store.json", "node/x.txt", "node/./x.gd"])
-def test_files_that_are_no_columns(store: Path, name: str) -> None:
+def test_files_that_are_no_columns(store, name):
     """The next change deletes columns that no type uses, never files that are no columns."""
 
-    def change(body: dict[str, Any]) -> None:
+    def change(body):
         body["files"][name] = {"bytes": 0, "header_hash": ""}
 
     edit_schema(store, change)
@@ -190,7 +179,7 @@ def test_files_that_are_no_columns(store: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["\ud800", "a\udcffb"])
-def test_half_of_a_surrogate_pair(store: Path, text: str, tmp_path: Path) -> None:
+def test_half_of_a_surrogate_pair(store, text, tmp_path):
     """No file system, no terminal and no UTF-8 has it."""
     with gz.open(store, "r+") as opened:
         before = (store / "store.json").read_bytes()
@@ -214,7 +203,7 @@ def test_half_of_a_surrogate_pair(store: Path, text: str, tmp_path: Path) -> Non
         shutil.rmtree(other)
 
 
-def test_a_store_with_any_text_in_it_verifies_on_the_command_line(store: Path) -> None:
+def test_a_store_with_any_text_in_it_verifies_on_the_command_line(store):
     from click.testing import CliRunner
 
     edit_schema(store, lambda body: body.update(created_by="\ud800"))

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import itertools
 import json
 import os
 import shutil
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from itertools import count, pairwise
 from pathlib import Path
 
 import pytest
@@ -92,7 +91,7 @@ mark("end")
 
 
 @pytest.fixture(scope="module")
-def events(tmp_path_factory) -> list[Event]:
+def events(tmp_path_factory):
     folder = tmp_path_factory.mktemp("recorded")
     root = folder / "watched"
     root.mkdir()
@@ -102,21 +101,14 @@ def events(tmp_path_factory) -> list[Event]:
     return record(script, root)
 
 
-@dataclass
-class Step:
-    """Events of a process between two marks."""
-
-    name: str
-    events: list[Event]
-
-
-def steps_of(events: list[Event]) -> list[Step]:
-    steps: list[Step] = []
+def steps_of(events: list[Event]) -> dict[str, list[Event]]:
+    """Events of a process between two marks, by the first one's name."""
+    steps: dict[str, list[Event]] = {}
     for event in events:
         if event.kind == "mark":
-            steps.append(Step(event.path, []))
+            steps[event.path] = []
         elif steps:
-            steps[-1].events.append(event)
+            steps[[*steps][-1]].append(event)
     return steps
 
 
@@ -223,11 +215,11 @@ def fingerprint(path: Path) -> str | None:
         return digest.hexdigest()
 
 
-def cuts_of(step: Step) -> list[int]:
+def cuts_of(events: list[Event]) -> list[int]:
     """Before each rename and after it, and some others."""
-    count = len(step.events)
+    count = len(events)
     steps = {round(i * count / CUTS) for i in range(CUTS + 1)}
-    for i, event in enumerate(step.events):
+    for i, event in enumerate(events):
         if event.kind in ("rename", "exchange"):
             steps |= {i, i + 1}
     return sorted(steps)
@@ -236,9 +228,9 @@ def cuts_of(step: Step) -> list[int]:
 def disks_of(events: list[Event], name: str, folder: Path) -> Iterator[Path]:
     """Directories that may be left of a step that the power ended."""
     disk, seen = Disk(root_of(events)), set[str]()
-    for step in steps_of(events):
-        cuts = set(cuts_of(step)) if step.name == name else set()
-        for i, event in enumerate([*step.events, None]):
+    for step, done in steps_of(events).items():
+        cuts = set(cuts_of(done)) if step == name else set()
+        for i, event in enumerate([*done, None]):
             for seed in (None, 0, 1, 2 + i) if i in cuts else ():
                 left = disk.remains(seed)
                 digest = hashlib.sha256(repr(list(left)).encode())
@@ -258,17 +250,17 @@ STEPS = ["convert", "replace", "put_tensor", "put_tensor_again", "remove_tensor"
 
 
 @pytest.fixture(scope="module")
-def states(events, tmp_path_factory) -> dict[str, tuple[str | None, str | None]]:
+def states(events, tmp_path_factory):
     """Fingerprints of the store before and after each step, by the step's name."""
     folder = tmp_path_factory.mktemp("states")
-    disk, found, names = Disk(root_of(events)), list[str | None](), list[str]()
-    for step in steps_of(events):
-        left = write_out(disk.remains(None), folder / step.name)
+    disk, found = Disk(root_of(events)), list[str | None]()
+    steps = steps_of(events)
+    for step, done in steps.items():
+        left = write_out(disk.remains(None), folder / step)
         found.append(fingerprint(left / "store"))
-        names.append(step.name)
-        for event in step.events:
+        for event in done:
             disk.apply(event)
-    return {names[i]: (found[i], found[i + 1]) for i in range(len(names) - 1)}
+    return dict(zip(steps, pairwise(found), strict=False))
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -337,7 +329,7 @@ def test_a_sync_that_fails_says_which_content_is_there(name, tmp_path, monkeypat
     monkeypatch.setattr(_core, "sync_directory", failing(_core.sync_directory))
     monkeypatch.setattr(os, "fsync", failing(os.fsync))
     found = []
-    for at in itertools.count(1):
+    for at in count(1):
         path = shutil.copytree(pristine, tmp_path / str(at))
         with gz.open(path, mode="r+") as store:
             left = at

@@ -7,7 +7,6 @@ import os
 import pickle
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,12 +16,7 @@ from torch import Tensor
 
 import pyg_graphzero as gz
 from pyg_graphzero import _core
-from pyg_graphzero.store.columns import (
-    DTYPES,
-    gather,
-    view_column,
-    write_column,
-)
+from pyg_graphzero.store.columns import DTYPES, gather, view_column, write_column
 from pyg_graphzero.store.csc import EdgeChunk
 from pyg_graphzero.store.writer import StoreWriter
 
@@ -33,7 +27,7 @@ def anonymous_memory() -> int:
     """Bytes of RAM this process holds that no file backs."""
     gc.collect()
     status = Path("/proc/self/status").read_text()
-    return int(re.search(r"RssAnon:\s+(\d+) kB", status)[1]) * 1024  # type: ignore[index]
+    return int(re.search(r"RssAnon:\s+(\d+) kB", status)[1]) * 1024
 
 
 def mapped_file(tensor: Tensor) -> str:
@@ -49,7 +43,7 @@ LARGE_ROWS = 400_000  # of 512 bytes: 200 MB
 
 
 @pytest.fixture(scope="module")
-def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def large(tmp_path_factory):
     path = tmp_path_factory.mktemp("memory") / "store"
     with StoreWriter(path, is_hetero=False) as writer:
         writer.add_node_type(None, LARGE_ROWS)
@@ -59,8 +53,13 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     shutil.rmtree(path)  # pytest would keep three of them
 
 
+@pytest.fixture
+def path(tmp_path):
+    return make_store(tmp_path / "store", value=4.0)
+
+
 class TestMemory:
-    def test_anonymous_memory_does_not_grow(self, large: Path) -> None:
+    def test_anonymous_memory_does_not_grow(self, large):
         gz.open(large).data()  # whatever is allocated once
         before = anonymous_memory()
         store = gz.open(large)
@@ -77,11 +76,7 @@ class TestMemory:
 
 
 class TestLifetime:
-    @pytest.fixture
-    def path(self, tmp_path: Path) -> Path:
-        return make_store(tmp_path / "store", value=4.0)
-
-    def test_outlives_the_store(self, path: Path) -> None:
+    def test_outlives_the_store(self, path):
         store = gz.open(path)
         data = store.data()
         x, y, part, turned = data.x, data.y, data.x[10:20, 2:], data.x.t()
@@ -100,7 +95,7 @@ class TestLifetime:
         assert int(bits[0, 0]) == 0x40800000
         assert int(indptr[-1]) == 200
 
-    def test_outlives_the_file(self, path: Path) -> None:
+    def test_outlives_the_file(self, path):
         x = gz.open(path).data().x
         for file in sorted(path.rglob("*"), reverse=True):
             file.unlink() if file.is_file() else file.rmdir()
@@ -108,8 +103,8 @@ class TestLifetime:
         gc.collect()
         assert torch.equal(x, torch.full((50, 7), 4.0))
 
-    def test_the_mapping_goes_when_the_last_view_does(self, path: Path) -> None:
-        def maps() -> int:
+    def test_the_mapping_goes_when_the_last_view_does(self, path):
+        def maps():
             gc.collect()
             return Path("/proc/self/maps").read_text().count(str(path))
 
@@ -123,7 +118,7 @@ class TestLifetime:
         del part
         assert maps() == 0
 
-    def test_a_closed_store_says_so(self, path: Path) -> None:
+    def test_a_closed_store_says_so(self, path):
         store = gz.open(path)
         features, graph = store.feature_store, store.graph_store
         store.close()
@@ -155,11 +150,7 @@ class TestLifetime:
 
 
 class TestWrites:
-    @pytest.fixture
-    def path(self, tmp_path: Path) -> Path:
-        return make_store(tmp_path / "store")
-
-    def test_the_file_never_changes(self, path: Path) -> None:
+    def test_the_file_never_changes(self, path):
         before = {p: p.read_bytes() for p in path.rglob("*") if p.is_file()}
         data = gz.open(path).data()
         data.x[3] = 7
@@ -172,9 +163,9 @@ class TestWrites:
         del data
         gc.collect()
         assert {p: p.read_bytes() for p in path.rglob("*") if p.is_file()} == before
-        assert gz.open(path).data().x[3].tolist() == [1.0] * 7
+        assert gz.open(path).data().x[3].tolist() == [4.0] * 7
 
-    def test_topology_views_cannot_change_sampling(self, path: Path) -> None:
+    def test_topology_views_cannot_change_sampling(self, path):
         store = gz.open(path)
         indices, indptr = store.graph_store.csc()[:2]
         sampler = gz.sampler.NeighborSampler(store.data(), [-1])
@@ -186,7 +177,7 @@ class TestWrites:
 
 class TestPickle:
     @pytest.fixture
-    def path(self, tmp_path: Path) -> Path:
+    def path(self, tmp_path):
         with StoreWriter(tmp_path / "store", is_hetero=False) as writer:
             writer.add_node_type(None, 20_000)
             writer.add_node_attr(None, "x", torch.arange(320_000.0).view(20_000, 16))
@@ -195,7 +186,7 @@ class TestPickle:
             writer.finish()
         return tmp_path / "store"
 
-    def test_by_path(self, path: Path) -> None:
+    def test_by_path(self, path):
         store = gz.open(path)
         data = store.data()
         for value in (store, data, store.feature_store, store.graph_store):
@@ -209,7 +200,7 @@ class TestPickle:
         assert torch.equal(features[None, "x", 3], data.x[3])
         assert int(pickle.loads(pickle.dumps(store.graph_store)).csc()[1][-1]) == 20_000
 
-    def test_changes_travel(self, path: Path) -> None:
+    def test_changes_travel(self, path):
         data = gz.open(path).data()
         data.y = torch.arange(20_000)
         data.name = "mine"
@@ -221,7 +212,7 @@ class TestPickle:
         del data.x
         assert "x" not in pickle.loads(pickle.dumps(data))
 
-    def test_a_store_that_is_gone(self, path: Path) -> None:
+    def test_a_store_that_is_gone(self, path):
         text = pickle.dumps(gz.open(path).data())
         os.rename(path, path.with_name("moved"))
         with pytest.raises(FileNotFoundError) as caught:
@@ -235,7 +226,7 @@ SHAPES = [(5,), (0, 3), (4, 0), (2, 3, 4), (3, 63)]
 @pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental:UserWarning")
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES.keys())
 @pytest.mark.parametrize("shape", [(), *SHAPES], ids=str)
-def test_round_trip(tmp_path: Path, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+def test_round_trip(tmp_path, dtype, shape):
     """Every dtype and shape comes back bit by bit: NaN payloads, denormals, negative zeros."""
     generator = torch.Generator().manual_seed(len(shape))
     raw = torch.randint(0, 256, (*shape, dtype.itemsize), generator=generator, dtype=torch.uint8)
@@ -246,7 +237,7 @@ def test_round_trip(tmp_path: Path, dtype: torch.dtype, shape: tuple[int, ...]) 
     view = view_column(_core.Column.open(str(tmp_path / "c.gd")))
     assert (view.dtype, view.shape) == (dtype, value.shape)
 
-    def bits(tensor: Tensor) -> Tensor:
+    def bits(tensor):
         flat = tensor.contiguous().view(-1)
         return flat.view(torch.uint8) if tensor.numel() else torch.empty(0, dtype=torch.uint8)
 

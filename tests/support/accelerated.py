@@ -169,3 +169,33 @@ class Skips(nn.Module):
             x = F.dropout(F.relu(norm(conv(x, edge_index) + lin(x))), 0.0, self.training)
             xs.append(x)
         return torch.cat(xs, -1).view(-1, 3, 16).max(dim=1).values
+
+
+class TypedPair(nn.Module):
+    """Two layers of HGT over papers, authors and places."""
+
+    def __init__(self):
+        super().__init__()
+        widths = {name: x.size(1) for name, x in PAPERS.x_dict.items()}
+        self.first = pyg.HGTConv(widths, 16, PAPERS.metadata(), 2)
+        self.second = pyg.HGTConv(16, 16, PAPERS.metadata(), 2)
+
+    def forward(self, x_dict, edge_index_dict):
+        """Rows of papers."""
+        return self.second(self.first(x_dict, edge_index_dict), edge_index_dict)["paper"]
+
+
+WAYS = [
+    {},
+    {"disjoint": True},
+    {"replace": True},
+    {"weight_attr": "edge_weight"},
+    {"time_attr": "time", "input_time": torch.full((NUM_NODES,), 60)},
+    {"options": gz.SamplingOptions(method="labor")},
+    {"num_neighbors": (-1, 0, 2)},
+    {"num_neighbors": (0, 0, 0)},
+    {"num_neighbors": (-1,)},
+    {"input_nodes": torch.tensor([1, 1, 290, 5, 290, 1]), "batch_size": 6},
+    {"input_nodes": torch.tensor([299]), "batch_size": 1},
+    {"num_workers": 2},
+]

@@ -19,10 +19,15 @@ def write(path: Path, text: str | bytes) -> Path:
     return path
 
 
-def converted(source: Any, out: Path, **options: Any) -> Any:
-    """The graph of the store that a conversion writes, as PyG sees it."""
+def stored(source: Any, out: Path, **options: Any) -> gz.Store:
+    """The store that a conversion writes."""
     gz.convert(source, out, **options)
-    return gz.open(out).data()
+    return gz.open(out)
+
+
+def converted(source: Any, out: Path, **options: Any) -> Any:
+    """Its graph, as PyG sees it."""
+    return stored(source, out, **options).data()
 
 
 def refused(
@@ -55,6 +60,12 @@ def edges_of(
             (ids[0][src], ids[1][dst], *rest)
             for src, dst, *rest in zip(rows[0], rows[1], *columns, strict=True)
         ]
+
+
+def edges_from(source: Any, out: Path, *attrs: str, **options: Any) -> list[tuple[Any, ...]]:
+    """The edges of the store that a conversion writes, as ``edges_of`` has them."""
+    gz.convert(source, out, **options)
+    return edges_of(out, None, *attrs)
 
 
 def kinds(owner: dict[str, Any]) -> dict[str, str]:

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 import xxhash
 
+import pyg_graphzero as gz
 from pyg_graphzero.store import schema
 from pyg_graphzero.store.csc import EdgeChunk
 from pyg_graphzero.store.writer import StoreWriter
@@ -103,6 +105,12 @@ def reseal(store: Path) -> None:
             record["header_hash"] = schema.header_hash(store / name)
 
     edit_schema(store, change)
+
+
+def not_opened(store: Path, words: str) -> None:
+    """Asserts that opening the store is refused with words that match."""
+    with pytest.raises(gz.FormatError, match=words):
+        gz.open(store)
 
 
 def make_store(path: Path, force: bool = False, value: float = 1.0) -> Path:
