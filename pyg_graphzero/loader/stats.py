@@ -109,7 +109,7 @@ class LoaderStats:
         self.read += read.seconds
 
     def since(self, before: LoaderStats) -> LoaderStats:
-        """What was added to an earlier copy of these."""
+        """Counts and times that were added since an earlier copy."""
         added = {
             name: value - getattr(before, name)
             for name, value in vars(self).items()

@@ -54,7 +54,7 @@ log = logging.getLogger("pyg_graphzero")
 
 # A copy is worth its making where an epoch reads for longer than LEAST_SECONDS, and WORTH times as
 # long as its files take to read and write once.
-LEAST_SECONDS = 1.0
+LEAST_SECONDS = 1.5
 WORTH = 1.0
 # Counting may take this share of the disk's time for an epoch, or some seconds; numbering rows by
 # first touch takes about as long again.

@@ -65,8 +65,8 @@ def doctor(
         seconds: How long to load, about. Batches of the first half fill memory, and are not
             counted.
         refresh: Measure the disk again, even if its speed is remembered.
-        **options: Further arguments of ``NeighborLoader``. As many threads work ahead as torch
-            has, if ``num_workers`` is not among them.
+        **options: Further arguments of ``NeighborLoader``. ``num_workers`` is the number of
+            torch's threads by default.
 
     Raises:
         FileNotFoundError: There is no such store.

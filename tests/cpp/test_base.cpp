@@ -1,4 +1,4 @@
-// base/: checksum, buffer, threads. Digests are those of xxhash in tests/project/test_package.py.
+// base/: checksum, buffer, threads.
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
@@ -17,6 +17,18 @@
 #include "check.h"
 
 using namespace gz;
+
+// Digests from the reference implementation (xxhash 0.8), for each branch of the algorithm.
+TEST(xxh64_known_vectors) {
+  const auto digest = [](const std::string& text) { return xxh64(text.data(), text.size()); };
+  CHECK(digest("") == 0xEF46DB3751D8E999ULL);
+  CHECK(digest("a") == 0xD24EC4F1A98C6E5BULL);
+  CHECK(digest("abc") == 0x44BC2CF5AD770999ULL);
+  CHECK(digest("abcdefgh") == 0x3AD351775B4634B7ULL);
+  CHECK(digest("0123456789abcdefghijklmnopqrstu") == 0x80ADFC1D42020F39ULL);
+  CHECK(digest("0123456789abcdefghijklmnopqrstuv") == 0xBF7C9DBE16B5C6E2ULL);
+  CHECK(digest(std::string(1000, 'x')) == 0x4CB9A3B69CB700E1ULL);
+}
 
 TEST(xxh64_does_not_need_alignment) {
   std::vector<unsigned char> bytes(200);

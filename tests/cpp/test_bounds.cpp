@@ -230,6 +230,27 @@ TEST(rows_that_are_kept_are_read_again_after_an_error) {
   }
 }
 
+TEST(a_reader_that_failed_reads_again) {
+  const Scratch dir;
+  constexpr std::int64_t kRows = 3000;
+  const auto file = make_files(dir, kRows, 1).front();
+  std::vector<std::int64_t> wanted(kRows);
+  std::iota(wanted.begin(), wanted.end(), 0);
+  for (const ReaderKind kind : {ReaderKind::kAuto, ReaderKind::kPool}) {
+    DiskGather reader({{kind, 4}, 2, 1 << 16});
+    std::vector<std::int64_t> out(wanted.size() * kRow / 8);
+    const RowRequest request{wanted, {}, reinterpret_cast<std::byte*>(out.data())};
+    const auto errors = [&] { return reader.gather(file, {&request, 1}, {64, 4096}).errors; };
+    {
+      const CutShort cut(dir / "rows0", 1000 * kRow);
+      CHECK(errors().front() != nullptr);
+    }
+    std::fill(out.begin(), out.end(), -1);
+    CHECK(errors().front() == nullptr);
+    CHECK(out == expected_numbers(wanted));
+  }
+}
+
 TEST(a_paged_topology_is_sampled_again_after_an_error) {
   if (needs("posix", kCannotBeCut)) return;
   const Ring ring(400, 6);

@@ -138,6 +138,37 @@ TEST(edges_without_ids_wait_in_few_bytes) {
   }
 }
 
+TEST(what_was_read_is_given_back_to_the_disk) {
+  const Scratch dir;
+  ScratchSpace space{dir / "", 0, 1 << 20, 64};
+  constexpr std::uint64_t kKeys = 1000, kBytes = 8;
+  {
+    Runs runs(space, KeyRange(0, kKeys - 1, 100), kBytes);
+    const std::uint64_t buckets = runs.range().num_buckets();
+    for (int run = 0; run < 3; ++run) {
+      std::vector<std::uint32_t> starts{0};
+      for (std::uint64_t b = 0; b < buckets; ++b) starts.push_back(starts.back() + 5);
+      Buffer<Byte> records = runs.make_records(std::int64_t{starts.back()} * 8);
+      std::fill_n(records.data(), records.size(), static_cast<Byte>(run));
+      runs.add(std::move(records), std::move(starts));
+    }
+    const std::uint64_t all = 3 * 5 * buckets * kBytes;
+    CHECK(space.written == all && space.on_disk == all && space.peak == all);
+    for (std::uint64_t bucket = 0; bucket < buckets; ++bucket) {
+      Byte found[3 * 5 * kBytes];
+      CHECK(Runs::Reader(runs, bucket).next(found, 100) == 15);
+      CHECK(found[0] == 0 && found[5 * kBytes] == 1 && found[15 * kBytes - 1] == 2);
+      runs.done_with(bucket + 1);
+      // A part of 16 is what may lie there beside what is still to be read.
+      const std::uint64_t left = 15 * (buckets - bucket - 1) * kBytes;
+      CHECK(space.on_disk >= left && space.on_disk <= left + all / 8);
+    }
+    CHECK(space.on_disk == 0);
+    runs.done_with(buckets);
+  }
+  CHECK(space.on_disk == 0 && space.peak == space.written);
+}
+
 TEST(sections_of_a_file_meet_anywhere) {
   // Up to and across the boundary of a block of checksums.
   for (const std::uint64_t nodes : {0ULL, 1ULL, 130'000ULL, 131'071ULL, 131'072ULL, 300'000ULL}) {
@@ -158,6 +189,19 @@ TEST(sections_of_a_file_meet_anywhere) {
       CHECK(std::equal(indices.begin(), indices.end(),
                        static_cast<const std::uint32_t*>(topology->indices())));
       CHECK(verify_blocks(dir / "t.gl", 0, UINT64_MAX, 1).empty());
+    }
+  }
+}
+
+TEST(keys_in_buckets) {
+  for (const std::uint64_t lo : {UINT64_C(0), UINT64_C(5), UINT64_MAX - 100}) {
+    for (const std::uint64_t hi : {lo, lo + 1, lo + 99, UINT64_MAX}) {
+      for (const std::uint64_t buckets : {2ULL, 7ULL, 2048ULL}) {
+        const KeyRange range(lo, hi, buckets);
+        CHECK(range.num_buckets() <= buckets);
+        CHECK(range.last_key(range.num_buckets() - 1) == hi);
+        CHECK(range.bucket(range.last_key(0)) == 0 && range.first_key(0) == lo);
+      }
     }
   }
 }

@@ -1,11 +1,15 @@
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <vector>
 
+#include "base/errors.h"
+#include "base/half.h"
 #include "build/encode.h"
 #include "check.h"
 #include "gather/gather.h"
 #include "scratch.h"
+#include "storage/column.h"
 
 using namespace gz;
 using namespace gz::test;
@@ -32,4 +36,21 @@ TEST(decoders_of_this_machine_agree_with_the_portable_ones) {
       CHECK(fast == plain);
     }
   }
+}
+
+TEST(halves_survive_the_way_to_float32_and_back) {
+  bool same = true;
+  for (std::uint32_t i = 0; i < 65536; ++i) {
+    const auto half = static_cast<std::uint16_t>(i);
+    if (const float value = from_float16(half); !std::isnan(value)) {
+      same = same && to_float16(value) == half;
+    }
+    if (const float value = from_bfloat16(half); !std::isnan(value)) {
+      same = same && to_bfloat16(value) == half;
+    }
+  }
+  CHECK(same);
+  CHECK(from_float16(to_float16(1e30F)) == 65504 && from_float16(to_float16(-1e30F)) == -65504);
+  CHECK(std::isnan(from_float16(to_float16(std::numeric_limits<float>::quiet_NaN()))));
+  CHECK(std::isinf(from_bfloat16(to_bfloat16(std::numeric_limits<float>::infinity()))));
 }

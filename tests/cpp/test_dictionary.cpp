@@ -1,5 +1,6 @@
 // gather/dictionary: columns of few values, in a bit to a byte a row.
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <random>
 #include <vector>

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -300,6 +301,29 @@ TEST(errors_in_a_window_come_in_place_of_their_batches) {
     } else {
       CHECK(test::same(*wait(epoch), loading.inline_batch(key)));
     }
+  }
+}
+
+TEST(windows_ahead_are_bounded_by_bytes) {
+  for (const bool gathers : {false, true}) {
+    PagedLoading loading(4, gathers);
+    const std::int64_t size = [&] {
+      Batch batch = sample_batch(*loading.windowed, batch_request(0), 1);
+      gather_batch(*loading.windowed, batch, 1);
+      return batch.bytes();
+    }();
+    loading.begun = 0;
+    // The first window is sampled before anyone knows how large batches are.
+    Batches epoch(2, 3 * size);
+    for (std::uint64_t key = 0; key < 24; ++key) epoch.add(loading.windowed, batch_request(key));
+    std::this_thread::sleep_for(30ms);
+    if (!gathers) CHECK(loading.begun.load() <= 8);
+    bool same = true;
+    for (std::uint64_t key = 0; key < 24; ++key) {
+      const auto batch = wait(epoch);
+      same = same && (!gathers || test::same(*batch, loading.inline_batch(key)));
+    }
+    CHECK(same && loading.begun.load() == 24);
   }
 }
 

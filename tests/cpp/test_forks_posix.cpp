@@ -19,6 +19,16 @@
 using namespace gz;
 using namespace gz::test;
 
+TEST(the_environment_chooses_a_reader) {
+  ::setenv("GRAPHZERO_READER", "pool", 1);
+  CHECK(AsyncReader::create({})->kind() == ReaderKind::kPool);
+  ::setenv("GRAPHZERO_READER", "threads", 1);
+  CHECK_THROWS(std::invalid_argument, "GRAPHZERO_READER: found 'threads', expected",
+               AsyncReader::create({}));
+  ::unsetenv("GRAPHZERO_READER");
+  CHECK(AsyncReader::create({})->kind() == kinds().back());
+}
+
 TEST(reader_is_left_alone_by_a_forked_child) {
   const Scratch dir;
   const std::string bytes = make_file(dir / "f", 1 << 20);

@@ -2,12 +2,15 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <numeric>
 #include <set>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "base/errors.h"
 #include "check.h"
 #include "sampling/labor.h"
 #include "sampling_support.h"
@@ -51,6 +54,18 @@ SampleRequest labor_request(std::span<const std::int64_t> seeds, std::vector<std
 }
 
 }  // namespace
+
+TEST(inverse_normal_inverts) {
+  bool good = true;
+  for (double p = 1e-12; p < 0.5; p *= 1.01) {
+    for (const double q : {p, 1 - p}) {
+      const double back = std::erfc(-inverse_normal(q) / std::sqrt(2.0)) / 2;
+      good = good && std::abs(back - q) < 1e-7 * q;
+    }
+    good = good && std::abs(inverse_normal(p) + inverse_normal(1 - p)) < 1e-3;
+  }
+  CHECK(good && std::abs(inverse_normal(0.5)) < 1e-12);
+}
 
 TEST(variates_are_uniform_and_drift) {
   const auto of = [](Labor labor, std::uint64_t number, std::uint64_t hop = 0, int type = 0) {
@@ -181,4 +196,19 @@ TEST(labor_reads_hubs_in_pieces) {
   CHECK(sampler.sample(asked).edges[0].row.size() == all_edges);
   asked.num_neighbors = {{-1}};
   CHECK(sampler.sample(asked).edges[0].row.size() == all_edges);
+}
+
+TEST(labor_over_damaged_files) {
+  if (needs("posix", kCannotBeCut)) return;
+  const std::vector<std::int64_t> seeds{1, 2, 3};
+  const Ring other(1000, 10);
+  overwrite(other.path, kHeaderBytes + 8192, std::string(40'000, '\xFF'));
+  CHECK_THROWS(FormatError, "ring.gl: indices: found node 4294967295",
+               other.sampler().sample(labor_request(seeds, {2})));
+  const Ring late(100'000, 5);
+  Csc csc = csc_of(Topology::open(late.path));
+  const auto file = std::exchange(csc.file, nullptr);
+  const NeighborSampler unchecked({100'000}, {{0, 0, csc}});
+  std::filesystem::resize_file(late.path, kHeaderBytes + 4096 * 100);
+  CHECK_THROWS(OsError, "was truncated", unchecked.sample(labor_request(seeds, {2})));
 }

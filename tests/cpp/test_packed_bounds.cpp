@@ -1,4 +1,5 @@
 // Bounds of neighbourhoods in memory are those of the file, whatever the degrees.
+#include <algorithm>
 #include <cstdint>
 #include <fstream>
 #include <memory>
@@ -49,6 +50,24 @@ TEST(packed_bounds_are_those_of_the_file) {
       CHECK(packed[static_cast<std::int64_t>(v)] == file->indptr()[v]);
     }
   }
+}
+
+TEST(packed_bounds_take_a_quarter_of_the_memory) {
+  CHECK(PackedBounds::num_bytes(10'000'000, 60'000'000) < 21'800'000);
+  CHECK(PackedBounds::num_bytes(111'059'956, 3'200'000'000) < 8 * 111'059'956LL / 3);
+  CHECK(PackedBounds::num_bytes(0, 0) > 0);
+  // Never much more than the file, whatever the degrees.
+  CHECK(PackedBounds::num_bytes(1000, 1'000'000'000'000) < 8 * 1300);
+}
+
+TEST(sampling_by_packed_bounds_gives_the_same) {
+  const Ring ring(1000, 7);
+  const auto file = Topology::open(ring.path);
+  const NeighborSampler packed(
+      {ring.nodes}, {{0, 0, csc_of(file, nullptr, std::make_shared<PackedBounds>(*file))}});
+  const std::vector<std::int64_t> seeds{0, 17, 999, 64, 63};
+  const SampleRequest wanted = request(seeds, {3, -1, 2});
+  CHECK(everything(packed.sample(wanted)) == everything(ring.sampler().sample(wanted)));
 }
 
 TEST(bounds_are_packed_for_their_own_file_alone) {

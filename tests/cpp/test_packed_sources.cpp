@@ -62,6 +62,26 @@ TEST(packed_sources_are_those_of_the_file) {
   }
 }
 
+TEST(packed_sources_take_no_more_than_their_bits) {
+  CHECK(packed_sources_bytes(10'000'000, 60'000'000) == 3 * 60'000'000 + 8);
+  CHECK(packed_sources_bytes(20'000'000, 8) == 25 + 8);
+  CHECK(packed_sources_bytes(0, 0) == 8);
+  CHECK(packed_sources_bytes(std::int64_t{1} << 60, 10) == 88);
+}
+
+TEST(sampling_by_packed_sources_gives_the_same) {
+  const Ring ring(1000, 7);
+  const auto file = Topology::open(ring.path);
+  const auto packed = std::make_shared<PackedInts>(pack_sources(*file));
+  const NeighborSampler sampler({ring.nodes}, {{0, 0, csc_of(file, nullptr, nullptr, packed)}});
+  const std::vector<std::int64_t> seeds{0, 17, 999, 64, 63};
+  for (const bool induced : {false, true}) {
+    SampleRequest wanted = request(seeds, {3, -1, 2});
+    wanted.induced = induced;
+    CHECK(everything(sampler.sample(wanted)) == everything(ring.sampler().sample(wanted)));
+  }
+}
+
 TEST(sources_are_packed_for_their_own_file_alone) {
   const Ring ring(1000, 7), other(1000, 6);
   const auto packed = std::make_shared<PackedInts>(pack_sources(*Topology::open(other.path)));

@@ -1,6 +1,7 @@
 // gather/paged_rows and the epoch over it: batches whose rows are read for a window of them are
 // those that find every row in memory; a file that is cut short fails only who needs what is lost.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -172,10 +173,9 @@ TEST(paged_rows_that_lie_once_more_are_the_same_rows) {
         CHECK(read.errors[k] == nullptr && has_rows(paged, read, k, wanted[k]));
       }
     }
-    for (const std::int64_t bad : {-1, 501}) {
-      const IdList list({&bad, 1});
-      CHECK_THROWS(std::out_of_range, "expected 0 <= row < 501", paged.read({&list, 1}, 1 << 20));
-    }
+    const std::vector<std::int64_t> beyond{501};
+    const IdList list(beyond);
+    CHECK_THROWS(std::out_of_range, "expected 0 <= row < 501", paged.read({&list, 1}, 1 << 20));
   }
 }
 
@@ -236,6 +236,48 @@ TEST(rows_of_windows_are_the_same_whether_few_or_many_are_wanted) {
   }
 }
 
+TEST(row_orders_have_every_place_in_few_bits) {
+  std::mt19937_64 random(11);
+  for (const std::int64_t rows : {0, 1, 63, 64, 65, 5000, 70001}) {
+    for (const int bits : {0, 1, 4}) {
+      for (const std::int64_t divisor : {1, 3, 100000}) {
+        std::vector<std::int32_t> groups(static_cast<std::size_t>(rows >> bits));
+        std::iota(groups.begin(), groups.end(), 0);
+        std::shuffle(groups.begin(), groups.end(), random);
+        groups.resize(groups.size() / static_cast<std::size_t>(divisor));
+        std::vector<std::int64_t> all;  // those that lie once more, then the others
+        std::vector<bool> is_copied(static_cast<std::size_t>(rows));
+        for (const std::int64_t group : groups) {
+          for (std::int64_t row = group << bits; row < (group + 1) << bits; ++row) {
+            all.push_back(row);
+            is_copied[static_cast<std::size_t>(row)] = true;
+          }
+        }
+        const std::int64_t again = std::ssize(all);
+        for (std::int64_t row = 0; row < rows; ++row) {
+          if (!is_copied[static_cast<std::size_t>(row)]) all.push_back(row);
+        }
+        const RowOrder order(groups, rows, bits);
+        CHECK(order.num_rows() == rows && order.num_again() == again);
+        CHECK(order.num_places() == rows + again);
+        std::vector<std::int64_t> places(all), ranks(all);
+        order.find_places(places);
+        order.find_ranks(ranks);
+        for (std::int64_t i = 0; i < rows; ++i) {
+          const auto at = static_cast<std::size_t>(i);
+          const std::int64_t expected = i < again ? i : again + all[at];
+          CHECK(places[at] == expected);
+          CHECK(order.place_of(all[at]) == expected);
+          CHECK(ranks[at] == i);
+        }
+      }
+    }
+  }
+  CHECK(RowOrder::num_bytes(10'000'000, 5'200'000) < 18'000'000);
+  CHECK(RowOrder::num_bytes(160'000'000, 5'200'000, 4) ==
+        RowOrder::num_bytes(10'000'000, 5'200'000));
+}
+
 TEST(only_who_needs_a_row_that_lies_once_more_and_is_lost_fails) {
   const Scratch scratch;
   const Table table(scratch / "rows", 501);
@@ -281,8 +323,42 @@ TEST(copies_that_are_not_of_their_order_are_refused) {
   CHECK_THROWS(std::invalid_argument, "found 7 rows of 24 bytes, expected 8 of 24",
                made({fewer.file()}));
   CHECK_THROWS(std::invalid_argument, "found 8 rows of 8 bytes, expected 8 of 24", made({narrow}));
-  CHECK_THROWS(std::invalid_argument, "found 501 rows of 24 bytes, expected 502 of 24",
-               table.paged(ResidentRows::first(502, 0, 4)));
+}
+
+TEST(orders_of_what_are_no_rows_are_refused) {
+  for (const std::int32_t row : {-1, 3, 2}) {
+    const std::vector<std::int32_t> again{2, row};
+    const std::string found = "again[1]: found " + std::to_string(row);
+    CHECK_THROWS(std::invalid_argument,
+                 found + (row == 2 ? " once more" : "") + ", expected rows below 3, each once",
+                 RowOrder(again, 3));
+    // Rows 12 and 13 are no whole group.
+    CHECK_THROWS(
+        std::invalid_argument,
+        found + (row == 2 ? " once more" : "") + ", expected whole groups below 3, each once",
+        RowOrder(again, 14, 2));
+  }
+  CHECK_THROWS(std::invalid_argument, "group_bits: expected 0 to 20", RowOrder({}, 3, 21));
+  CHECK_THROWS(std::invalid_argument, "num_rows: 0 or more", RowOrder({}, -1));
+}
+
+TEST(resident_rows_are_found_where_they_are) {
+  std::mt19937_64 random(1);
+  for (int round = 0; round < 50; ++round) {
+    const auto n = static_cast<std::int64_t>(1 + random() % 500);
+    const ResidentRows rows = random_rows(random, n);
+    std::vector<bool> taken(static_cast<std::size_t>(rows.num_places()));
+    std::int64_t last = -1, kept = 0;
+    for (std::int64_t r = 0; r < n; ++r) {
+      const std::int64_t place = rows.find(r);
+      if (place < 0) continue;
+      CHECK(place > last && place < rows.num_places());  // in the order of rows
+      last = place;
+      ++kept;
+    }
+    CHECK(kept <= rows.num_places());
+    CHECK(kept > rows.num_places() - (1 << rows.group_bits()) || rows.num_places() == 0);
+  }
 }
 
 TEST(batches_that_read_are_those_in_memory) {
@@ -542,4 +618,17 @@ TEST(a_window_that_is_cut_short_takes_no_frames_for_what_it_leaves) {
   CHECK(both.num_lists() == 2 && both.stats.rows == 80 && both.stats.hits == 80);
   both.shorten(1);
   CHECK(both.num_lists() == 1 && both.stats.rows == 40 && both.stats.hits == 40);
+}
+
+TEST(paged_rows_refuse_what_is_not_there) {
+  const Scratch scratch;
+  const Table table(scratch / "rows", 40);
+  const auto rows = table.paged(ResidentRows::first(40, 0, 4));
+  for (const std::int64_t bad : {-1, 40}) {
+    const std::vector<std::int64_t> wanted{3, bad};
+    const IdList lists[] = {std::span<const std::int64_t>(wanted)};
+    CHECK_THROWS(std::out_of_range, "expected 0 <= row < 40", rows->read(lists, 0));
+  }
+  CHECK_THROWS(std::invalid_argument, "found 40 rows of 24 bytes, expected 41 of 24",
+               table.paged(ResidentRows::first(41, 0, 4)));
 }

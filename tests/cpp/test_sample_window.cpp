@@ -13,6 +13,7 @@
 
 #include "base/errors.h"
 #include "check.h"
+#include "sampling/hgt_sampler.h"
 #include "sampling/sample_window.h"
 #include "sampling_support.h"
 
@@ -367,4 +368,40 @@ TEST(a_window_stops) {
   std::stop_source stop;
   stop.request_stop();
   CHECK(sample_all(runs, kPlenty, stop.get_token()).stopped);
+}
+
+TEST(pages_of_something_else_are_refused) {
+  const PagedRing paged(1000, 10);
+  const Ring other(1000, 11);
+  CHECK_THROWS(std::invalid_argument, "expected one of 11000 rows of 4 bytes",
+               csc_of(Topology::open(other.path), paged.pages));
+}
+
+TEST(hgt_over_files_is_hgt_over_maps) {
+  Files files(13);
+  const HgtSampler mapped(kNumNodes, edge_types(files, false, false));
+  for (std::size_t count = 1; count <= 4; ++count) {
+    const unsigned types = count == 1 ? 31 : static_cast<unsigned>(files.random() % 31 | 1);
+    const HgtSampler paged(
+        kNumNodes, edge_types(files, false, false, types, 4, static_cast<std::int64_t>(count) - 1));
+    CHECK(paged.reads() && !mapped.reads());
+    const Requests seeds(files, count, Mode{});
+    std::vector<SamplingRun> runs;
+    std::vector<HgtRequest> requests;
+    for (const SampleRequest& request : seeds.all) {
+      requests.push_back({.seeds = request.seeds,
+                          .num_samples = {{30, 20}, {9, 5}, {4, 4}},
+                          .key = request.key,
+                          .threads = 2});
+      runs.push_back(paged.begin(requests.back()));
+    }
+    const Sampled window = sample_all(runs, kPlenty);
+    bool same = true;
+    for (std::size_t k = 0; k < count; ++k) {
+      const Seen expected = all_of(mapped.sample(requests[k]));
+      same = same && !window.errors[k] && all_of(window.samples[k]) == expected &&
+             all_of(paged.sample(requests[k])) == expected;
+    }
+    CHECK(same && window.read.rows > 0);
+  }
 }

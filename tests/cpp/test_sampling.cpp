@@ -1,8 +1,11 @@
 // sampling/ and build/: the id map, subsets, the sampler's contract, and many threads at once.
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <numeric>
+#include <set>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -25,6 +28,20 @@ using namespace gz;
 using namespace gz::test;
 
 namespace {
+
+// χ² of observed counts against equal ones, as a z-score.
+double unevenness(const std::vector<std::int64_t>& counts) {
+  double total = 0;
+  for (const std::int64_t count : counts) total += static_cast<double>(count);
+  const double expected = total / static_cast<double>(counts.size());
+  double chi2 = 0;
+  for (const std::int64_t count : counts) {
+    chi2 += (static_cast<double>(count) - expected) * (static_cast<double>(count) - expected) /
+            expected;
+  }
+  const double freedom = static_cast<double>(counts.size() - 1);
+  return (chi2 - freedom) / std::sqrt(2 * freedom);
+}
 
 // Large, small and large again: the table shrinks between batches and grows within one.
 template <class Key>
@@ -53,6 +70,61 @@ TEST(id_map_against_unordered_map) {
   compare_id_maps<std::uint32_t>(UINT32_MAX);
   compare_id_maps<std::uint64_t>(500);
   compare_id_maps<std::uint64_t>(UINT64_MAX);
+}
+
+TEST(counter_rng_is_a_function_of_its_address) {
+  CounterRng a(3, 5), b(3, 5), other_key(4, 5), other_place(3, 6);
+  std::set<std::uint64_t> seen;
+  for (int i = 0; i < 100; ++i) {
+    const std::uint64_t value = a.next();
+    CHECK(value == b.next());
+    seen.insert({value, other_key.next(), other_place.next()});
+  }
+  CHECK(seen.size() == 300);
+  CHECK(CounterRng(1, 2).below(1) == 0);
+  std::vector<std::int64_t> counts(10);
+  for (std::uint64_t at = 0; at < 100'000; ++at) ++counts[CounterRng(9, at).below(10)];
+  CHECK(std::abs(unevenness(counts)) < 5);
+}
+
+TEST(subsets_are_distinct_and_inside) {
+  SubsetSampler sampler;
+  const std::pair<std::int64_t, std::int64_t> cases[] = {
+      {2, 1}, {10, 9}, {48, 47}, {100, 48}, {100, 49}, {70'000, 500}, {1LL << 40, 60}};
+  for (const auto& [n, k] : cases) {
+    for (std::uint64_t at = 0; at < 20; ++at) {
+      CounterRng rng(1, at);
+      std::vector<std::int64_t> out(static_cast<std::size_t>(k));
+      sampler.draw(rng, n, k, 1000, out.data());
+      const std::set<std::int64_t> distinct(out.begin(), out.end());
+      CHECK(static_cast<std::int64_t>(distinct.size()) == k);
+      CHECK(*distinct.begin() >= 1000 && *distinct.rbegin() < 1000 + n);
+    }
+  }
+}
+
+TEST(subsets_are_uniform) {
+  SubsetSampler sampler;
+  // Every 3-subset of 6 equally often.
+  std::map<std::set<std::int64_t>, std::int64_t> subsets;
+  for (std::uint64_t at = 0; at < 40'000; ++at) {
+    CounterRng rng(2, at);
+    std::int64_t out[3];
+    sampler.draw(rng, 6, 3, 0, out);
+    ++subsets[{out[0], out[1], out[2]}];
+  }
+  std::vector<std::int64_t> counts;
+  for (const auto& [subset, count] : subsets) counts.push_back(count);
+  CHECK(counts.size() == 20 && std::abs(unevenness(counts)) < 5);
+  // Every element equally often where the hashed variant draws.
+  std::vector<std::int64_t> hits(200);
+  for (std::uint64_t at = 0; at < 4'000; ++at) {
+    CounterRng rng(3, at);
+    std::int64_t out[60];
+    sampler.draw(rng, 200, 60, 0, out);
+    for (const std::int64_t value : out) ++hits[static_cast<std::size_t>(value)];
+  }
+  CHECK(std::abs(unevenness(hits)) < 5);
 }
 
 // Every kernel, at the ends of ranges too, draws what the plain algorithm does node by node.
@@ -104,6 +176,40 @@ TEST(draws_are_those_of_the_plain_algorithm) {
   }
 }
 
+TEST(sampler_keeps_its_contract) {
+  const Ring ring(5000, 20);
+  const NeighborSampler sampler = ring.sampler();
+  const std::vector<std::int64_t> seeds{7, 4999, 7, 0};  // a duplicate keeps its place
+  for (const bool replace : {false, true}) {
+    for (const std::int64_t k : {-1LL, 0LL, 3LL, 20LL, 50LL}) {
+      SampleRequest asked = request(seeds, {k, 2});
+      asked.replace = replace;
+      const Sample sample = sampler.sample(asked);
+      const auto& nodes = sample.nodes[0];
+      const auto& [row, col, slot] = sample.edges[0];
+      CHECK(nodes[0] == 7 && nodes[1] == 4999 && nodes[2] == 7 && nodes[3] == 0);
+      CHECK(row.size() == col.size() && col.size() == slot.size());
+      const std::int64_t drawn = k < 0 ? 20 : replace ? k : std::min<std::int64_t>(k, 20);
+      CHECK(sample.num_sampled_edges[0][0] == 4 * drawn);
+      std::int64_t total = 0;
+      for (const std::int64_t count : sample.num_sampled_nodes[0]) total += count;
+      CHECK(total == nodes.size());
+      std::set<std::pair<std::int64_t, std::int64_t>> edges;
+      bool right = true;
+      for (std::int64_t i = 0; i < row.size(); ++i) {
+        const std::int64_t v = nodes[col[i]];
+        right = right && slot[i] / 20 == v && nodes[row[i]] == (v + slot[i] % 20 + 1) % 5000;
+        right = right && (i == 0 || col[i - 1] <= col[i]);
+        edges.emplace(col[i], slot[i]);
+      }
+      CHECK(right);
+      if (!replace) CHECK(static_cast<std::int64_t>(edges.size()) == row.size());
+      const std::set<std::int64_t> fresh(nodes.data() + 3, nodes.data() + nodes.size());
+      CHECK(static_cast<std::int64_t>(fresh.size()) == nodes.size() - 3);
+    }
+  }
+}
+
 TEST(sampler_refuses_bad_requests) {
   const Ring ring(10, 2);
   const NeighborSampler sampler = ring.sampler();
@@ -130,44 +236,51 @@ TEST(sampler_refuses_bad_requests) {
 }
 
 TEST(sampler_over_garbage) {
+  const Ring ring(1000, 10);
   std::vector<std::int64_t> seeds(1000);
-  std::iota(seeds.begin(), seeds.end(), 0);
-  for (const bool is_labor : {false, true}) {
-    const auto asked = [&](std::int64_t k) {
-      SampleRequest made = request(seeds, {k});
-      if (is_labor) made.labor = Labor{};
-      return made;
-    };
-    const Ring ring(1000, 10);
-    for (const char byte : {'\xFF', '\x7F', '\x80', '\x01'}) {
-      overwrite(ring.path, kHeaderBytes + 8 * 500, std::string(8 * 501, byte));
-      for (const std::int64_t k : {-1LL, 3LL}) {
-        CHECK_THROWS(FormatError, "ring.gl: indptr[", ring.sampler().sample(asked(k)));
-      }
+  for (std::size_t i = 0; i < seeds.size(); ++i) seeds[i] = static_cast<std::int64_t>(i);
+  for (const char byte : {'\xFF', '\x7F', '\x80', '\x01'}) {
+    overwrite(ring.path, kHeaderBytes + 8 * 500, std::string(8 * 501, byte));
+    for (const std::int64_t k : {-1LL, 3LL}) {
+      CHECK_THROWS(FormatError, "ring.gl: indptr[", ring.sampler().sample(request(seeds, {k})));
     }
-    const Ring other(1000, 10);
-    overwrite(other.path, kHeaderBytes + 8192, std::string(40'000, '\xFF'));
-    CHECK_THROWS(FormatError, "ring.gl: indices: found node 4294967295",
-                 other.sampler().sample(asked(2)));
   }
+  const Ring other(1000, 10);
+  overwrite(other.path, kHeaderBytes + 8192, std::string(40'000, '\xFF'));
+  CHECK_THROWS(FormatError, "ring.gl: indices: found node 4294967295",
+               other.sampler().sample(request(seeds, {2})));
 }
 
 TEST(sampler_over_a_file_that_is_cut) {
   if (needs("posix", kCannotBeCut)) return;
+  const Ring ring(100'000, 5);
+  const NeighborSampler sampler = ring.sampler();
   const std::vector<std::int64_t> seeds{99'999};
-  for (const bool is_labor : {false, true}) {
-    SampleRequest asked = request(seeds, {2});
-    if (is_labor) asked.labor = Labor{};
-    const Ring ring(100'000, 5);
-    Csc csc = csc_of(Topology::open(ring.path));
-    // Where the cut comes between the check of the file's size and the read, the guard is what is
-    // left.
-    const auto file = std::exchange(csc.file, nullptr);
-    const NeighborSampler unchecked({100'000}, {{0, 0, csc}}), checked = ring.sampler();
-    std::filesystem::resize_file(ring.path, kHeaderBytes + 100);
-    CHECK_THROWS(FormatError, "ring.gl: file size: found 4196", checked.sample(asked));
-    CHECK_THROWS(OsError, "was truncated", unchecked.sample(asked));
+  std::filesystem::resize_file(ring.path, kHeaderBytes + 100);
+  CHECK_THROWS(FormatError, "ring.gl: file size: found 4196", sampler.sample(request(seeds, {2})));
+  // Where the cut comes between that check and the read, the guard is what is left.
+  const Ring late(100'000, 5);
+  Csc csc = csc_of(Topology::open(late.path));
+  const auto file = std::exchange(csc.file, nullptr);
+  const NeighborSampler unchecked({100'000}, {{0, 0, csc}});
+  std::filesystem::resize_file(late.path, kHeaderBytes + 100);
+  CHECK_THROWS(OsError, "was truncated", unchecked.sample(request(seeds, {2})));
+}
+
+TEST(samples_do_not_depend_on_threads) {
+  const Ring ring(50'000, 30);
+  const NeighborSampler sampler = ring.sampler();
+  std::vector<std::int64_t> seeds;
+  for (std::int64_t v = 0; v < 5000; ++v) seeds.push_back(v * 7 % 50'000);
+  SampleRequest asked = request(seeds, {5, 5});
+  asked.threads = 1;
+  const Seen expected = everything(sampler.sample(asked));
+  for (const int threads : {2, 4}) {
+    asked.threads = threads;
+    CHECK(everything(sampler.sample(asked)) == expected);
   }
+  asked.key = 8;
+  CHECK(everything(sampler.sample(asked)) != expected);
 }
 
 TEST(one_sampler_many_threads) {
@@ -201,9 +314,8 @@ TEST(one_sampler_many_threads) {
   CHECK(found == expected);
 }
 
-// Of the definitions of tests/sampling/test_modes.py, on several threads. In a ring the slots of
-// node v are v * degree + j: times rise with j, and every third weight is 0.
-TEST(times_weights_trees_and_induced_edges_do_not_depend_on_threads) {
+// In a ring the slots of node v are v * degree + j: times rise with j, and every third weight is 0.
+TEST(times_weights_trees_and_induced_edges) {
   const Ring ring(2'000, 12);
   const auto slots = static_cast<std::size_t>(ring.nodes * ring.degree);
   std::vector<std::int64_t> times(slots);
@@ -214,37 +326,82 @@ TEST(times_weights_trees_and_induced_edges_do_not_depend_on_threads) {
     sums[i] = sum += static_cast<std::uint64_t>(times[i] % 3) << 60;
   }
   const Csc csc = csc_of(Topology::open(ring.path));
+  const auto sampler = [&](EdgeOrder order) {
+    return NeighborSampler({ring.nodes}, {{0, 0, csc, std::move(order)}});
+  };
   std::vector<std::int64_t> seeds, seed_times;
   for (std::int64_t v = 0; v < 900; ++v) {
     seeds.push_back(v * 3 % ring.nodes);
     seed_times.push_back(v % 14 - 1);
   }
-  struct Mode {
-    bool timed, weighted, disjoint, last = false, replace = false, induced = false;
-  };
-  for (const Mode mode : {Mode{true, false, true},
-                          {true, false, true, true},
-                          {false, true, true},
-                          {false, true, true, false, true},
-                          {false, false, false, false, false, true},
-                          {false, false, true, false, false, true}}) {
-    EdgeOrder order;
-    if (mode.timed) order.times = times.data();
-    if (mode.weighted) order.cumulative = sums.data();
-    const NeighborSampler sampler({ring.nodes}, {{0, 0, csc, order}});
-    SampleRequest asked = request(seeds, {mode.weighted ? 20 : 4, 3});
-    asked.disjoint = mode.disjoint;
-    asked.last = mode.last;
-    asked.replace = mode.replace;
-    asked.induced = mode.induced;
-    if (mode.timed) {
-      CHECK_THROWS(std::invalid_argument, "a time per seed", sampler.sample(asked));
-      asked.seeds[0].times = seed_times;
-    }
+  SampleRequest asked = request(seeds, {4, 3});
+  asked.disjoint = true;
+  const auto same_on_threads = [&](const NeighborSampler& of) {
     asked.threads = 1;
-    const Sample one = sampler.sample(asked);
+    const Seen expected = everything(of.sample(asked));
     asked.threads = 3;
-    CHECK(one.edges[0].row.size() > 900 && everything(sampler.sample(asked)) == everything(one));
+    CHECK(everything(of.sample(asked)) == expected);
+    return of.sample(asked);
+  };
+
+  EdgeOrder timed;
+  timed.times = times.data();
+  CHECK_THROWS(std::invalid_argument, "a time per seed", sampler(timed).sample(asked));
+  asked.seeds[0].times = seed_times;
+  for (const bool last : {false, true}) {
+    asked.last = last;
+    const Sample sample = same_on_threads(sampler(timed));
+    const Sample::Edges& edges = sample.edges[0];
+    bool good = edges.row.size() > 1000;
+    for (std::int64_t i = 0; i < edges.row.size(); ++i) {
+      const std::int64_t tree = sample.trees[0][edges.col[i]];
+      const std::int64_t limit = seed_times[static_cast<std::size_t>(tree)];
+      const std::int64_t time = edges.slot[i] % ring.degree;
+      good = good && tree == sample.trees[0][edges.row[i]] && time <= limit;
+      if (last) good = good && time > std::min(limit, ring.degree - 1) - 4;
+    }
+    CHECK(good);
+  }
+
+  EdgeOrder weighted;
+  weighted.cumulative = sums.data();
+  asked.seeds[0].times = {};
+  for (const bool replace : {false, true}) {
+    asked.replace = replace;
+    asked.num_neighbors = {{20, 3}};
+    const Sample sample = same_on_threads(sampler(weighted));
+    bool good = sample.num_sampled_edges[0][0] == 900 * (replace ? 20 : 8);
+    for (const std::int64_t slot : sample.edges[0].slot.span()) {
+      good = good && slot % ring.degree % 3 != 0;
+    }
+    CHECK(good);
+  }
+
+  asked.replace = false;
+  asked.induced = true;
+  asked.num_neighbors = {{4, 3}};
+  for (const bool disjoint : {false, true}) {
+    asked.disjoint = disjoint;
+    const Sample sample = same_on_threads(sampler({}));
+    std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> at;
+    const auto tree_of = [&](std::int64_t i) { return disjoint ? sample.trees[0][i] : 0; };
+    for (std::int64_t i = 0; i < sample.nodes[0].size(); ++i) {
+      at.emplace(std::pair(tree_of(i), sample.nodes[0][i]), i);
+    }
+    const auto* const indices = static_cast<const std::uint32_t*>(csc.indices);
+    std::int64_t found = 0;
+    bool good = true;
+    for (std::int64_t i = 0; i < sample.nodes[0].size(); ++i) {
+      const std::int64_t node = sample.nodes[0][i];
+      for (std::int64_t slot = csc.indptr[node]; slot < csc.indptr[node + 1]; ++slot) {
+        const auto hit = at.find({tree_of(i), static_cast<std::int64_t>(indices[slot])});
+        if (hit == at.end()) continue;
+        good = good && found < sample.edges[0].row.size() && sample.edges[0].slot[found] == slot &&
+               sample.edges[0].row[found] == hit->second && sample.edges[0].col[found] == i;
+        ++found;
+      }
+    }
+    CHECK(good && found == sample.edges[0].row.size() && found > 900);
   }
 }
 

@@ -2,12 +2,16 @@
 // once, sums over neighbours; on all threads, for the sanitizers to see.
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
+#include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/errors.h"
 #include "check.h"
 #include "sampling/neighbor_sums.h"
 #include "sampling/reach.h"
@@ -137,6 +141,19 @@ TEST(sums_that_are_given_up) {
   CHECK(engine.step());
 }
 
+TEST(sums_of_a_column_that_is_cut_short) {
+  std::mt19937_64 random(9);
+  const Graph graph(random, 300, 2000);
+  NeighborSums engine(graph.csc(), graph.column(), {64, 1 << 10, 0, 2});
+  engine.begin(0, 300);
+  std::filesystem::resize_file(graph.path, 100 * Graph::kItems * sizeof(float));
+  const auto run = [&] {
+    while (engine.step()) {
+    }
+  };
+  CHECK_THROWS(OsError, {"x"}, run());
+}
+
 TEST(adders_give_the_same_bits_on_any_machine) {
   std::mt19937_64 random(10);
   std::vector<std::byte> items(1000);
@@ -152,6 +169,44 @@ TEST(adders_give_the_same_bits_on_any_machine) {
       kernels(Machine::kThis).add(rows, 3, count, scale.data(), zero.data(), bytes_of(fast));
       kernels(Machine::kAny).add(rows, 3, count, scale.data(), zero.data(), bytes_of(plain));
       CHECK(fast == plain);
+    }
+  }
+}
+
+TEST(reached_rows_are_loaded) {
+  std::mt19937_64 random(11);
+  for (int round = 0; round < 30; ++round) {
+    const auto nodes = static_cast<std::int64_t>(2 + random() % 400);
+    const Graph graph(random, nodes, static_cast<std::int64_t>(random() % 900));
+    std::vector<std::int64_t> bounds;
+    for (std::int64_t k = 0; k <= 8; ++k) bounds.push_back(nodes * k / 8);
+    const ReachLimits limits{static_cast<std::int64_t>(random() % 4000), {16}, {4}, 1 << 20};
+    const Reach found = reach({nodes}, {{0, 0, graph.csc()}}, 0, bounds, 0, limits);
+    const std::int64_t end = bounds[static_cast<std::size_t>(found.stop)];
+    std::set<std::int64_t> rows;
+    for (std::int64_t node = 0; node < end; ++node) rows.insert(node);
+    for (std::int64_t slot = 0; slot < graph.indptr[static_cast<std::size_t>(end)]; ++slot) {
+      rows.insert(graph.indices[static_cast<std::size_t>(slot)]);
+    }
+    CHECK(found.rows[0].count == std::ssize(rows));
+    const std::int64_t edges = graph.indptr[static_cast<std::size_t>(end)];
+    CHECK(found.stop == 1 || std::ssize(rows) * 16 + edges * 4 <= limits.max_bytes);
+    PagedRows loaded(
+        ResidentRows::of_bits(found.rows[0].bits), 0, {graph.column().file},
+        std::make_shared<DiskGather>(DiskGatherOptions{{ReaderKind::kAuto, 4}, 1, 1 << 16}),
+        {64, 4096, 1});
+    ReadStats stats;
+    std::int64_t group = 0;
+    while (group < nodes) group = loaded.load(group, 50, stats);
+    CHECK(stats.rows == std::ssize(rows));
+    const std::vector<std::int64_t> wanted(rows.begin(), rows.end());
+    std::vector<std::int64_t> places(wanted.size());
+    loaded.find_places(wanted, places.data());
+    const RowTable table = loaded.table(0);
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      const auto* const row =
+          reinterpret_cast<const float*>(table.data + places[i] * table.row_stride);
+      CHECK(row[1] == static_cast<float>(4 * wanted[i] + 1));
     }
   }
 }

@@ -1,8 +1,9 @@
-// sampling/walks: steps and slots of walks, whatever the threads, and what is refused; how steps
-// are drawn is held against the definition in tests/loader/test_walks.py.
+// sampling/walks: steps, ends, restarts and slots of walks, whatever the threads, and what is
+// refused.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <span>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -107,6 +108,59 @@ TEST(walks_are_edges_and_the_same_with_any_threads) {
   }
 }
 
+TEST(walks_end_where_no_edge_leads_on) {
+  const Lists line({{1}, {2}, {}});
+  const std::vector<std::int64_t> start{0, 2, 1};
+  WalkRequest asked = steps(start, 3);
+  asked.wants_slots = true;
+  const Walks walks = line.walker().walk(asked, kNothing);
+  CHECK(list(walks.nodes) == std::vector<std::int64_t>{0, 1, 2, -1, 2, -1, -1, -1, 1, 2, -1, -1});
+  CHECK(list(walks.slots) == std::vector<std::int64_t>{0, 1, -1, -1, -1, -1, 1, -1, -1});
+  asked.stay = true;
+  CHECK(list(line.walker().walk(asked, kNothing).nodes) ==
+        std::vector<std::int64_t>{0, 1, 2, 2, 2, 2, 2, 2, 1, 2, 2, 2});
+}
+
+// In a star p has no say in the step behind a restart: its centre goes to all leaves alike.
+TEST(walks_begin_anew_when_they_restart) {
+  const Lists star({{1, 2, 3}, {0}, {0}, {0}});
+  const std::vector<std::int64_t> start(40'000, 0);
+  WalkRequest asked = steps(start, 3);
+  asked.wants_slots = true;
+  asked.restart = 0.5;
+  asked.p = 1e-3;
+  const Walks walks = star.walker().walk(asked, kNothing);
+  const auto nodes = list(walks.nodes), slots = list(walks.slots);
+  double all = 0, same = 0;
+  for (std::size_t i = 0; i < start.size(); ++i) {
+    if (slots[3 * i] < 0 || slots[3 * i + 1] >= 0 || slots[3 * i + 2] < 0) continue;
+    ++all;
+    if (nodes[4 * i + 1] == nodes[4 * i + 3]) ++same;
+  }
+  CHECK(std::abs(same / all - 1.0 / 3) < 0.04);
+}
+
+// 0 - 1, 1 - 2, 1 - 3, 0 - 2: of walks 0, 1, x the last is 0 for 1 / p, 2 for 1, 3 for 1 / q.
+TEST(walks_of_node2vec_weigh_steps) {
+  const Lists graph({{1, 2}, {0, 2, 3}, {0, 1}, {1}});
+  const std::vector<std::int64_t> start(40'000, 0);
+  WalkRequest asked = steps(start, 2);
+  for (const auto& [p, q] : {std::pair{0.5, 4.0}, {4.0, 0.5}, {1e9, 1e9}, {1.0, 0.01}}) {
+    asked.p = p;
+    asked.q = q;
+    const auto nodes = list(graph.walker().walk(asked, kNothing).nodes);
+    const double all = 1 / p + 1 + 1 / q;
+    CHECK(std::abs(share(nodes, 1, 0) - 1 / p / all) < 0.025);
+    CHECK(std::abs(share(nodes, 1, 3) - 1 / q / all) < 0.025);
+  }
+  // From 3 to 1 there is no step but back to weigh; all candidates are rejected but one in 1e12.
+  const Lists pair({{1}, {0}});
+  const std::vector<std::int64_t> one{0};
+  WalkRequest back = steps(one, 3);
+  back.p = 1e12;
+  CHECK(list(pair.walker().walk(back, kNothing).nodes) == std::vector<std::int64_t>{0, 1, 0, 1});
+}
+
 // Where candidates are rejected by the thousand, all neighbours are weighed at once.
 TEST(walks_that_reject_all_are_drawn_by_weight) {
   const Lists triangle({{1, 2}, {0, 2}, {0, 1}});
@@ -123,6 +177,66 @@ TEST(walks_that_reject_all_are_drawn_by_weight) {
   CHECK(std::abs(share(nodes, 2, 0) - 0.4) < 0.06);
 }
 
+TEST(walks_take_edges_of_their_times) {
+  const Lists star({{1, 2, 3}, {0}, {0}, {0}});
+  const std::vector<std::int64_t> slots{2, 0, 1, 3, 4, 5}, times{5, 10, 20, 10, 10, 30};
+  const Walker walker = star.walker({.slots = slots.data(), .times = times.data()});
+  const std::vector<std::int64_t> start(400, 0);
+  std::vector<std::int64_t> latest, earliest, expected;
+  for (int i = 0; i < 100; ++i) {
+    latest.insert(latest.end(), {15, 4, 5, 25});
+    earliest.insert(earliest.end(), {7, 0, 5, 20});
+    expected.insert(expected.end(), {0, 1, 0, 1, 0, -1, -1, -1, 0, 3, -1, -1, 0, 2, -1, -1});
+  }
+  WalkRequest asked = steps(start, 3);
+  asked.latest = latest;
+  asked.earliest = earliest;
+  asked.wants_slots = true;
+  const Walks walks = walker.walk(asked, kNothing);
+  CHECK(list(walks.nodes) == expected);
+  const auto taken = list(walks.slots);
+  CHECK((std::vector<std::int64_t>(taken.begin(), taken.begin() + 12)) ==
+        (std::vector<std::int64_t>{0, 3, 0, -1, -1, -1, 2, -1, -1, 1, -1, -1}));
+  asked.earliest = {};
+  const auto nodes = list(walker.walk(asked, kNothing).nodes);
+  std::int64_t first = 0, third = 0;
+  for (std::size_t i = 0; i < nodes.size(); i += 16) {
+    first += nodes[i + 1] == 1;
+    third += nodes[i + 1] == 3;
+  }
+  CHECK(first + third == 100);
+  CHECK(std::min(first, third) > 20);
+  asked.latest = {};
+  CHECK_THROWS(std::invalid_argument, "latest", walker.walk(asked, kNothing));
+  asked.latest = latest;
+  asked.earliest = std::span(earliest).first(3);
+  CHECK_THROWS(std::invalid_argument, "earliest", walker.walk(asked, kNothing));
+}
+
+// Here 0 - 2 is too late, so that walks 0, 1, x go to 2 with weight 1 / q, as they go to 3.
+TEST(walks_of_node2vec_know_neighbours_of_their_times) {
+  const Lists graph({{1, 2}, {0, 2, 3}, {0, 1}, {1}});
+  const std::vector<std::int64_t> slots{0, 1, 2, 3, 4, 6, 5, 7};
+  const std::vector<std::int64_t> times{10, 50, 10, 10, 10, 10, 50, 10};
+  const std::vector<std::int64_t> start(40'000, 0), latest(40'000, 20);
+  const Walker walker = graph.walker({.slots = slots.data(), .times = times.data()});
+  WalkRequest asked = steps(start, 2);
+  asked.latest = latest;
+  asked.q = 0.25;
+  const auto nodes = list(walker.walk(asked, kNothing).nodes);
+  CHECK(std::abs(share(nodes, 1, 2) - 4.0 / 9) < 0.025);
+  CHECK(std::abs(share(nodes, 1, 3) - 4.0 / 9) < 0.025);
+  // From 1 there is no step but back, rejected until all neighbours of the time are weighed at
+  // once.
+  const Lists line({{1}, {0, 2}, {}});
+  const std::vector<std::int64_t> line_times{10, 10, 50}, one{0}, until{20};
+  WalkRequest back = steps(one, 3);
+  back.latest = until;
+  back.p = 1e12;
+  CHECK(list(line.walker({.times = line_times.data()}).walk(back, kNothing).nodes) ==
+        std::vector<std::int64_t>{0, 1, 0, 1});
+}
+
 TEST(walks_refuse_what_is_wrong) {
   const Lists graph({{1}, {0}});
   const Walker walker = graph.walker();
@@ -137,13 +251,6 @@ TEST(walks_refuse_what_is_wrong) {
   Lists damaged({{1}, {0}});
   damaged.indices[0] = 5;
   CHECK_THROWS(FormatError, "5", damaged.walker().walk(steps(good, 2), kNothing));
-  const std::vector<std::int64_t> slots{0, 1}, times{5, 10}, earliest{5, 5};
-  const Walker timed = graph.walker({.slots = slots.data(), .times = times.data()});
-  asked = steps(good, 2);
-  CHECK_THROWS(std::invalid_argument, "latest", timed.walk(asked, kNothing));
-  asked.latest = good;
-  asked.earliest = earliest;
-  CHECK_THROWS(std::invalid_argument, "earliest", timed.walk(asked, kNothing));
   // Whoever cancels is not asked for ever.
   CHECK_THROWS(std::runtime_error, "enough",
                walker.walk(steps(good, 2), [] { throw std::runtime_error("enough"); }));
