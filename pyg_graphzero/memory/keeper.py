@@ -234,7 +234,7 @@ class Keeper:
         if key in self._tried:
             return None
         if contents.how.row_cache == ONLY_FOUND:
-            raise NoCopy("the store is opened to look at it", logging.DEBUG)
+            raise NoCopy("none is there, and row_cache='found' makes none", logging.INFO)
         epoch = seconds_of_epoch(needs, graph, plan, disk)
         if not is_worth_copying(needs, epoch, disk):
             raise NoCopy("an epoch reads for a short time", logging.INFO)

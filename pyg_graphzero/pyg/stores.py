@@ -62,7 +62,8 @@ def open(
             uses are written once more in the order of their use, in the store's directory or the
             user's cache, before the first batch (or before the second epoch, where neighbours do
             not fit either); later runs with the same seeds read them there. A size such as
-            ``"20GB"`` limits the bytes written, False forbids it; ``graphzero clean`` removes it.
+            ``"20GB"`` limits the bytes written; with ``"found"`` loaders read a copy that is there
+            and make none, with False they do neither. ``graphzero clean`` removes it.
 
     Raises:
         FileNotFoundError: There is no store.

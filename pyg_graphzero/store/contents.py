@@ -87,7 +87,7 @@ class StoreContents(OpenedFiles):
         if row_cache is False:
             self.row_cache_limit = 0
         elif row_cache not in ("auto", ONLY_FOUND):
-            self.row_cache_limit = parse_size(row_cache, "row_cache", "'auto', False or ")
+            self.row_cache_limit = parse_size(row_cache, "row_cache", "'auto', 'found', False or ")
         self.keeper: Any = None
         self.shards: Any = None
         self._prints: dict[EdgeType | None, tuple[int, int]] = {}

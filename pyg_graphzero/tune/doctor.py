@@ -116,7 +116,7 @@ def doctor(
             if isinstance(num_neighbors, tuple)
             else num_neighbors,
             batch_size=loader.batch_size,
-            num_batches=len(loader),
+            num_batches=loader.epoch_length(),
             memory_plan=files.plan,
             loaded=loaded,
         )
@@ -127,10 +127,13 @@ def doctor(
 
 
 def _load(loader: Any, seconds: float) -> LoaderStats:
-    """Stats of batches that come in the second half of some seconds, of one epoch; one at least."""
+    """Stats of one epoch's batches that come in the second half of some seconds.
+
+    There is one at least, unless an epoch has none.
+    """
     begun = perf_counter()
     found = none = LoaderStats(loader.num_workers)
-    while found.batches == 0 or perf_counter() - begun < seconds:
+    while True:
         before = none
         for _ in loader:
             took = perf_counter() - begun
@@ -138,8 +141,10 @@ def _load(loader: Any, seconds: float) -> LoaderStats:
                 before = replace(loader.stats())
             elif took >= seconds:
                 break
-        found = max(found, loader.stats().since(before), key=lambda stats: stats.batches)
-    return found
+        stats = loader.stats()
+        found = max(found, stats.since(before), key=lambda each: each.batches)
+        if stats.batches == 0 or (found.batches > 0 and perf_counter() - begun >= seconds):
+            return found
 
 
 def _notes(found: Diagnosis, files: Residence, how: Opening) -> list[str]:

@@ -161,6 +161,7 @@ def optimize(
         sum(part.num_bytes for part in parts),
     )
     del usage, data, loader, keeper
+    contents.keeper = None  # and with it packed neighbours
     if all(part.lists for part in parts):
         raise ValueError(
             f"{contents.path}: found no node with such rows in any batch, expected some"

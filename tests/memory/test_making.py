@@ -141,10 +141,13 @@ def test_rows_and_neighbours_of_several_types(several, read, monkeypatch):
     assert gz.verify(several).ok
 
 
-def test_off(store):
+def test_off_and_found(store):
     with pytest.raises(ValueError, match="row_cache"):
         gz.open(store, row_cache="sometimes")
+    goes_on(training(store, row_cache="found"), is_copied=False)
+    assert not (store / "orders").exists()
     goes_on(training(store))
+    assert epoch(training(store, row_cache="found"))[1].reordered
     loader = training(store, row_cache=False)
     assert not epoch(loader)[1].reordered  # though there is a copy
 

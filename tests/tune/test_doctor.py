@@ -101,6 +101,7 @@ def epochs_of(batches, seconds):
 @pytest.mark.parametrize(
     ("batches", "each", "counted"),
     [
+        (0, 1.0, 0),  # as with drop_last
         (1000, 1.0, 6),  # those that come after 5 s until 10 s have passed
         (8, 1.0, 4),  # of the epoch's batches, the later ones
         (4, 1.0, 4),  # a whole epoch

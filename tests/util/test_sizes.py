@@ -30,7 +30,7 @@ def test_a_budget_that_is_no_size(store: Path, value: Any) -> None:
     for name in ("memory", "row_cache"):
         with pytest.raises(ValueError) as error:
             gz.open(store, **{name: value})
-        others = "" if name == "memory" else "'auto', False or "
+        others = "" if name == "memory" else "'auto', 'found', False or "
         assert str(error.value) == f"{name}={value!r}: expected {others}{expected}"
     with pytest.raises(ValueError) as error:
         gz.convert(np.array([[0], [1]]), store.with_name("other"), memory=value)
