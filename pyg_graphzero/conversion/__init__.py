@@ -228,6 +228,8 @@ def _plan(source: Any, flat: dict[str, Any], inputs: Inputs) -> GraphPlan:
         inputs.progress.say(f"{files.path}: {spec.what}")
     else:
         spec.what = _in_memory(source)
+        if flat["format"] is not None:
+            raise ValueError(f"format={flat['format']!r}: found {spec.what}, expected a file")
     return plan_files(spec, inputs)
 
 

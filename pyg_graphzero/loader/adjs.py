@@ -56,7 +56,7 @@ class NeighborSampler(EngineLoader[Any], torch_geometric.loader.NeighborSampler)
         >>> loader = gz.loader.NeighborSampler(gz.open(example_store), sizes=[-1, -1], batch_size=2)
         >>> for batch_size, n_id, adjs in loader:
         ...     print(batch_size, n_id.tolist(), [adj.size for adj in adjs])
-        2 [0, 1] [(2, 2), (2, 2)]
+        2 [0, 1, 2] [(3, 3), (3, 2)]
         2 [2, 3, 1, 0] [(4, 4), (4, 2)]
     """
 

@@ -269,10 +269,13 @@ def accelerate(
         UserWarning: ``model`` has no convolution.
 
     Example:
-        >>> model = gz.nn.accelerate(GraphSAGE(8, 16, num_layers=2, out_channels=3))
-        >>> batch = next(iter(gz.loader.NeighborLoader(data, [4, 4], batch_size=10)))
+        >>> import torch, pyg_graphzero as gz
+        >>> from torch_geometric.nn import GraphSAGE
+        >>> model = gz.nn.accelerate(GraphSAGE(4, 16, num_layers=2, out_channels=3))
+        >>> seeds = torch.tensor([2])
+        >>> (batch,) = gz.loader.NeighborLoader(gz.open(example_store), [4, 4], seeds)
         >>> model(batch.x, batch.edge_index).shape
-        torch.Size([10, 3])
+        torch.Size([1, 3])
     """
     check_model(model)
     if norms not in ("whole", "trimmed"):

@@ -77,8 +77,11 @@ def explain(model: torch.nn.Module) -> Explanation:
         ValueError: The model was not accelerated, or has seen no batch of ``pyg_graphzero.loader``.
 
     Example:
-        >>> model = gz.nn.accelerate(GraphSAGE(8, 16, num_layers=2, out_channels=3))
-        >>> batch = next(iter(gz.loader.NeighborLoader(data, [4, 4], batch_size=10)))
+        >>> import torch, pyg_graphzero as gz
+        >>> from torch_geometric.nn import GraphSAGE
+        >>> model = gz.nn.accelerate(GraphSAGE(4, 16, num_layers=2, out_channels=3))
+        >>> seeds = torch.tensor([2])
+        >>> (batch,) = gz.loader.NeighborLoader(gz.open(example_store), [4, 4], seeds)
         >>> out = model(batch.x, batch.edge_index)
         >>> print(gz.nn.explain(model))
         convs.0 (SAGEConv)  <= 1 hop     trimmed; sums of rows

@@ -65,7 +65,7 @@ def report(
         >>> import pyg_graphzero as gz
         >>> found = gz.report(example_store, num_neighbors=[2], seconds=0.1)
         >>> found.edges[0].duplicates, found.components.number
-        (0, 1)
+        (0, 2)
     """
     bars = Progress(progress)
     found = Report(Path(os.path.abspath(store)))

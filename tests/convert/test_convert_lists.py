@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from click.testing import CliRunner
 from convert_support import edges_from, edges_of, refused, write
 
@@ -38,6 +39,8 @@ def test_any_name(tmp_path):
     assert edges_of(tmp_path / "v", ("u", "r", "i")) == [(1, 2), (2, 3)]
     with pytest.raises(ValueError, match="format='cvs': expected one of text, parquet, arrow, nt"):
         gz.convert(path, tmp_path / "w", format="cvs")
+    with pytest.raises(ValueError, match="format='text': found arrays in memory, expected a file"):
+        gz.convert(torch.tensor([[0], [1]]), tmp_path / "w", format="text")
 
 
 def test_standard_input(tmp_path, monkeypatch):
