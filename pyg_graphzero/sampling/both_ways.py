@@ -218,8 +218,14 @@ def _by_hop(counts: tuple[list[int], list[int]], *pairs: tuple[Tensor, Tensor]) 
 def _once(edge_index: Tensor, slots: Tensor, num_nodes: int) -> Tensor:
     """Places of edges, each edge between the same two nodes of the batch once, in their order."""
     ends, own = (edge_index[0] * num_nodes + edge_index[1]).numpy(), slots.numpy()
-    order = np.lexsort((own, ends))  # equal ones stay as they were
-    is_again = (np.diff(ends[order]) == 0) & (np.diff(own[order]) == 0)
+    # Only edges whose low bits another one has, too, may be there twice: few are to be sorted.
+    room, places = 1 << (4 * own.size).bit_length(), np.arange(own.size, dtype=np.int32)
+    low, last = own & (room - 1), np.empty(room, dtype=np.int32)
+    last[low] = places
+    hidden = np.flatnonzero(last[low] != places)
+    some = np.union1d(hidden, last[low[hidden]])
+    some = some[np.lexsort((own[some], ends[some]))]  # equal ones stay as they were
+    is_again = (np.diff(ends[some]) == 0) & (np.diff(own[some]) == 0)
     kept = np.ones(own.size, dtype=bool)
-    kept[order[1:][is_again]] = False
+    kept[some[1:][is_again]] = False
     return torch.from_numpy(np.flatnonzero(kept))
