@@ -903,9 +903,9 @@ class DiskGather:
     @property
     def reader(self) -> str: ...
 
-    def gather(self, column: ColumnFile, rows: Sequence[Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]], outs: Sequence[Annotated[torch.Tensor, dict(dtype='uint8', shape=(None, None), order='C', device='cpu')]], merge_gap: int = 16384, max_read: int = 524288) -> ReadStats:
+    def gather(self, column: ColumnFile, rows: Sequence[Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]], outs: Sequence[Annotated[torch.Tensor, dict(dtype='uint8', shape=(None, None), order='C', device='cpu')]], positions: Sequence[Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]] | None = None, merge_gap: int = 16384, max_read: int = 524288) -> ReadStats:
         """
-        Copies the rows of list k to outs[k] [rows, bytes per row]. Raises the OSError of the first list that a row could not be read for; the other lists are complete.
+        Copies the rows of list k to positions k (0, 1, 2 … when None) of outs[k] [places, bytes per row]. Raises the OSError of the first list that a row could not be read for; the other lists are complete.
         """
 
 class RowOrder:

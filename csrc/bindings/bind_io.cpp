@@ -43,19 +43,24 @@ ReaderKind reader_named(const std::string& name) {
 std::string name_of(ReaderKind kind) { return kind == ReaderKind::kUring ? "uring" : "pool"; }
 
 ReadStats gather(DiskGather& self, const ColumnFile& column, const std::vector<Int64Array>& rows,
-                 const std::vector<MutableByteRows>& outs, std::uint64_t merge_gap,
+                 const std::vector<MutableByteRows>& outs,
+                 const std::optional<std::vector<Int64Array>>& positions, std::uint64_t merge_gap,
                  std::uint64_t max_read) {
-  if (outs.size() != rows.size()) {
-    throw std::invalid_argument("outs: expected one for each list of rows");
+  if (outs.size() != rows.size() || (positions && positions->size() != rows.size())) {
+    throw std::invalid_argument("outs and positions: expected one for each list of rows");
   }
   std::vector<RowRequest> requests;
   for (std::size_t k = 0; k < rows.size(); ++k) {
+    const auto places = static_cast<std::int64_t>(outs[k].shape(0));
+    const std::span<const std::int64_t> to =
+        positions ? as_span((*positions)[k]) : std::span<const std::int64_t>{};
     if (static_cast<std::int64_t>(outs[k].shape(1)) != column.layout.row_bytes ||
-        outs[k].shape(0) != rows[k].size()) {
+        (!positions && outs[k].shape(0) != rows[k].size())) {
       throw std::invalid_argument("outs[" + std::to_string(k) +
                                   "]: its shape must be [rows, bytes per row]");
     }
-    requests.push_back({as_span(rows[k]), {}, reinterpret_cast<std::byte*>(outs[k].data())});
+    check_range("positions", "position", to, places);
+    requests.push_back({as_span(rows[k]), to, reinterpret_cast<std::byte*>(outs[k].data())});
   }
   const nb::gil_scoped_release released;
   const GatherResult result = self.gather(column, requests, {merge_gap, max_read, 1});
@@ -144,10 +149,10 @@ void init_io(nb::module_& m) {
           "reader"_a = "auto", "depth"_a = 128, "num_threads"_a = 0,
           "buffer_bytes"_a = std::uint64_t{32} << 20)
       .def_prop_ro("reader", [](DiskGather& g) { return name_of(g.reader_kind()); })
-      .def("gather", &gather, "column"_a, "rows"_a, "outs"_a,
+      .def("gather", &gather, "column"_a, "rows"_a, "outs"_a, "positions"_a = nb::none(),
            "merge_gap"_a = std::uint64_t{16} << 10, "max_read"_a = std::uint64_t{512} << 10,
-           "Copies the rows of list k to outs[k] [rows, bytes per row]. Raises the OSError of the "
-           "first list that a row could not be read "
+           "Copies the rows of list k to positions k (0, 1, 2 … when None) of outs[k] [places, "
+           "bytes per row]. Raises the OSError of the first list that a row could not be read "
            "for; the other lists are complete.");
 
   nb::class_<RowOrder>(m, "RowOrder", "Which rows of a file lie once more, in another order.")

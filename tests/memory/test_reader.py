@@ -44,14 +44,19 @@ def gather(
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_rows_in_any_order(reader: str, tmp_path: Path) -> None:
+def test_positions(reader: str, tmp_path: Path) -> None:
     table = table_of(100, 64)
     column = write_table(tmp_path / "t", table)
+    out = torch.zeros(6, 64, dtype=torch.uint8)
     disk = _core.DiskGather(reader)
     assert disk.reader == reader
-    out = torch.zeros(3, 64, dtype=torch.uint8)
-    disk.gather(column, [torch.tensor([7, 99, 7])], [out])
-    assert torch.equal(out, table[[7, 99, 7]])
+    disk.gather(column, [torch.tensor([7, 7, 99])], [out], [torch.tensor([5, 0, 2])])
+    assert torch.equal(out[[5, 0, 2]], table[[7, 7, 99]])
+    assert not out[[1, 3, 4]].any()
+    with pytest.raises(IndexError, match=r"positions\[0\]: found position 6, expected 0 <="):
+        disk.gather(column, [torch.tensor([7])], [out], [torch.tensor([6])])
+    with pytest.raises(ValueError, match="positions: found 2, expected one for each of 1 rows"):
+        disk.gather(column, [torch.tensor([7])], [out], [torch.tensor([0, 1])])
     with pytest.raises(ValueError, match=r"outs\[0\]: its shape must be"):
         disk.gather(column, [torch.tensor([7])], [out])
     with pytest.raises(IndexError, match=r"requests\[0\].rows\[0\]: found row 100, expected 0 <="):
