@@ -21,6 +21,9 @@ constexpr std::size_t kLarge = 64 << 10;
 // A block that lay idle for this long is of a size that is not wanted any more.
 constexpr std::chrono::seconds kIdleTime{10};
 constexpr std::size_t kMaxIdle = 1024;
+// A block serves for as little as a fourth of its size. Batches of all neighbours differ that much:
+// with half as much again as the most, each fourth of them would come to lie in fresh memory.
+constexpr std::size_t kMostTimes = 4;
 
 // Sizes come in steps of an eighth of a power of two, so that batches of about the same size take
 // each other's blocks.
@@ -125,7 +128,7 @@ class Pool {
   Place best_for(std::size_t bytes) {
     Place best = idle_.end();
     for (Place at = idle_.begin(); at != idle_.end(); ++at) {
-      if (at->block.size < bytes || at->block.size > bytes + bytes / 2) continue;
+      if (at->block.size < bytes || at->block.size / kMostTimes > bytes) continue;
       if (best == idle_.end() || at->block.size <= best->block.size) best = at;
     }
     return best;

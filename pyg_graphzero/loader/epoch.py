@@ -163,12 +163,13 @@ class Epoch:
         loader = self._loader
         self._lease = self._begin_lease()
         threads = loader.num_workers if loader.prefetch_factor != 0 else 0
-        room = int(_SHARE_AHEAD * free_memory())
         if self._lease is not None:
-            threads, room = self._lease.threads, self._lease.ready_bytes
+            threads = self._lease.threads
         self.stats.num_workers = threads
         self._requests = {}
         if threads > 0:
+            lease = self._lease
+            room = int(_SHARE_AHEAD * free_memory()) if lease is None else lease.ready_bytes
             self._engine = begin_engine(threads, room, number)
         if self._lease is not None:
             self._lease.engine = self._engine

@@ -29,8 +29,11 @@ TEST(a_dead_block_is_the_next_one_of_its_size) {
   const Block third = take_block(10 * kMiB);
   CHECK(third.data != second.data);
   return_block(second);
-  const Block small = take_block(5 * kMiB);  // not out of something twice as large
-  CHECK(small.size < 6 * kMiB);
+  const Block third_of_it = take_block(3 * kMiB);
+  CHECK(third_of_it.data == second.data);
+  return_block(third_of_it);
+  const Block small = take_block(2 * kMiB);  // not out of something five times as large
+  CHECK(small.size < 3 * kMiB);
   for (const Block& block : {third, small}) return_block(block);
 }
 
@@ -73,25 +76,33 @@ TEST(no_more_is_kept_than_was_ever_used) {
 }
 
 // One batch lives while the next is made, as in `for batch in loader`; each has a few small arrays
-// and a large one, of sizes that go up and down.
-TEST(batches_that_take_turns_soon_ask_for_no_new_memory) {
+// and a large one. Their sizes go up and down by `spread` per cent. Bytes of fresh memory among a
+// million that the later batches take.
+static std::size_t fresh_memory(std::size_t spread) {
   const Recycling recycling;
   std::set<void*> seen;
   std::vector<Block> last;
-  std::size_t fresh = 0;
+  std::size_t fresh = 0, taken = 0;
   for (std::size_t batch = 0; batch < 60; ++batch) {
-    const std::size_t size = 100 + batch * 7 % 13;  // per cent
     std::vector<Block> made;
     for (const std::size_t kib : {2100, 2100, 2100, 4200, 1000, 130, 62000}) {
-      made.push_back(take_block(kib * 1024 * size / 100));
+      const std::size_t bytes = kib * 1024 * (100 + batch * 67 % (spread + 1)) / 100;
+      made.push_back(take_block(bytes));
       const bool is_fresh = seen.insert(made.back().data).second;
-      if (batch >= 30 && is_fresh) ++fresh;
+      if (batch < 30) continue;
+      taken += bytes;
+      if (is_fresh) fresh += bytes;
     }
     for (const Block& block : last) return_block(block);
     last = std::move(made);
   }
   for (const Block& block : last) return_block(block);
-  CHECK(fresh == 0);
+  return fresh / (taken / 1'000'000);
+}
+
+TEST(batches_that_take_turns_soon_ask_for_no_new_memory) {
+  CHECK(fresh_memory(12) == 0);
+  CHECK(fresh_memory(210) < 10'000);  // a large array lies where another one did
 }
 
 TEST(nothing_is_kept_without_recycling) {
