@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import gc
 import statistics
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import torch
@@ -76,6 +78,11 @@ def loader_of(
     return getattr(module, name)(graph, **given)
 
 
+def num_batches(loader: Iterable[Any]) -> int:
+    """Goes over all of them."""
+    return sum(1 for _ in loader)
+
+
 def compare(
     case: str, data: tuple[Data, HeteroData], workers: int, args: Any
 ) -> dict[str, list[float]]:
@@ -84,14 +91,14 @@ def compare(
     both = {"ours": pyg_graphzero.loader}
     if WITH_PYG_LIB:
         both["stock"] = torch_geometric.loader
-    works = {}
+    works: dict[str, Callable[[], int]] = {}
     for name, module in both.items():
         loader = loader_of(module, case, data, workers, args)
         try:
             next(iter(loader))
         except ImportError:  # pyg-lib does not have it
             continue
-        works[name] = lambda loader=loader: sum(1 for _ in loader)
+        works[name] = partial(num_batches, loader)
     return {
         name: [each["value"] / each["seconds"] for each in runs]
         for name, runs in in_turns(works, args.rounds).items()

@@ -20,6 +20,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +158,7 @@ def main(argv: list[str] | None = None) -> None:
     seeds = torch.randperm(args.nodes)[: args.batches * args.batch_size]
     works: dict[str, Callable[[], dict[str, float]]] = {}
     for name, workers, loader in loaders(data, disk, seeds, args, device):
-        works[f"load: {name}, {workers}"] = lambda loader=loader: epoch(loader, None, device)
+        works[f"load: {name}, {workers}"] = partial(epoch, loader, None, device)
         if workers != max(args.threads) or "+" in name.removeprefix("stock +"):
             continue
         for model in args.models:
@@ -165,9 +166,7 @@ def main(argv: list[str] | None = None) -> None:
                 if name.startswith("stock") and StockPyG.cannot_train(way) is not None:
                     continue
                 step = Step(MODELS[model](args.dim, len(args.fanout)), way, device)
-                works[f"train: {name}, {model}, {way}"] = lambda loader=loader, step=step: epoch(
-                    loader, step, device
-                )
+                works[f"train: {name}, {model}, {way}"] = partial(epoch, loader, step, device)
     gpu = torch.cuda.get_device_name() if device.type == "cuda" else "no GPU"
     print(f"{machine()}, {gpu}")
     print(f"{'':46} {'batches/s':>10} {'MB/batch':>9} {'GPU idle':>9}", flush=True)

@@ -86,7 +86,7 @@ def main(argv: list[str] | None = None) -> None:
         )
         for option, fields in OPTIONS.items():
             options = {"options": gz.SamplingOptions(**fields)}
-            row = {"graph": name, "option": option, "arguments": fields}
+            row: dict[str, Any] = {"graph": name, "option": option, "arguments": fields}
             row |= count(data, args, options)
             epochs = args.epochs or EPOCHS[name]
             row["scores"] = [train(data, args, options, seed, epochs) for seed in args.seeds]

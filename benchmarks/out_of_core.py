@@ -45,8 +45,7 @@ from pyg_graphzero.bench.synthetic import NUM_CLASSES
 from pyg_graphzero.bench.training import Trainer
 from pyg_graphzero.store.copies import remove_copies
 from pyg_graphzero.util.machine import machine
-from pyg_graphzero.util.sizes import format_bytes
-from pyg_graphzero.util.workspace import parse_size
+from pyg_graphzero.util.sizes import format_bytes, parse_size
 
 GROUPS = ("stock", "memmap", "graphbolt", "ours", "later", "train")
 CONTESTANTS: dict[str, type[Contestant]] = {
@@ -246,7 +245,7 @@ def choose(args: argparse.Namespace, stores: Stores, limit: int) -> list[Run]:
 
 def grid_points(args: argparse.Namespace) -> Iterator[Point]:
     """Points of the grid, or of lines of budgets; each store is removed after its own."""
-    schemes: dict[Any, Result | None] = {}
+    halves: dict[str, dict[str, Result]] = {}  # GraphBolt's scheme in float16, for those of int8
     for size in args.sizes:
         nodes, features = map(int, size.split("x"))
         graph = CommunityGraph(nodes, args.edges_per_node, features, seed=args.seed)
@@ -266,9 +265,10 @@ def grid_points(args: argparse.Namespace) -> Iterator[Point]:
                 for limit in limits(args, 4 * nodes * features, play_one):
                     at = {"graph": size, "fanout": fanout, "limit": limit}
                     runs = {name: play_one(name, limit) for name in rivals}
-                    schemes[encoding, str(at)] = runs.get("scheme")
-                    runs.setdefault("scheme", schemes.get(("f16", str(at))))
+                    if encoding == "f16":
+                        halves[str(at)] = {name: runs[name] for name in runs if name == "scheme"}
                     share = limit / (4 * nodes * features)
+                    runs = halves.get(str(at), {}) | runs
                     yield point_of(runs, **at, encoding=encoding, share=share)
             if not args.keep:
                 shutil.rmtree(store)

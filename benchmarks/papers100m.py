@@ -33,6 +33,7 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,11 +43,10 @@ from papers100m_phases import ENCODINGS, PHASES, serve
 from harness.cap import MemoryCap
 from harness.child import Task, answer
 from harness.record import limited_arguments, parser, record, write
-from harness.report import memory_chart, short, table
+from harness.report import Result, memory_chart, short, table
 from harness.run import CHILD, Run, play
 from pyg_graphzero.store.copies import remove_copies
-from pyg_graphzero.util.sizes import format_bytes
-from pyg_graphzero.util.workspace import parse_size
+from pyg_graphzero.util.sizes import format_bytes, parse_size
 
 # Phases that are only done once: under the first limit, or under none.
 ONCE = ("convert", "optimize", "shape")
@@ -230,7 +230,7 @@ def run_of(
         "epochs": args.epochs,
         "batches": args.batches if phase == "train" else 0,
         "seconds": args.seconds,
-        "hidden": None if phase in LOADING else args.hidden,
+        "hidden": 0 if phase in LOADING else args.hidden,
         "model": args.model,
         "seed": args.seed,
         "options": options,
@@ -241,8 +241,9 @@ def run_of(
     if order != "auto":
         name += f", order {order}"
     task = Task(phase, str(folder / "store"), **given)
-    before = {"before": lambda: remove_copies(folder / "store")} if phase == "load" else {}
-    return Run(name, phase, task, **before)
+    run = Run(name, phase, task)
+    remove = partial(remove_copies, task.store)
+    return dataclasses.replace(run, before=remove) if phase == "load" else run
 
 
 def runs_of(args: argparse.Namespace) -> list[Run]:
@@ -272,7 +273,8 @@ def main(argv: list[str] | None = None) -> None:
     print(f"disk at most: {listed(wanted)}", flush=True)
     check(wanted, args.dir, parse_size(args.max_disk, "--max-disk"))
     runs = runs_of(args)
-    for limit in {run.task.limit for run in runs} - {None}:  # can it be done here?
+    # Can it be done here?
+    for limit in {run.task.limit for run in runs if run.task.limit is not None}:
         with MemoryCap(limit):
             pass
     if "convert" in args.phases and (folder / "store").exists():
@@ -280,7 +282,7 @@ def main(argv: list[str] | None = None) -> None:
     graph = None if args.data else graph_of(args)
     try:
         made = make_files(args, folder)
-        results = []
+        results: list[Result] = []
         for run in runs:
             if not args.memory:
                 run = with_same_memory(run, results)
@@ -304,7 +306,7 @@ def graph_of(args: argparse.Namespace) -> PapersGraph:
     return PapersGraph.of(args.scale, args.seed, args.directed)
 
 
-def with_same_memory(run: Run, results: Sequence[dict[str, Any]]) -> Run:
+def with_same_memory(run: Run, results: Sequence[Result]) -> Run:
     """This package's batches within what GraphBolt's scheme took, pages of files included.
 
     Args:

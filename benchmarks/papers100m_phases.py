@@ -54,7 +54,7 @@ def convert(task: Task, tell: Tell) -> dict[str, Any]:
     graph = PapersGraph.of(task.options["scale"], task.seed, directed)
     begin = time.perf_counter()
     if source is not None:
-        given = {"features": encoding(features), "memory": task.budget}
+        given: dict[str, Any] = {"features": encoding(features), "memory": task.budget}
         if not directed:
             given |= {"undirected": True, "coalesce": "first", "edge_ids": False}
         gz.convert(source, store, progress=False, **given)

@@ -182,6 +182,7 @@ def _typed_step(
         return None
     torch.manual_seed(0)
     widths = [args.dim, *[args.hidden] * (len(args.fanout) - 1), NUM_CLASSES]
+    given: tuple[Any, ...]
     extra = {}
     if name == "accelerated":
         batch = _known(batch)

@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -111,20 +112,17 @@ def main(argv: list[str] | None = None) -> None:
         start.numpy().tofile(path / "start")
         data = Data(edge_index=edge_index, num_nodes=args.nodes)
         works: dict[str, Callable[[], Any]] = {}
+        operators = {"pyg-lib": torch.ops.pyg, "torch-cluster": torch.ops.torch_cluster}
         others = []
         for p, q in ((1.0, 1.0), (0.5, 2.0)):
             kind = "uniform" if p == q == 1 else f"p={p}, q={q}"
             for name, source in (("in memory", data), ("store", store)):
                 walker = gz.sampler.RandomWalker(source, p, q)
-                works[f"{kind}: ours, {name}"] = lambda w=walker: w.walk(start, length)
-            if p == q == 1 and hasattr(torch.ops.pyg, "random_walk"):
-                walk = torch.ops.pyg.random_walk
-                works[f"{kind}: pyg-lib"] = lambda w=walk: w(rowptr, col, start, length, 1.0, 1.0)
-            if hasattr(torch.ops.torch_cluster, "random_walk"):
-                walk = torch.ops.torch_cluster.random_walk
-                works[f"{kind}: torch-cluster"] = lambda w=walk, p=p, q=q: w(
-                    rowptr, col, start, length, p, q
-                )
+                works[f"{kind}: ours, {name}"] = partial(walker.walk, start, length)
+            for name, ops in operators.items():
+                if hasattr(ops, "random_walk") and (p == q == 1 or name != "pyg-lib"):
+                    walk = partial(ops.random_walk, rowptr, col, start, length, p, q)
+                    works[f"{kind}: {name}"] = walk
             if args.graphzero_path:
                 arguments = [path / "graph.gl", path / "start", length + 1, p, q]
                 others.append(GraphZero(args.graphzero_path, arguments, args.threads))

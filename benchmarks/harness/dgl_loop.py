@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from dgl_step import Model
 
 
-def main():
+def main() -> None:
     folder = Path(sys.argv[1])
     arrays = {path.stem: torch.from_numpy(np.load(path)) for path in folder.glob("*.npy")}
     settings = json.loads((folder / "settings.json").read_text())

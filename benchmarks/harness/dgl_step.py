@@ -13,6 +13,8 @@ import json
 import resource
 import sys
 import time
+from collections.abc import Mapping
+from typing import Any
 
 import dgl
 import dgl.nn as dglnn
@@ -21,7 +23,7 @@ import torch
 import torch.nn.functional as F
 
 
-def blocks_of(batch, depth):
+def blocks_of(batch: Mapping[str, np.ndarray], depth: int) -> list[Any]:
     """From the leaves to the seeds."""
     nodes, edges = np.cumsum(batch["nodes"]), np.cumsum(batch["edges"])
     src, dst = torch.from_numpy(batch["edge_index"])
@@ -41,7 +43,7 @@ def blocks_of(batch, depth):
 class Model(torch.nn.Module):
     """Layers with ReLU between them."""
 
-    def __init__(self, kind, widths, heads, dropout):
+    def __init__(self, kind: str, widths: list[int], heads: int, dropout: float) -> None:
         super().__init__()
         self.dropout = dropout
         self.layers = torch.nn.ModuleList()
@@ -63,7 +65,7 @@ class Model(torch.nn.Module):
                 )
             self.layers.append(layer)
 
-    def forward(self, blocks, x):
+    def forward(self, blocks: list[Any], x: torch.Tensor) -> torch.Tensor:
         """Scores of the seeds."""
         for number, (layer, block) in enumerate(zip(self.layers, blocks, strict=True)):
             x = layer(block, x)
@@ -74,7 +76,7 @@ class Model(torch.nn.Module):
         return x
 
 
-def main():
+def main() -> None:
     path, kind, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
     batch = np.load(path)
     widths = [int(width) for width in batch["widths"]]

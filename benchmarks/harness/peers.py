@@ -123,7 +123,7 @@ class Stock(Contestant):
     def __init__(self, task: Task) -> None:
         super().__init__(task)
         import torch_geometric.loader
-        from torch_sparse import SparseTensor  # type: ignore[import-not-found]
+        from torch_sparse import SparseTensor
 
         self.files = files = StoreFiles(Path(task.store))
         indptr, indices = files.contents.csc(None)
@@ -272,9 +272,12 @@ class TunedMemmap(Peer):
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
-        table = self.files.memmap()
-        table._mmap.madvise(mmap.MADV_RANDOM)  # NumPy has no public way to it
-        self._table = _core.RowTable(torch.from_numpy(table).view(torch.uint8))
+        with open(self.files.x.path, "rb") as file:
+            table = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+        table.madvise(mmap.MADV_RANDOM)
+        size = self.files.num_nodes * self.row_bytes
+        rows = torch.frombuffer(table, dtype=torch.uint8, offset=_DATA_OFFSET, count=size)
+        self._table = _core.RowTable(rows.view(-1, self.row_bytes))
 
     def fetch(self, nodes: Tensor, out: Tensor) -> None:
         """Threads copy out of the map; each waits for its own page faults."""
@@ -319,9 +322,8 @@ class GraphBolt(Peer):
         )
         took = time.perf_counter() - start
         self._cache.insert(nodes, missed, out)
-        values = (len(nodes), len(nodes) - len(missed), found.reads, found.bytes)
-        values += (found.useful_bytes, took)
-        for name, value in zip(_COUNTS, values, strict=True):
+        values = [len(nodes), len(nodes) - len(missed), found.reads, found.bytes]
+        for name, value in zip(_COUNTS, [*values, found.useful_bytes, took], strict=True):
             self._counts[name] += value
 
     def epoch(self) -> Iterable[Any]:

@@ -8,7 +8,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -128,14 +128,13 @@ def write(path: Path, document: dict[str, Any]) -> None:
 
 
 def in_turns(
-    works: dict[str, Callable[[], Any]], rounds: int, before: Callable[[], object] | None = None
+    works: Mapping[str, Callable[[], Any]], rounds: int
 ) -> dict[str, list[dict[str, Any]]]:
     """Calls all of some functions in every round: what drifts, drifts for all.
 
     Args:
         works: By name.
         rounds: How many are timed; one more, before these, only warms up.
-        before: Is called before each, and not timed.
 
     Returns:
         For each its rounds: wall and CPU seconds, and as ``value`` what it returned.
@@ -143,20 +142,9 @@ def in_turns(
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in works}
     for number in range(rounds + 1):
         for name, work in works.items():
-            if before is not None:
-                before()
             with Clock() as clock:
                 value = work()
             if number:
                 seconds = {"seconds": clock.seconds, "cpu_seconds": clock.cpu_seconds}
                 found[name].append(seconds if value is None else seconds | {"value": value})
     return found
-
-
-def flags(**options: Any) -> list[str]:
-    """Options as they are on a command line, for a script that calls itself."""
-    words: list[str] = []
-    for name, value in options.items():
-        values: Iterable[Any] = value if isinstance(value, (list, tuple)) else [value]
-        words += [f"--{name.replace('_', '-')}", *map(str, values)]
-    return words

@@ -176,9 +176,8 @@ def follow(
         elif cap is not None and cap.killed():
             why = f"killed by the kernel: more memory than the limit of {cap.limit:,} bytes"
         result["error"] = f"after {last}: {why}"
-    kinds = {"anon_and_file": ("anon", "file"), "anon_and_shmem": ("anon", "shmem")}
-    kinds |= {each: (each,) for each in ("anon", "charged")}
-    result["peak"] = {name: timeline.peak(*each) for name, each in kinds.items()}
+    kinds = (("anon", "file"), ("anon", "shmem"), ("anon",), ("charged",))
+    result["peak"] = {"_and_".join(each): timeline.peak(*each) for each in kinds}
     result["timeline"] = thinned(timeline.points)
 
 
