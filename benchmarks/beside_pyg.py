@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import gc
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -78,9 +78,9 @@ def loader_of(
     return getattr(module, name)(graph, **given)
 
 
-def num_batches(loader: Iterable[Any]) -> int:
-    """Goes over all of them."""
-    return sum(1 for _ in loader)
+def epoch(loader: Iterable[Any]) -> dict[str, int]:
+    """Goes over all batches."""
+    return {"batches": sum(1 for _ in loader)}
 
 
 def compare(
@@ -91,16 +91,16 @@ def compare(
     both = {"ours": pyg_graphzero.loader}
     if WITH_PYG_LIB:
         both["stock"] = torch_geometric.loader
-    works: dict[str, Callable[[], int]] = {}
+    works = {}
     for name, module in both.items():
         loader = loader_of(module, case, data, workers, args)
         try:
             next(iter(loader))
         except ImportError:  # pyg-lib does not have it
             continue
-        works[name] = partial(num_batches, loader)
+        works[name] = partial(epoch, loader)
     return {
-        name: [each["value"] / each["seconds"] for each in runs]
+        name: [each["batches"] / each["seconds"] for each in runs]
         for name, runs in in_turns(works, args.rounds).items()
     }
 

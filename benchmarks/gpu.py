@@ -32,7 +32,7 @@ from torch_geometric.loader import PrefetchLoader
 from torch_geometric.nn import GAT, GCN, GraphSAGE
 
 import pyg_graphzero as gz
-from harness.record import OUT, in_turns, parser, record, sampling_arguments, write
+from harness.record import OUT, in_turns, medians, parser, record, sampling_arguments, write
 from pyg_graphzero.bench.contestants import StockPyG
 from pyg_graphzero.bench.synthetic import power_law
 from pyg_graphzero.bench.training import MODELS as WAYS
@@ -170,20 +170,19 @@ def main(argv: list[str] | None = None) -> None:
     gpu = torch.cuda.get_device_name() if device.type == "cuda" else "no GPU"
     print(f"{machine()}, {gpu}")
     print(f"{'':46} {'batches/s':>10} {'MB/batch':>9} {'GPU idle':>9}", flush=True)
-    rows = {}
+    rows: dict[str, dict[str, Any]] = {}
     # The round that warms up starts workers.
     for name, runs in in_turns(works, args.rounds).items():
-        seconds = statistics.median(run["seconds"] for run in runs)
-        found = [run["value"] for run in runs]
-        busy = statistics.median(run["value"]["busy"] / run["seconds"] for run in runs)
+        found = medians(runs)
+        busy = statistics.median(run["busy"] / run["seconds"] for run in runs)
         rows[name] = {
-            "batches_per_second": found[0]["batches"] / seconds,
-            "bytes_per_batch": found[0]["bytes"] / found[0]["batches"],
+            "batches_per_second": found["batches"] / found["seconds"],
+            "bytes_per_batch": found["bytes"] / found["batches"],
             "idle_share": 1 - busy if name.startswith("train") else None,
         }
         shown = f"{1 - busy:9.0%}" if name.startswith("train") else f"{'':9}"
         print(
-            f"{name:46} {found[0]['batches'] / seconds:10.1f} "
+            f"{name:46} {rows[name]['batches_per_second']:10.1f} "
             f"{rows[name]['bytes_per_batch'] / 1e6:9.1f} {shown}"
         )
     write(args.json, record(args, argv, gpu=gpu, rows=rows))

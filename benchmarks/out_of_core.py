@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import gc
-import itertools
 import json
 import shutil
 import sys
@@ -84,7 +83,6 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     made.add_argument(
         "--encodings", nargs="+", choices=ENCODINGS, default=list(ENCODINGS), help="of features"
     )
-    made.add_argument("--repeat", type=int, default=1, help="runs of everything, in turn")
     made.add_argument("--grid", action="store_true", help="a table of second epochs instead")
     made.add_argument("--line", type=int, help="as --grid, ours alone; how many budgets")
     made.add_argument("--sizes", nargs="+", default=_SIZES, help="of its graphs: NODESxFEATURES")
@@ -117,7 +115,7 @@ def serve(task: Task, tell: Tell) -> None:
             check_rows(batch.n_id, batch.x)
         checked = True
         if trainer is not None:
-            trainer.step(contestant.trainable(batch))
+            trainer.step(batch)
 
     deliver(task, tell, contestant.epoch, step, contestant.counts)
 
@@ -309,8 +307,8 @@ def main(argv: list[str] | None = None) -> None:
     try:
         facts = facts_of(args, stores.make("f32"))
         print(machine(), graph, facts, sep="\n", flush=True)
-        for repeat, run in itertools.product(range(args.repeat), choose(args, stores, limit)):
-            results.append(play(run, Path(__file__), args.drop_caches) | {"repeat": repeat})
+        for run in choose(args, stores, limit):
+            results.append(play(run, Path(__file__), args.drop_caches))
             print(short(results[-1]), flush=True)
     finally:
         if not args.keep:

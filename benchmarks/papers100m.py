@@ -69,10 +69,6 @@ _COLUMNS = ["batches/s", "s/batch", "epoch, min", "seconds", "hits", "MB/batch",
 _COLUMNS += ["reads: time/ideal", "RssAnon", "anon+file", "charged", "read", "written"]
 
 
-class DiskError(ValueError):
-    """A run would take more disk than there is, or than it may take."""
-
-
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
     made = parser("papers100m", __doc__, json=False)
     limited_arguments(made, "2.5GB")
@@ -84,7 +80,6 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     made.add_argument("--layout", choices=("stream", "ogb"), default="stream")
     made.add_argument("--features", choices=ENCODINGS, default="int8")
     made.add_argument("--limit", nargs="+", default=["12GB"], help="on memory; or none")
-    made.add_argument("--memory", help="budget of this package, instead of what is left then")
     made.add_argument("--max-disk", default="45GB", help="refuse a run that takes more")
     made.add_argument("--hidden", type=int, default=256)
     made.add_argument("--batches", type=int, default=300, help="to train")
@@ -106,33 +101,18 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     return args
 
 
-def needs(
-    phases: Sequence[str],
-    scale: float,
-    features: str,
-    hidden: int,
-    layout: str,
-    directed: bool = False,
-) -> dict[str, int]:
-    """Bytes that lie on the disk at most in each phase.
-
-    Args:
-        phases: Names of the phases, in their order.
-        scale: Scale of the graph.
-        features: Encoding of the features.
-        hidden: Width of the activations that inference keeps, in float16.
-        layout: ``stream``; ``ogb``, files that are made first; or ``data``, which are there.
-        directed: Whether a store has one direction of every citation.
-    """
-    nodes, edges = scale * NUM_NODES, scale * NUM_EDGES * (1 if directed else 2)
-    rows = nodes * NUM_FEATURES * ITEM_BYTES[features]
+def needs(args: argparse.Namespace) -> dict[str, int]:
+    """Bytes that lie on the disk at most in each phase, by the arguments."""
+    nodes, citations = args.scale * NUM_NODES, args.scale * NUM_EDGES
+    edges = citations * (1 if args.directed else 2)
+    layout = "data" if args.data else args.layout
+    rows = nodes * NUM_FEATURES * ITEM_BYTES[args.features]
     store, copied = rows + edges * _EDGE_BYTES + nodes * _NODE_BYTES, _USED_SHARE * rows
-    raw = nodes * (4 * NUM_FEATURES + 12) + scale * NUM_EDGES * 16 if layout == "ogb" else 0
-    numbers = edges * _NUMBER_BYTES if directed else 0
-    sorted_bytes = edges * _SORTED_BYTES + 2 * numbers
-    sorting = edges * _EDGE_BYTES + sorted_bytes
+    raw = nodes * (4 * NUM_FEATURES + 12) + citations * 16 if layout == "ogb" else 0
+    numbers = edges * _NUMBER_BYTES if args.directed else 0
+    sorting = edges * (_EDGE_BYTES + _SORTED_BYTES) + 2 * numbers
     found: dict[str, int] = {}
-    for phase in phases:
+    for phase in args.phases:
         # Training leaves a copy of the rows that it uses.
         kept = store + copied * bool({"optimize", "train"} & found.keys())
         # The reader of files writes rows first, the stream edges.
@@ -141,13 +121,10 @@ def needs(
             # The copy, and its rows on their way.
             "optimize": store + 2 * copied,
             "train": store + copied,
-            # Activations of the last layer and of the one that is being made.
-            "infer": kept + 2 * nodes * hidden * 2,
-            "shape": kept,
-            "graphbolt": kept,
-            "load": kept,
+            # Activations of the last layer and of the one that is being made, in float16.
+            "infer": kept + 2 * nodes * args.hidden * 2,
         }
-        found[phase] = int(most[phase])
+        found[phase] = int(most.get(phase, kept))
     return found
 
 
@@ -155,14 +132,14 @@ def check(found: dict[str, int], folder: Path, most: int) -> None:
     """Refuses a run that does not fit.
 
     Raises:
-        DiskError: Says what each phase takes, and what would take less.
+        ValueError: Says what each phase takes, and what would take less.
     """
     kept = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     free = shutil.disk_usage(folder).free + kept  # of an earlier run
     phase = max(found, key=found.__getitem__)
     if found[phase] <= min(free, most):
         return
-    raise DiskError(
+    raise ValueError(
         f"disk: found {format_bytes(free)} free and --max-disk {format_bytes(most)}, expected "
         f"{format_bytes(found[phase])} for {phase!r} (at most, each: {listed(found)}). "
         "--features int8 takes least and a smaller --scale less; optimize writes rows twice, "
@@ -195,9 +172,7 @@ def run_of(
         # SIEVE knows by 4 bytes where each row is.
         limit = int(_EDGE_BYTES * edges + 12 * num_rows + cached * (row_bytes + _SLOT_BYTES))
         limit += _BESIDE_CACHE
-    if args.memory:
-        budget: int | None = parse_size(args.memory, "--memory")
-    elif limit is None or phase in LOADING:
+    if limit is None or phase in LOADING:
         budget = limit
     elif phase in ("train", "infer"):
         budget = limit - beside
@@ -268,8 +243,7 @@ def main(argv: list[str] | None = None) -> None:
     args = parse(argv)
     args.dir.mkdir(parents=True, exist_ok=True)
     folder = args.dir / "papers100m"
-    layout = "data" if args.data else args.layout
-    wanted = needs(args.phases, args.scale, args.features, args.hidden, layout, args.directed)
+    wanted = needs(args)
     print(f"disk at most: {listed(wanted)}", flush=True)
     check(wanted, args.dir, parse_size(args.max_disk, "--max-disk"))
     runs = runs_of(args)
@@ -284,8 +258,7 @@ def main(argv: list[str] | None = None) -> None:
         made = make_files(args, folder)
         results: list[Result] = []
         for run in runs:
-            if not args.memory:
-                run = with_same_memory(run, results)
+            run = with_same_memory(run, results)
             results.append(play(run, Path(__file__), args.drop_caches))
             print(short(results[-1]), flush=True)
             tidy(folder, run.group)

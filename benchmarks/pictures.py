@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from statistics import mean, median
+from statistics import median
 from typing import Any
 
 import matplotlib
@@ -68,15 +68,11 @@ def workflow() -> Figure:
 
 
 def runs(name: str) -> dict[str, dict[str, Any]]:
-    """Out-of-core runs by name; repeated runs are one, the first, at their mean speed."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for each in json.loads((RESULTS / "out-of-core.json").read_text())[name]["results"]:
-        each["batches_per_second"] = each.get("batches_per_second", each.get("at_most"))
-        found.setdefault(each["name"], []).append(each)
-    return {
-        name: each[0] | {"batches_per_second": mean(run["batches_per_second"] for run in each)}
-        for name, each in found.items()
-    }
+    """Out-of-core runs by name."""
+    found = json.loads((RESULTS / "out-of-core.json").read_text())[name]["results"]
+    for each in found:
+        each.setdefault("batches_per_second", each.get("at_most"))
+    return {each["name"]: each for each in found}
 
 
 def speeds() -> tuple[dict[str, float], dict[str, float]]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +72,7 @@ class HeteroSAGE(torch.nn.Module):
     ) -> Tensor:
         """Logits of all nodes of the target type."""
         hidden = {name: self.encoders[name](x) for name, x in x_dict.items()}
-        layers: Iterable[Any] = zip(self.convs, self.roots, self.norms, strict=True)
+        layers: Any = zip(self.convs, self.roots, self.norms, strict=True)
         for conv, roots, norms in layers:
             messages = conv(hidden, edge_index_dict)
             hidden = {
