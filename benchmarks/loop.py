@@ -120,13 +120,8 @@ def _graphbolt(
     }
     for name, array in arrays.items():
         np.save(folder / f"{name}.npy", array.numpy())
-    widths = [args.dim, *[args.hidden] * (len(args.fanout) - 1), NUM_CLASSES]
-    settings = {
-        "widths": widths,
-        "fanout": args.fanout,
-        "batch_size": args.batch_size,
-        "dropout": args.dropout,
-    }
+    settings = {name: getattr(args, name) for name in ("fanout", "batch_size", "dropout")}
+    settings["widths"] = [args.dim, *[args.hidden] * (len(args.fanout) - 1), NUM_CLASSES]
     (folder / "settings.json").write_text(json.dumps(settings))
     script = Path(__file__).parent / "harness" / "dgl_loop.py"
     ask = Asked([args.dgl, script, folder])

@@ -35,7 +35,6 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from papers100m_graph import MASKS, NUM_EDGES, NUM_FEATURES, NUM_NODES, PapersGraph, write_ogb
 from papers100m_phases import ENCODINGS, PHASES, serve
@@ -65,6 +64,8 @@ _USED_SHARE = 0.5
 # An edge in a store, and while edges are sorted. With edge ids, also its number, and this again on
 # its way into a file that then turns out to be superfluous.
 _EDGE_BYTES, _SORTED_BYTES, _NUMBER_BYTES = 4, 8, 4
+# Arguments that every phase is told as options.
+_TOLD = ("scale", "directed", "features", "eval_nodes")
 _COLUMNS = ["batches/s", "s/batch", "epoch, min", "seconds", "hits", "MB/batch", "stall"]
 _COLUMNS += ["reads: time/ideal", "RssAnon", "anon+file", "charged", "read", "written"]
 
@@ -185,37 +186,24 @@ def run_of(
         budget = int(_SHARE * limit)
     folder = args.dir / "papers100m"
     data = args.data or (folder / "ogb" if args.layout == "ogb" else None)
-    options: dict[str, Any] = {
+    options = {name: getattr(args, name) for name in _TOLD}
+    options |= {
         "work": str(folder / "work"),
         "data": None if data is None else str(data),
-        "scale": args.scale,
-        "directed": args.directed,
-        "features": args.features,
-        "eval_nodes": args.eval_nodes,
         "cache_bytes": cached * row_bytes,
         "order": order,
     }
-    given: dict[str, Any] = {
-        "limit": limit,
-        "budget": budget,
-        "seeds": MASKS["train"],
-        "fanout": args.fanout,
-        "batch_size": args.batch_size,
-        "workers": args.workers,
-        "epochs": args.epochs,
-        "batches": args.batches if phase == "train" else 0,
-        "seconds": args.seconds,
-        "hidden": 0 if phase in LOADING else args.hidden,
-        "model": args.model,
-        "seed": args.seed,
-        "options": options,
-    }
+    task = Task(
+        phase, str(folder / "store"), limit, budget, MASKS["train"], args.fanout, args.batch_size,
+        workers=args.workers, epochs=args.epochs, batches=args.batches if phase == "train" else 0,
+        seconds=args.seconds, hidden=0 if phase in LOADING else args.hidden, model=args.model,
+        seed=args.seed, options=options,
+    )  # fmt: skip
     name = f"{phase}, {'no limit' if limit is None else f'{limit / 1e9:.3g} GB'}"
     if phase in LOADING and share > 0:
         name += f" ({share:.0%} of the rows)"
     if order != "auto":
         name += f", order {order}"
-    task = Task(phase, str(folder / "store"), **given)
     run = Run(name, phase, task)
     remove = partial(remove_copies, task.store)
     return dataclasses.replace(run, before=remove) if phase == "load" else run
