@@ -11,7 +11,6 @@ accuracies, or the area under the ROC curve where there are two classes.
 
 from __future__ import annotations
 
-import statistics
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from typing import Any
 import torch.nn.functional as F
 
 import pyg_graphzero as gz
-from harness.real_graphs import arguments, graphs, train
+from harness.real_graphs import arguments, graphs, scores
 from harness.record import parser, record, write
 
 ENCODINGS = ("float32", "float16", "bfloat16", "int8")
@@ -60,12 +59,8 @@ def main(argv: list[str] | None = None) -> None:
                         "model": model,
                         "bytes": column["bytes"],
                         "relative_rmse": column.get("encoding", {}).get("relative_rmse", 0.0),
-                        "scores": [
-                            train(disk, args, {}, seed, epochs, MODELS[model])
-                            for seed in args.seeds
-                        ],
+                        **scores(disk, args, {}, epochs, MODELS[model]),
                     }
-                    row["mean"] = statistics.mean(row["scores"])
                     rows.append(row)
                     print(
                         f"{encoding:9} {model:13} {row['bytes'] / 1e6:6.1f} "

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import gc
 import statistics
+from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import torch
@@ -76,6 +78,11 @@ def loader_of(
     return getattr(module, name)(graph, **given)
 
 
+def epoch(loader: Iterable[Any]) -> dict[str, int]:
+    """Goes over all batches."""
+    return {"batches": sum(1 for _ in loader)}
+
+
 def compare(
     case: str, data: tuple[Data, HeteroData], workers: int, args: Any
 ) -> dict[str, list[float]]:
@@ -91,9 +98,9 @@ def compare(
             next(iter(loader))
         except ImportError:  # pyg-lib does not have it
             continue
-        works[name] = lambda loader=loader: sum(1 for _ in loader)
+        works[name] = partial(epoch, loader)
     return {
-        name: [each["value"] / each["seconds"] for each in runs]
+        name: [each["batches"] / each["seconds"] for each in runs]
         for name, runs in in_turns(works, args.rounds).items()
     }
 

@@ -11,8 +11,6 @@ costs are seen apart; with ``--memory`` they are made by the engine's threads. W
 from __future__ import annotations
 
 import argparse
-import os
-import statistics
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -23,9 +21,18 @@ import torch.nn.functional as F
 from torch_geometric.nn import GraphSAGE
 
 import pyg_graphzero as gz
-from harness.record import in_turns, parser, record, step_arguments, write
+from harness.record import (
+    in_turns,
+    medians,
+    parser,
+    record,
+    step_arguments,
+    step_graph,
+    write,
+)
+from harness.timeline import with_peak
 from pyg_graphzero.bench.process import Clock
-from pyg_graphzero.bench.synthetic import NUM_CLASSES, power_law
+from pyg_graphzero.bench.synthetic import NUM_CLASSES
 from pyg_graphzero.util.machine import machine
 
 FEATURES = ("float32", "float16", "int8")
@@ -52,19 +59,12 @@ def main(argv: list[str] | None = None) -> None:
             for features in args.features
             for name in args.only
         }
-        Path("/proc/self/clear_refs").write_text("5")
-        found = in_turns(works, args.rounds)
-        peak = _peak() if len(works) == 1 else None
-    results = {
-        name: {
-            key: statistics.median(each["value"][key] for each in rounds)
-            for key in rounds[0]["value"]
-        }
-        for name, rounds in found.items()
-    }
+        found, peak = with_peak(lambda: in_turns(works, args.rounds))
+    results = {name: medians(rounds) for name, rounds in found.items()}
     for name, each in results.items():
         print(f"{name:14} " + ", ".join(f"{key} {value:,.4g}" for key, value in each.items()))
-    print("" if peak is None else f"peak of anonymous memory {peak / 1e9:.3f} GB")
+    if len(works) == 1:
+        print(f"peak of anonymous memory {peak / 1e9:.3f} GB")
     write(args.json, record(args, argv, results=results, peak_bytes=peak))
 
 
@@ -72,9 +72,7 @@ def _make_stores(root: Path, args: argparse.Namespace) -> None:
     missing = [name for name in args.features if not (root / name).exists()]
     if not missing:
         return
-    data = power_law(args.nodes, args.edges, args.dim)
-    if args.undirected:
-        data.edge_index = torch.cat((data.edge_index, data.edge_index.flip(0)), 1)
+    data = step_graph(args, args.dim)
     root.mkdir(parents=True, exist_ok=True)
     for name in missing:
         gz.convert(data, root / name, features=None if name == "float32" else name, progress=False)
@@ -120,12 +118,6 @@ def _rounds(
         return {key: value / args.batches for key, value in total.items()}
 
     return work
-
-
-def _peak() -> int:
-    lines = Path(f"/proc/{os.getpid()}/status").read_text().splitlines()
-    kilobytes = {line.split(":")[0]: int(line.split()[1]) for line in lines if line.endswith("kB")}
-    return 1024 * (kilobytes["VmHWM"] - kilobytes["RssFile"])
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from torch_geometric.loader import PrefetchLoader
 from torch_geometric.nn import GAT, GCN, GraphSAGE
 
 import pyg_graphzero as gz
-from harness.record import OUT, in_turns, parser, record, sampling_arguments, write
+from harness.record import OUT, in_turns, medians, parser, record, sampling_arguments, write
 from pyg_graphzero.bench.contestants import StockPyG
 from pyg_graphzero.bench.synthetic import power_law
 from pyg_graphzero.bench.training import MODELS as WAYS
@@ -157,7 +158,7 @@ def main(argv: list[str] | None = None) -> None:
     seeds = torch.randperm(args.nodes)[: args.batches * args.batch_size]
     works: dict[str, Callable[[], dict[str, float]]] = {}
     for name, workers, loader in loaders(data, disk, seeds, args, device):
-        works[f"load: {name}, {workers}"] = lambda loader=loader: epoch(loader, None, device)
+        works[f"load: {name}, {workers}"] = partial(epoch, loader, None, device)
         if workers != max(args.threads) or "+" in name.removeprefix("stock +"):
             continue
         for model in args.models:
@@ -165,26 +166,23 @@ def main(argv: list[str] | None = None) -> None:
                 if name.startswith("stock") and StockPyG.cannot_train(way) is not None:
                     continue
                 step = Step(MODELS[model](args.dim, len(args.fanout)), way, device)
-                works[f"train: {name}, {model}, {way}"] = lambda loader=loader, step=step: epoch(
-                    loader, step, device
-                )
+                works[f"train: {name}, {model}, {way}"] = partial(epoch, loader, step, device)
     gpu = torch.cuda.get_device_name() if device.type == "cuda" else "no GPU"
     print(f"{machine()}, {gpu}")
     print(f"{'':46} {'batches/s':>10} {'MB/batch':>9} {'GPU idle':>9}", flush=True)
-    rows = {}
+    rows: dict[str, dict[str, Any]] = {}
     # The round that warms up starts workers.
     for name, runs in in_turns(works, args.rounds).items():
-        seconds = statistics.median(run["seconds"] for run in runs)
-        found = [run["value"] for run in runs]
-        busy = statistics.median(run["value"]["busy"] / run["seconds"] for run in runs)
+        found = medians(runs)
+        busy = statistics.median(run["busy"] / run["seconds"] for run in runs)
         rows[name] = {
-            "batches_per_second": found[0]["batches"] / seconds,
-            "bytes_per_batch": found[0]["bytes"] / found[0]["batches"],
+            "batches_per_second": found["batches"] / found["seconds"],
+            "bytes_per_batch": found["bytes"] / found["batches"],
             "idle_share": 1 - busy if name.startswith("train") else None,
         }
         shown = f"{1 - busy:9.0%}" if name.startswith("train") else f"{'':9}"
         print(
-            f"{name:46} {found[0]['batches'] / seconds:10.1f} "
+            f"{name:46} {rows[name]['batches_per_second']:10.1f} "
             f"{rows[name]['bytes_per_batch'] / 1e6:9.1f} {shown}"
         )
     write(args.json, record(args, argv, gpu=gpu, rows=rows))

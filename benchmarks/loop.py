@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
-import subprocess
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -28,8 +26,18 @@ from torch_geometric.utils import index_sort
 from torch_geometric.utils.sparse import index2ptr
 
 import pyg_graphzero as gz
-from harness.record import in_turns, parser, record, step_arguments, training_arguments, write
-from pyg_graphzero.bench.synthetic import NUM_CLASSES, power_law
+from harness.asked import Asked
+from harness.record import (
+    in_turns,
+    medians,
+    parser,
+    record,
+    step_arguments,
+    step_graph,
+    training_arguments,
+    write,
+)
+from pyg_graphzero.bench.synthetic import NUM_CLASSES
 from pyg_graphzero.util.machine import machine
 
 
@@ -44,9 +52,7 @@ def main(argv: list[str] | None = None) -> None:
     made.add_argument("--dgl", help="a Python that has DGL")
     made.add_argument("--no-stock", action="store_true", help="leave the stock model out")
     args = made.parse_args(argv)
-    data = power_law(args.nodes, args.edges, args.dim)
-    if args.undirected:
-        data.edge_index = torch.cat((data.edge_index, data.edge_index.flip(0)), 1)
+    data = step_graph(args, args.dim)
     seeds = torch.randperm(args.nodes)[: args.batches * args.batch_size]
     print(f"{machine()}")
     with tempfile.TemporaryDirectory() as folder:
@@ -60,20 +66,11 @@ def main(argv: list[str] | None = None) -> None:
             works["GraphBolt"] = _graphbolt(data, seeds, Path(folder), args)
         del data
         rounds = in_turns(works, args.rounds)
-    results = {name: _median(found, args.batches) for name, found in rounds.items()}
+    results = {name: medians(found, args.batches) for name, found in rounds.items()}
     print(f"{'':24} {'s a batch':>9} {'CPU s':>6} {'nodes':>9}")
     for name, each in results.items():
         print(f"{name:24} {each['seconds']:9.3f} {each['cpu_seconds']:6.2f} {each['nodes']:9,.0f}")
     write(args.json, record(args, argv, results=results))
-
-
-def _median(found: list[dict[str, Any]], batches: int) -> dict[str, float]:
-    """Medians per batch over an epoch's rounds; a round in another process measures itself."""
-    rounds = [{**each, **each["value"]} for each in found]
-    return {
-        key: statistics.median(each[key] / batches for each in rounds)
-        for key in ("seconds", "cpu_seconds", "nodes")
-    }
 
 
 def _ours(
@@ -123,33 +120,12 @@ def _graphbolt(
     }
     for name, array in arrays.items():
         np.save(folder / f"{name}.npy", array.numpy())
-    widths = [args.dim, *[args.hidden] * (len(args.fanout) - 1), NUM_CLASSES]
-    settings = {
-        "widths": widths,
-        "fanout": args.fanout,
-        "batch_size": args.batch_size,
-        "dropout": args.dropout,
-    }
+    settings = {name: getattr(args, name) for name in ("fanout", "batch_size", "dropout")}
+    settings["widths"] = [args.dim, *[args.hidden] * (len(args.fanout) - 1), NUM_CLASSES]
     (folder / "settings.json").write_text(json.dumps(settings))
     script = Path(__file__).parent / "harness" / "dgl_loop.py"
-    process = subprocess.Popen(
-        [args.dgl, str(script), str(folder)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-
-    def epoch() -> dict[str, float]:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        print("epoch", file=process.stdin, flush=True)
-        line = process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"GraphBolt's process ended with status {process.wait()}")
-        found: dict[str, float] = json.loads(line)
-        return found
-
-    return epoch
+    ask = Asked([args.dgl, script, folder])
+    return lambda: json.loads(ask())
 
 
 if __name__ == "__main__":

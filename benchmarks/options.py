@@ -19,7 +19,7 @@ import torch
 from torch_geometric.data import Data
 
 import pyg_graphzero as gz
-from harness.real_graphs import arguments, graphs, train, training_loader
+from harness.real_graphs import arguments, graphs, scores, training_loader
 from harness.record import parser, record, write
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -44,28 +44,21 @@ def count(data: Data, args: argparse.Namespace, options: dict[str, Any]) -> dict
         edge_index=data.edge_index, num_nodes=data.num_nodes, train_mask=data.train_mask
     )
     loader = training_loader(only_edges, args, options)
-    nodes, edges, seconds, windows = [], [], [], []
-    window: list[torch.Tensor] = []
-    batches = iter(loader)
-    while True:
-        begun = time.process_time()
-        batch = next(batches, None)
+    nodes, edges, seconds = [], [], []
+    begun = time.process_time()
+    for batch in loader:
         seconds.append(time.process_time() - begun)
-        if batch is None:
-            break
-        nodes.append(batch.num_nodes)
+        nodes.append(batch.n_id)
         edges.append(batch.num_edges)
-        window.append(batch.n_id)
-        if len(window) == args.window:
-            windows.append(torch.cat(window).unique().numel())
-            window = []
-    if not windows:  # a graph of fewer batches
-        windows.append(torch.cat(window).unique().numel())
+        begun = time.process_time()
+    # Whole windows, or one where the graph has fewer batches.
+    starts = range(0, max(1, len(nodes) - args.window + 1), args.window)
+    windows = [torch.cat(nodes[at : at + args.window]).unique() for at in starts]
     return {
-        "nodes_per_batch": statistics.mean(nodes),
+        "nodes_per_batch": statistics.mean(map(len, nodes)),
         "edges_per_batch": statistics.mean(edges),
-        "nodes_per_window": statistics.mean(windows),
-        "cpu_ms": 1e3 * statistics.median(seconds[:-1]),
+        "nodes_per_window": statistics.mean(map(len, windows)),
+        "cpu_ms": 1e3 * statistics.median(seconds),
     }
 
 
@@ -86,11 +79,10 @@ def main(argv: list[str] | None = None) -> None:
         )
         for option, fields in OPTIONS.items():
             options = {"options": gz.SamplingOptions(**fields)}
-            row = {"graph": name, "option": option, "arguments": fields}
+            row: dict[str, Any] = {"graph": name, "option": option, "arguments": fields}
             row |= count(data, args, options)
             epochs = args.epochs or EPOCHS[name]
-            row["scores"] = [train(data, args, options, seed, epochs) for seed in args.seeds]
-            row["mean"] = statistics.mean(row["scores"])
+            row |= scores(data, args, options, epochs)
             rows.append(row)
             print(
                 f"{option:26} {row['nodes_per_batch']:11,.0f} {row['nodes_per_window']:11,.0f} "

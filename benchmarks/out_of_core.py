@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import gc
-import itertools
 import json
 import shutil
 import sys
@@ -45,8 +44,7 @@ from pyg_graphzero.bench.synthetic import NUM_CLASSES
 from pyg_graphzero.bench.training import Trainer
 from pyg_graphzero.store.copies import remove_copies
 from pyg_graphzero.util.machine import machine
-from pyg_graphzero.util.sizes import format_bytes
-from pyg_graphzero.util.workspace import parse_size
+from pyg_graphzero.util.sizes import format_bytes, parse_size
 
 GROUPS = ("stock", "memmap", "graphbolt", "ours", "later", "train")
 CONTESTANTS: dict[str, type[Contestant]] = {
@@ -85,7 +83,6 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     made.add_argument(
         "--encodings", nargs="+", choices=ENCODINGS, default=list(ENCODINGS), help="of features"
     )
-    made.add_argument("--repeat", type=int, default=1, help="runs of everything, in turn")
     made.add_argument("--grid", action="store_true", help="a table of second epochs instead")
     made.add_argument("--line", type=int, help="as --grid, ours alone; how many budgets")
     made.add_argument("--sizes", nargs="+", default=_SIZES, help="of its graphs: NODESxFEATURES")
@@ -118,7 +115,7 @@ def serve(task: Task, tell: Tell) -> None:
             check_rows(batch.n_id, batch.x)
         checked = True
         if trainer is not None:
-            trainer.step(contestant.trainable(batch))
+            trainer.step(batch)
 
     deliver(task, tell, contestant.epoch, step, contestant.counts)
 
@@ -246,7 +243,7 @@ def choose(args: argparse.Namespace, stores: Stores, limit: int) -> list[Run]:
 
 def grid_points(args: argparse.Namespace) -> Iterator[Point]:
     """Points of the grid, or of lines of budgets; each store is removed after its own."""
-    schemes: dict[Any, Result | None] = {}
+    halves: dict[str, dict[str, Result]] = {}  # GraphBolt's scheme in float16, for those of int8
     for size in args.sizes:
         nodes, features = map(int, size.split("x"))
         graph = CommunityGraph(nodes, args.edges_per_node, features, seed=args.seed)
@@ -266,9 +263,10 @@ def grid_points(args: argparse.Namespace) -> Iterator[Point]:
                 for limit in limits(args, 4 * nodes * features, play_one):
                     at = {"graph": size, "fanout": fanout, "limit": limit}
                     runs = {name: play_one(name, limit) for name in rivals}
-                    schemes[encoding, str(at)] = runs.get("scheme")
-                    runs.setdefault("scheme", schemes.get(("f16", str(at))))
+                    if encoding == "f16":
+                        halves[str(at)] = {name: runs[name] for name in runs if name == "scheme"}
                     share = limit / (4 * nodes * features)
+                    runs = halves.get(str(at), {}) | runs
                     yield point_of(runs, **at, encoding=encoding, share=share)
             if not args.keep:
                 shutil.rmtree(store)
@@ -309,8 +307,8 @@ def main(argv: list[str] | None = None) -> None:
     try:
         facts = facts_of(args, stores.make("f32"))
         print(machine(), graph, facts, sep="\n", flush=True)
-        for repeat, run in itertools.product(range(args.repeat), choose(args, stores, limit)):
-            results.append(play(run, Path(__file__), args.drop_caches) | {"repeat": repeat})
+        for run in choose(args, stores, limit):
+            results.append(play(run, Path(__file__), args.drop_caches))
             print(short(results[-1]), flush=True)
     finally:
         if not args.keep:

@@ -33,8 +33,8 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from papers100m_graph import MASKS, NUM_EDGES, NUM_FEATURES, NUM_NODES, PapersGraph, write_ogb
 from papers100m_phases import ENCODINGS, PHASES, serve
@@ -42,11 +42,10 @@ from papers100m_phases import ENCODINGS, PHASES, serve
 from harness.cap import MemoryCap
 from harness.child import Task, answer
 from harness.record import limited_arguments, parser, record, write
-from harness.report import memory_chart, short, table
+from harness.report import Result, memory_chart, short, table
 from harness.run import CHILD, Run, play
 from pyg_graphzero.store.copies import remove_copies
-from pyg_graphzero.util.sizes import format_bytes
-from pyg_graphzero.util.workspace import parse_size
+from pyg_graphzero.util.sizes import format_bytes, parse_size
 
 # Phases that are only done once: under the first limit, or under none.
 ONCE = ("convert", "optimize", "shape")
@@ -65,12 +64,10 @@ _USED_SHARE = 0.5
 # An edge in a store, and while edges are sorted. With edge ids, also its number, and this again on
 # its way into a file that then turns out to be superfluous.
 _EDGE_BYTES, _SORTED_BYTES, _NUMBER_BYTES = 4, 8, 4
+# Arguments that every phase is told as options.
+_TOLD = ("scale", "directed", "features", "eval_nodes")
 _COLUMNS = ["batches/s", "s/batch", "epoch, min", "seconds", "hits", "MB/batch", "stall"]
 _COLUMNS += ["reads: time/ideal", "RssAnon", "anon+file", "charged", "read", "written"]
-
-
-class DiskError(ValueError):
-    """A run would take more disk than there is, or than it may take."""
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
@@ -84,7 +81,6 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     made.add_argument("--layout", choices=("stream", "ogb"), default="stream")
     made.add_argument("--features", choices=ENCODINGS, default="int8")
     made.add_argument("--limit", nargs="+", default=["12GB"], help="on memory; or none")
-    made.add_argument("--memory", help="budget of this package, instead of what is left then")
     made.add_argument("--max-disk", default="45GB", help="refuse a run that takes more")
     made.add_argument("--hidden", type=int, default=256)
     made.add_argument("--batches", type=int, default=300, help="to train")
@@ -106,33 +102,18 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     return args
 
 
-def needs(
-    phases: Sequence[str],
-    scale: float,
-    features: str,
-    hidden: int,
-    layout: str,
-    directed: bool = False,
-) -> dict[str, int]:
-    """Bytes that lie on the disk at most in each phase.
-
-    Args:
-        phases: Names of the phases, in their order.
-        scale: Scale of the graph.
-        features: Encoding of the features.
-        hidden: Width of the activations that inference keeps, in float16.
-        layout: ``stream``; ``ogb``, files that are made first; or ``data``, which are there.
-        directed: Whether a store has one direction of every citation.
-    """
-    nodes, edges = scale * NUM_NODES, scale * NUM_EDGES * (1 if directed else 2)
-    rows = nodes * NUM_FEATURES * ITEM_BYTES[features]
+def needs(args: argparse.Namespace) -> dict[str, int]:
+    """Bytes that lie on the disk at most in each phase, by the arguments."""
+    nodes, citations = args.scale * NUM_NODES, args.scale * NUM_EDGES
+    edges = citations * (1 if args.directed else 2)
+    layout = "data" if args.data else args.layout
+    rows = nodes * NUM_FEATURES * ITEM_BYTES[args.features]
     store, copied = rows + edges * _EDGE_BYTES + nodes * _NODE_BYTES, _USED_SHARE * rows
-    raw = nodes * (4 * NUM_FEATURES + 12) + scale * NUM_EDGES * 16 if layout == "ogb" else 0
-    numbers = edges * _NUMBER_BYTES if directed else 0
-    sorted_bytes = edges * _SORTED_BYTES + 2 * numbers
-    sorting = edges * _EDGE_BYTES + sorted_bytes
+    raw = nodes * (4 * NUM_FEATURES + 12) + citations * 16 if layout == "ogb" else 0
+    numbers = edges * _NUMBER_BYTES if args.directed else 0
+    sorting = edges * (_EDGE_BYTES + _SORTED_BYTES) + 2 * numbers
     found: dict[str, int] = {}
-    for phase in phases:
+    for phase in args.phases:
         # Training leaves a copy of the rows that it uses.
         kept = store + copied * bool({"optimize", "train"} & found.keys())
         # The reader of files writes rows first, the stream edges.
@@ -141,13 +122,10 @@ def needs(
             # The copy, and its rows on their way.
             "optimize": store + 2 * copied,
             "train": store + copied,
-            # Activations of the last layer and of the one that is being made.
-            "infer": kept + 2 * nodes * hidden * 2,
-            "shape": kept,
-            "graphbolt": kept,
-            "load": kept,
+            # Activations of the last layer and of the one that is being made, in float16.
+            "infer": kept + 2 * nodes * args.hidden * 2,
         }
-        found[phase] = int(most[phase])
+        found[phase] = int(most.get(phase, kept))
     return found
 
 
@@ -155,14 +133,14 @@ def check(found: dict[str, int], folder: Path, most: int) -> None:
     """Refuses a run that does not fit.
 
     Raises:
-        DiskError: Says what each phase takes, and what would take less.
+        ValueError: Says what each phase takes, and what would take less.
     """
     kept = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     free = shutil.disk_usage(folder).free + kept  # of an earlier run
     phase = max(found, key=found.__getitem__)
     if found[phase] <= min(free, most):
         return
-    raise DiskError(
+    raise ValueError(
         f"disk: found {format_bytes(free)} free and --max-disk {format_bytes(most)}, expected "
         f"{format_bytes(found[phase])} for {phase!r} (at most, each: {listed(found)}). "
         "--features int8 takes least and a smaller --scale less; optimize writes rows twice, "
@@ -195,9 +173,7 @@ def run_of(
         # SIEVE knows by 4 bytes where each row is.
         limit = int(_EDGE_BYTES * edges + 12 * num_rows + cached * (row_bytes + _SLOT_BYTES))
         limit += _BESIDE_CACHE
-    if args.memory:
-        budget: int | None = parse_size(args.memory, "--memory")
-    elif limit is None or phase in LOADING:
+    if limit is None or phase in LOADING:
         budget = limit
     elif phase in ("train", "infer"):
         budget = limit - beside
@@ -210,39 +186,27 @@ def run_of(
         budget = int(_SHARE * limit)
     folder = args.dir / "papers100m"
     data = args.data or (folder / "ogb" if args.layout == "ogb" else None)
-    options: dict[str, Any] = {
+    options = {name: getattr(args, name) for name in _TOLD}
+    options |= {
         "work": str(folder / "work"),
         "data": None if data is None else str(data),
-        "scale": args.scale,
-        "directed": args.directed,
-        "features": args.features,
-        "eval_nodes": args.eval_nodes,
         "cache_bytes": cached * row_bytes,
         "order": order,
     }
-    given: dict[str, Any] = {
-        "limit": limit,
-        "budget": budget,
-        "seeds": MASKS["train"],
-        "fanout": args.fanout,
-        "batch_size": args.batch_size,
-        "workers": args.workers,
-        "epochs": args.epochs,
-        "batches": args.batches if phase == "train" else 0,
-        "seconds": args.seconds,
-        "hidden": None if phase in LOADING else args.hidden,
-        "model": args.model,
-        "seed": args.seed,
-        "options": options,
-    }
+    task = Task(
+        phase, str(folder / "store"), limit, budget, MASKS["train"], args.fanout, args.batch_size,
+        workers=args.workers, epochs=args.epochs, batches=args.batches if phase == "train" else 0,
+        seconds=args.seconds, hidden=0 if phase in LOADING else args.hidden, model=args.model,
+        seed=args.seed, options=options,
+    )  # fmt: skip
     name = f"{phase}, {'no limit' if limit is None else f'{limit / 1e9:.3g} GB'}"
     if phase in LOADING and share > 0:
         name += f" ({share:.0%} of the rows)"
     if order != "auto":
         name += f", order {order}"
-    task = Task(phase, str(folder / "store"), **given)
-    before = {"before": lambda: remove_copies(folder / "store")} if phase == "load" else {}
-    return Run(name, phase, task, **before)
+    run = Run(name, phase, task)
+    remove = partial(remove_copies, task.store)
+    return dataclasses.replace(run, before=remove) if phase == "load" else run
 
 
 def runs_of(args: argparse.Namespace) -> list[Run]:
@@ -267,12 +231,12 @@ def main(argv: list[str] | None = None) -> None:
     args = parse(argv)
     args.dir.mkdir(parents=True, exist_ok=True)
     folder = args.dir / "papers100m"
-    layout = "data" if args.data else args.layout
-    wanted = needs(args.phases, args.scale, args.features, args.hidden, layout, args.directed)
+    wanted = needs(args)
     print(f"disk at most: {listed(wanted)}", flush=True)
     check(wanted, args.dir, parse_size(args.max_disk, "--max-disk"))
     runs = runs_of(args)
-    for limit in {run.task.limit for run in runs} - {None}:  # can it be done here?
+    # Can it be done here?
+    for limit in {run.task.limit for run in runs if run.task.limit is not None}:
         with MemoryCap(limit):
             pass
     if "convert" in args.phases and (folder / "store").exists():
@@ -280,10 +244,9 @@ def main(argv: list[str] | None = None) -> None:
     graph = None if args.data else graph_of(args)
     try:
         made = make_files(args, folder)
-        results = []
+        results: list[Result] = []
         for run in runs:
-            if not args.memory:
-                run = with_same_memory(run, results)
+            run = with_same_memory(run, results)
             results.append(play(run, Path(__file__), args.drop_caches))
             print(short(results[-1]), flush=True)
             tidy(folder, run.group)
@@ -304,7 +267,7 @@ def graph_of(args: argparse.Namespace) -> PapersGraph:
     return PapersGraph.of(args.scale, args.seed, args.directed)
 
 
-def with_same_memory(run: Run, results: Sequence[dict[str, Any]]) -> Run:
+def with_same_memory(run: Run, results: Sequence[Result]) -> Run:
     """This package's batches within what GraphBolt's scheme took, pages of files included.
 
     Args:

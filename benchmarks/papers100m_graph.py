@@ -192,7 +192,7 @@ class PapersGraph(CommunityGraph):
             mask[ids] = True
             yield MASKS[name], mask
 
-    def features(self) -> Rows:
+    def features(self) -> _Features:
         """``float32 [num_nodes, 128]``, made as they are read."""
         return _Features(self)
 
@@ -234,7 +234,7 @@ class PapersGraph(CommunityGraph):
         shifts[share < cites.inside * cites.evenly] = _EVENLY
         near = (share >= cites.inside) & (share < cites.inside + cites.nearby)
         u = np.linspace(-1, 1, int(near.sum()))
-        farthest = max(1, min(first, communities - first or communities) // 2)
+        farthest = max(1, int(min(first, communities - first or communities)) // 2)
         far = np.minimum(1 / np.maximum(1 - np.abs(u), 1e-9), farthest)
         shifts[near] = np.sign(u) * np.maximum(far, 1)
         shifts[share >= 1 - cites.anywhere] = _ANYWHERE

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from statistics import mean, median
+from statistics import median
 from typing import Any
 
 import matplotlib
@@ -48,9 +48,12 @@ def workflow() -> Figure:
     axes.set_axis_off()
     for at, (title, lines) in enumerate(STEPS):
         top, color = margin + at * (height + gap), OURS if at in (1, 2) else "#707070"
-        look = {"facecolor": "white", "edgecolor": color, "linewidth": 1.5}
-        shape = "round,pad=0,rounding_size=4"
-        axes.add_patch(FancyBboxPatch((margin, top), width - 2 * margin, height, shape, **look))
+        axes.add_patch(
+            FancyBboxPatch(
+                (margin, top), width - 2 * margin, height, "round,pad=0,rounding_size=4",
+                facecolor="white", edgecolor=color, linewidth=1.5,
+            )
+        )  # fmt: skip
         middle = top + height / 2
         axes.text(14, middle, title, va="center", weight="bold", fontsize=10)
         axes.text(128, middle, "\n".join(lines), va="center", fontsize=9)
@@ -58,22 +61,18 @@ def workflow() -> Figure:
         begin = margin + at * (height + gap) + height
         head = {"arrowstyle": "-|>", "linewidth": 1.5, "color": OURS, "mutation_scale": 12}
         axes.annotate("", (60, begin + gap), (60, begin), arrowprops=head)
-        font = {"va": "center", "fontsize": 9}
+        font: dict[str, Any] = {"va": "center", "fontsize": 9}
         axes.text(70, begin + gap / 2, what, **font)
         axes.text(128, begin + gap / 2, code, family="monospace", color=OURS, **font)
     return figure
 
 
 def runs(name: str) -> dict[str, dict[str, Any]]:
-    """Out-of-core runs by name; repeated runs are one, the first, at their mean speed."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for each in json.loads((RESULTS / "out-of-core.json").read_text())[name]["results"]:
-        each["batches_per_second"] = each.get("batches_per_second", each.get("at_most"))
-        found.setdefault(each["name"], []).append(each)
-    return {
-        name: each[0] | {"batches_per_second": mean(run["batches_per_second"] for run in each)}
-        for name, each in found.items()
-    }
+    """Out-of-core runs by name."""
+    found = json.loads((RESULTS / "out-of-core.json").read_text())[name]["results"]
+    for each in found:
+        each.setdefault("batches_per_second", each.get("at_most"))
+    return {each["name"]: each for each in found}
 
 
 def speeds() -> tuple[dict[str, float], dict[str, float]]:

@@ -37,8 +37,8 @@ from harness.cap import MemoryCap
 from harness.record import parser, record, write
 from pyg_graphzero.bench.table import markdown
 from pyg_graphzero.loader.cluster import ClusterData
+from pyg_graphzero.util.sizes import parse_size
 from pyg_graphzero.util.system import private_rss
-from pyg_graphzero.util.workspace import parse_size
 
 _COLUMNS = ["disk, MB", "anon, MB", "MB/batch", "at first", "kept, MB/batch", "exchanges/batch"]
 _COLUMNS += ["waits", "CPU s/batch", "fetch, GB/s", "gloo, GB/s"]
@@ -116,7 +116,9 @@ def play(
     limit = None if args.limit == "none" else parse_size(args.limit, "--limit") // ranks
     with ExitStack() as stack:
         within = stack.enter_context(links(link))
-        caps = [stack.enter_context(MemoryCap(limit)) for _ in range(ranks if limit else 0)]
+        caps = [] if limit is None else [MemoryCap(limit) for _ in range(ranks)]
+        for cap in caps:
+            stack.enter_context(cap)
         started = []
         for rank in range(ranks):
             task = {"rank": rank, "ranks": ranks, "path": str(path), "place": str(place)}
@@ -135,11 +137,11 @@ def train(args: argparse.Namespace, rank: int, ranks: int, path: str, place: str
     """One rank."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{place}", rank=rank, world_size=ranks)
-    is_sharded = (Path(path) / "shards.json").exists()
-    store = (gz.open_shards if is_sharded else gz.open)(path, memory=args.memory)
+    is_whole = not (Path(path) / "shards.json").exists()
+    store = (gz.open if is_whole else gz.open_shards)(path, memory=args.memory)
     data = store.data()
     seeds = data.train_mask.nonzero().view(-1)
-    if is_sharded:
+    if isinstance(store, gz.ShardedStore):
         own = seeds[torch.isin(seeds, torch.as_tensor(store.nodes()))]
         seeds = torch.cat(store.gather(own)).tensor_split(ranks)[rank]
     else:
@@ -173,9 +175,9 @@ def train(args: argparse.Namespace, rank: int, ranks: int, path: str, place: str
             | {"batches": int(steps), "nodes": nodes, "edges": edges, "anon": anon}
             | {"wait": stats.wait, "elapsed": stats.elapsed, "cpu": time.process_time() - cpu}
         )
-    found = {"epochs": epochs, "disk": disk(store, is_sharded), "fetch": 0.0, "gloo": 0.0}
-    if is_sharded and ranks > 1:
-        loader = batch = out = None  # their memory is the window's now
+    found = {"epochs": epochs, "disk": disk(store), "fetch": 0.0, "gloo": 0.0}
+    if isinstance(store, gz.ShardedStore) and ranks > 1:
+        del loader, batch, out  # their memory is the window's now
         count = torch.tensor(min(_MOST_FETCHED, _WINDOW * epochs[-1]["nodes"] // int(steps)))
         dist.all_reduce(count, dist.ReduceOp.MIN)
         found |= fetch(store, int(count), ranks)
@@ -186,15 +188,16 @@ def train(args: argparse.Namespace, rank: int, ranks: int, path: str, place: str
     return found
 
 
-def exchanged(store: Any) -> dict[str, Any]:
+def exchanged(store: gz.Store) -> dict[str, Any]:
     """Bytes, exchanges and seconds until now."""
-    return dict(vars(store.exchanged)) if hasattr(store, "exchanged") else {"received": 0}
+    return dict(vars(store.exchanged)) if isinstance(store, gz.ShardedStore) else {"received": 0}
 
 
-def fetch(store: Any, count: int, ranks: int) -> dict[str, float]:
+def fetch(store: gz.ShardedStore, count: int, ranks: int) -> dict[str, float]:
     """Bytes a second that a rank receives, of windows of random rows and of gloo alone."""
     generator = torch.Generator().manual_seed(dist.get_rank())
-    own, seconds = torch.as_tensor(store.nodes()), {"fetch": [], "gloo": []}
+    own = torch.as_tensor(store.nodes())
+    seconds: dict[str, list[float]] = {"fetch": [], "gloo": []}
     for _ in range(_ROUNDS):
         numbers = torch.randint(store.num_nodes, (2 * count,), generator=generator).unique()
         numbers = numbers[~torch.isin(numbers, own)][:count]
@@ -212,9 +215,9 @@ def fetch(store: Any, count: int, ranks: int) -> dict[str, float]:
     return {name: NUM_FEATURES / median(each) for name, each in seconds.items()}
 
 
-def disk(store: Any, is_sharded: bool) -> int:
+def disk(store: gz.Store) -> int:
     """Bytes of the files that a rank needs."""
-    places = [Path(store.path), *([store.part] if is_sharded else [])]
+    places = [store.path, *([store.part] if isinstance(store, gz.ShardedStore) else [])]
     return sum(f.stat().st_size for place in places for f in place.rglob("*") if f.is_file())
 
 

@@ -16,7 +16,6 @@ import argparse
 import copy
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -27,24 +26,32 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-import torch_geometric.typing
 from torch import Tensor
-from torch_geometric import EdgeIndex
 from torch_geometric.nn import GAT, GCN, GIN, GraphSAGE
 
 import pyg_graphzero as gz
 from harness.academic import academic
-from harness.record import in_turns, parser, record, step_arguments, training_arguments, write
+from harness.record import (
+    in_turns,
+    medians,
+    parser,
+    record,
+    step_arguments,
+    step_graph,
+    training_arguments,
+    write,
+)
+from harness.timeline import with_peak
 from harness.typed_models import BY_RELATION, NUM_RELATIONS, TYPED
 from pyg_graphzero import _core
 from pyg_graphzero.bench.process import memory
-from pyg_graphzero.bench.synthetic import NUM_CLASSES, power_law
+from pyg_graphzero.bench.synthetic import NUM_CLASSES
 from pyg_graphzero.sampling.hops import SampledEdgeIndex, attach_hops
 from pyg_graphzero.util.machine import machine
 
 MODELS = {"GraphSAGE": GraphSAGE, "GCN": GCN, "GIN": GIN, "GAT": GAT}
 _SEEDS = "paper"  # the type of nodes whose classes are learned
-CONTESTANTS = ("stock", "EdgeIndex", "SparseTensor", "trimmed", "accelerated", "products")
+CONTESTANTS = ("stock", "trimmed", "accelerated", "products")
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -99,11 +106,8 @@ def main(argv: list[str] | None = None) -> None:
             works.clear()
             results[model] = {
                 name: {
-                    **{
-                        key: statistics.median(_timed(each)[key] for each in rounds[name])
-                        for key in ("seconds", "cpu_seconds")
-                    },
-                    "min_seconds": min(_timed(each)["seconds"] for each in rounds[name]),
+                    **medians(rounds[name]),
+                    "min_seconds": min(each["seconds"] for each in rounds[name]),
                     "peak_bytes": None
                     if name in ("products", "DGL")
                     else _peak_of(name, model, path, words),
@@ -120,11 +124,9 @@ def _sampled(args: argparse.Namespace) -> Any:
     if args.typed:
         data = academic(args.nodes // 2, 0)
     else:
-        data = power_law(args.nodes, args.edges, 0)
-        data.edge_type = torch.randint(NUM_RELATIONS, (data.num_edges,), dtype=torch.int8)
-        if args.undirected:
-            data.edge_index = torch.cat((data.edge_index, data.edge_index.flip(0)), 1)
-            data.edge_type = data.edge_type.repeat(2)
+        data = step_graph(args, 0)
+        relations = torch.randint(NUM_RELATIONS, (args.edges,), dtype=torch.int8)
+        data.edge_type = relations.repeat(data.num_edges // args.edges)
     options = {"batch_size": args.batch_size, "shuffle": True}
     loader: Any
     if args.link:
@@ -148,22 +150,13 @@ def _step(name: str, model: str, batch: Any, args: argparse.Namespace) -> Callab
     """A function that does one training step; None where the contestant cannot run the model."""
     if model in TYPED or model in BY_RELATION:
         return _typed_step(name, model, batch, args)
-    if name == "SparseTensor" and not torch_geometric.typing.WITH_TORCH_SPARSE:
-        return None
     if name == "products":
         return _products(batch, args) if model == "GraphSAGE" else None
     torch.manual_seed(0)
     options = {"dropout": args.dropout} | ({"heads": args.heads} if model == "GAT" else {})
     net = MODELS[model](args.dim, args.hidden, len(args.fanout), NUM_CLASSES, **options)
     x, edges, extra = batch.x, batch.edge_index, {}
-    size = (batch.num_nodes, batch.num_nodes)
-    if name == "EdgeIndex":
-        edges = EdgeIndex(edges, sparse_size=size, sort_order="col")
-    elif name == "SparseTensor":
-        from torch_sparse import SparseTensor
-
-        edges = SparseTensor(row=edges[1], col=edges[0], sparse_sizes=size)
-    elif name == "trimmed":
+    if name == "trimmed":
         extra = {
             "num_sampled_nodes_per_hop": batch.num_sampled_nodes,
             "num_sampled_edges_per_hop": batch.num_sampled_edges,
@@ -178,10 +171,11 @@ def _step(name: str, model: str, batch: Any, args: argparse.Namespace) -> Callab
 def _typed_step(
     name: str, model: str, batch: Any, args: argparse.Namespace
 ) -> Callable[[], None] | None:
-    if name not in ("stock", "trimmed", "accelerated") or (name, model) == ("trimmed", "to_hetero"):
+    if name == "products" or (name, model) == ("trimmed", "to_hetero"):
         return None
     torch.manual_seed(0)
     widths = [args.dim, *[args.hidden] * (len(args.fanout) - 1), NUM_CLASSES]
+    given: tuple[Any, ...]
     extra = {}
     if name == "accelerated":
         batch = _known(batch)
@@ -248,17 +242,10 @@ def _dgl(model: str, batch: Any, path: Path, args: argparse.Namespace) -> Callab
     script = Path(__file__).parent / "harness" / "dgl_step.py"
 
     def step() -> Any:
-        words = [args.dgl, str(script), str(path), model, "1"]
-        run = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True)
-        return json.loads(run.stdout.splitlines()[-1])
+        words = [args.dgl, str(script), str(path), model]
+        return json.loads(subprocess.check_output(words, text=True))
 
     return step
-
-
-def _timed(each: dict[str, Any]) -> dict[str, Any]:
-    """A round; that of another process has measured itself."""
-    found: dict[str, Any] = each.get("value", each)
-    return found
 
 
 def _products(batch: Any, args: argparse.Namespace) -> Callable[[], None]:
@@ -288,18 +275,7 @@ def _peak(args: argparse.Namespace) -> int:
     step = _step(args.only[0], args.models[0], batch, args)
     assert step is not None
     before = memory(os.getpid())["own"]
-    peak = _high_water(step)
-    return peak - before
-
-
-def _high_water(step: Callable[[], None]) -> int:
-    Path("/proc/self/clear_refs").write_text("5")
-    step()
-    step()
-    lines = Path("/proc/self/status").read_text().splitlines()
-    high = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
-    file = next(int(line.split()[1]) for line in lines if line.startswith("RssFile"))
-    return 1024 * (high - file)
+    return with_peak(lambda: [step() for _ in range(2)])[1] - before
 
 
 def _peak_of(name: str, model: str, batch: Path, words: list[str]) -> int:
@@ -309,8 +285,7 @@ def _peak_of(name: str, model: str, batch: Path, words: list[str]) -> int:
 
 def _alone(words: list[str]) -> str:
     """Runs this script in a process of its own with other arguments; returns its output."""
-    command = [sys.executable, __file__, *words]
-    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    return subprocess.check_output([sys.executable, __file__, *words], text=True)
 
 
 def _show(model: str, found: dict[str, Any]) -> None:

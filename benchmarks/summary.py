@@ -25,8 +25,8 @@ PAGES = {
     "papers100m": ("papers100m",),
 }
 # Fields of a run that a summary keeps besides its figures.
-_OF_A_RUN = ("name", "store", "limit", "budget", "workers", "error", "at_most", "facts", "found")
-_OF_A_RUN += ("peak", "disk")
+_OF_A_RUN = ["name", "store", "limit", "budget", "workers", "error", "at_most", "facts", "found"]
+_OF_A_RUN += ["peak", "disk"]
 # Other fields of a record that no page cites.
 _LEFT_OUT = ("steady", "stats", "cached", "environment", "disk_needed", "split", "doubt")
 _MOST_NUMBERS = 5

@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import os
 import statistics
 import struct
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 import pyg_graphzero as gz
+from harness.asked import Asked
 from harness.record import in_turns, parser, record, sampling_arguments, write
 from pyg_graphzero.bench.synthetic import power_law
 from pyg_graphzero.util.machine import machine
@@ -59,30 +59,6 @@ def write_graphzero(path: Path, rowptr: Tensor, col: Tensor) -> None:
         file.write(col.numpy().tobytes())
 
 
-class GraphZero:
-    """Its walks, in a process that waits between them."""
-
-    def __init__(self, site: str, arguments: list[Any], threads: int) -> None:
-        command = [sys.executable, "-c", _GRAPHZERO, *map(str, arguments)]
-        environment = os.environ | {"PYTHONPATH": site, "OMP_NUM_THREADS": str(threads)}
-        self.process = subprocess.Popen(
-            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-
-    def __call__(self) -> None:
-        """Walks once."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
-        if not self.process.stdout.readline():
-            raise SystemExit("GraphZero ended: is it below --graphzero-path, for this Python?")
-
-    def close(self) -> None:
-        """Ends the process."""
-        self.process.communicate()
-
-
 def main(argv: list[str] | None = None) -> None:
     """Runs the comparison."""
     made = parser("walks", __doc__)
@@ -101,7 +77,7 @@ def main(argv: list[str] | None = None) -> None:
     edge_index = torch.cat([edge_index, edge_index.flip(0)], dim=1)
     start = torch.randperm(args.nodes)[: args.batch_size]
     length = args.walk_length
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         path = Path(folder)
         gz.convert(edge_index, path / "store", num_nodes=args.nodes, both_directions=True,
                    progress=False)  # fmt: skip
@@ -111,29 +87,22 @@ def main(argv: list[str] | None = None) -> None:
         start.numpy().tofile(path / "start")
         data = Data(edge_index=edge_index, num_nodes=args.nodes)
         works: dict[str, Callable[[], Any]] = {}
-        others = []
+        operators = {"pyg-lib": torch.ops.pyg, "torch-cluster": torch.ops.torch_cluster}
         for p, q in ((1.0, 1.0), (0.5, 2.0)):
             kind = "uniform" if p == q == 1 else f"p={p}, q={q}"
             for name, source in (("in memory", data), ("store", store)):
                 walker = gz.sampler.RandomWalker(source, p, q)
-                works[f"{kind}: ours, {name}"] = lambda w=walker: w.walk(start, length)
-            if p == q == 1 and hasattr(torch.ops.pyg, "random_walk"):
-                walk = torch.ops.pyg.random_walk
-                works[f"{kind}: pyg-lib"] = lambda w=walk: w(rowptr, col, start, length, 1.0, 1.0)
-            if hasattr(torch.ops.torch_cluster, "random_walk"):
-                walk = torch.ops.torch_cluster.random_walk
-                works[f"{kind}: torch-cluster"] = lambda w=walk, p=p, q=q: w(
-                    rowptr, col, start, length, p, q
-                )
+                works[f"{kind}: ours, {name}"] = partial(walker.walk, start, length)
+            for name, ops in operators.items():
+                if hasattr(ops, "random_walk") and (p == q == 1 or name != "pyg-lib"):
+                    walk = partial(ops.random_walk, rowptr, col, start, length, p, q)
+                    works[f"{kind}: {name}"] = walk
             if args.graphzero_path:
-                arguments = [path / "graph.gl", path / "start", length + 1, p, q]
-                others.append(GraphZero(args.graphzero_path, arguments, args.threads))
-                works[f"{kind}: GraphZero 0.2"] = others[-1]
-        try:
-            runs = in_turns(works, args.rounds)
-        finally:
-            for other in others:
-                other.close()
+                command = [sys.executable, "-c", _GRAPHZERO, path / "graph.gl", path / "start"]
+                ask = Asked([*command, length + 1, p, q], PYTHONPATH=args.graphzero_path,
+                            OMP_NUM_THREADS=str(args.threads))  # fmt: skip
+                works[f"{kind}: GraphZero 0.2"] = stack.enter_context(ask)
+        runs = in_turns(works, args.rounds)
         store.close()
     steps = start.numel() * length
     rates = {name: [steps / each["seconds"] for each in found] for name, found in runs.items()}

@@ -66,8 +66,8 @@ def main() -> None:
     parser.add_argument("--skip-stock", action="store_true", help="without PyG's own")
     parser.add_argument("--quick", action="store_true", help="one epoch of short walks")
     args = parser.parse_args()
-    short = {"walk_length": 8, "context_size": 4, "walks_per_node": 2}
-    size = short if args.quick else {"walk_length": 20, "context_size": 10, "walks_per_node": 2}
+    length, context = (8, 4) if args.quick else (20, 10)
+    size: dict[str, Any] = {"walk_length": length, "context_size": context, "walks_per_node": 2}
     epochs = 1 if args.quick else args.epochs
 
     data = load_graph(num_features=1)

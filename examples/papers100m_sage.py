@@ -48,8 +48,8 @@ DECISIVE = (
     "wd",
     "use_gat",
     "num_heads",
+    "seed",
 )
-DECISIVE += ("seed",)
 
 
 # Graph ------------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ def open_store(args: argparse.Namespace, ranks_here: int) -> gz.Store:
     return store
 
 
-def open_shards(args: argparse.Namespace, ranks_here: int) -> gz.Store:
+def open_shards(args: argparse.Namespace, ranks_here: int) -> gz.ShardedStore:
     """The dataset in shards, of which each rank has one."""
     if "RANK" not in os.environ:
         sys.exit(f"{args.store}: found shards, expected torchrun, with a rank for each of them")
@@ -425,28 +425,28 @@ class Training:
                 counts = int((found == labels.view(-1)).sum()), len(nodes)
                 print(f"{split} accuracy {accuracy(counts)}, all neighbours", flush=True)
 
-    def infer_in_shards(self) -> None:
+    def infer_in_shards(self, store: gz.ShardedStore) -> None:
         """Classifies every node by all of its neighbours: each rank its own, kept in its part."""
         self.interrupt.release()
         name, own_type = "prediction", "own:node"
-        with gz.open(self.store.part, "r+") as part:
+        with gz.open(store.part, "r+") as part:
             if name in part.data()[own_type]:  # of an earlier run
                 part.feature_store.remove_tensor(group_name=own_type, attr_name=name, index=None)
         gz.inference.layerwise(
             self.model,
-            self.store,
+            store,
             out=name,
             head=lambda logits: logits.argmax(dim=-1).to(torch.int16),
             encoding="float16",
             num_workers=self.args.num_workers,
             device=self.args.device,
         )
-        own = torch.as_tensor(self.store.nodes())
-        with gz.open(self.store.part) as part:
+        own = torch.as_tensor(store.nodes())
+        with gz.open(store.part) as part:
             predictions = part.data()[own_type][name]
         for split in ("val", "test"):
             there = torch.isin(own, self.nodes[split])
-            labels = self.store.feature_store.get_tensor(
+            labels = store.feature_store.get_tensor(
                 group_name=None, attr_name="y", index=own[there]
             )
             right = int((predictions[there] == labels.view(-1)).sum())
@@ -560,17 +560,16 @@ def main(argv: list[str] | None = None) -> Training:
     training = Training(parse_args(argv))
     finished = training.run()
     training.say_memory()
-    is_sharded = (training.args.store / "shards.json").exists()
-    by_all = training.args.inference == "layerwise"
-    if is_sharded:
+    store, by_all = training.store, training.args.inference == "layerwise"
+    if isinstance(store, gz.ShardedStore):
         if finished and by_all:
-            training.infer_in_shards()
-        training.store.close()  # waits for the others
+            training.infer_in_shards(store)
+        store.close()  # waits for the others
     training.parallel = training.model  # lets go of the group, see leave()
     training.ranks.leave()
     if not finished:
         sys.exit(128 + (training.interrupt.signal or signal.SIGTERM))  # or another rank's
-    if by_all and not is_sharded and training.ranks.rank == 0:
+    if by_all and training.ranks.rank == 0 and not isinstance(store, gz.ShardedStore):
         training.infer()
     return training
 

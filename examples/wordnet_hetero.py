@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -71,7 +72,8 @@ class HeteroSAGE(torch.nn.Module):
     ) -> Tensor:
         """Logits of all nodes of the target type."""
         hidden = {name: self.encoders[name](x) for name, x in x_dict.items()}
-        for conv, roots, norms in zip(self.convs, self.roots, self.norms, strict=True):
+        layers: Any = zip(self.convs, self.roots, self.norms, strict=True)
+        for conv, roots, norms in layers:
             messages = conv(hidden, edge_index_dict)
             hidden = {
                 name: F.dropout(

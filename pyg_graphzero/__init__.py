@@ -35,7 +35,7 @@ from pyg_graphzero.pyg.stores import Store, info, open
 from pyg_graphzero.reporting.page import Report
 from pyg_graphzero.reporting.run import report
 from pyg_graphzero.sampling.options import SamplingOptions
-from pyg_graphzero.shards.opened import open_shards
+from pyg_graphzero.shards.opened import ShardedStore, open_shards
 from pyg_graphzero.shards.split import PartSummary, ShardSummary, shard
 from pyg_graphzero.store.column_writer import Column
 from pyg_graphzero.store.verify import VerifyReport, verify
@@ -71,6 +71,7 @@ __all__ = [
     "Report",
     "SamplingOptions",
     "ShardSummary",
+    "ShardedStore",
     "Store",
     "StoreInUseError",
     "StoreReplacedError",

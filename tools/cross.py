@@ -199,7 +199,9 @@ def nanobind_inside(target: Target) -> dict[str, object]:
         (sdist,) = folder.glob(f"*-3.{minor}.*.tar.gz")
         with tarfile.open(sdist) as archive:
             (data,) = (name for name in archive.getnames() if name.endswith("/data.zip"))
-            zipfile.ZipFile(archive.extractfile(data)).extractall(folder)
+            member = archive.extractfile(data)
+            assert member is not None  # it is a file
+            zipfile.ZipFile(member).extractall(folder)
     return settings | {
         "cmake.define.SKBUILD_SOSABI": "",
         "cmake.define.Python_INCLUDE_DIR": home / "include",

@@ -183,13 +183,14 @@ def peeping(looking: list[Module], package: list[Module]) -> list[str]:
             continue
         others = defined - _own(module)
         for node in module.nodes:
-            used = []
             if isinstance(node, ast.Attribute) and node.attr in others:
                 is_own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
                 is_super = isinstance(node.value, ast.Call)
                 used = [] if is_own or is_super else [node.attr]
             elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGE):
                 used = [alias.name for alias in node.names if alias.name in others]
+            else:
+                continue
             where = module.path.relative_to(ROOT)
             found += [f"{where}:{node.lineno} {name}" for name in used]
     return found

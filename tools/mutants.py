@@ -286,4 +286,4 @@ def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(serve() if sys.argv[1:] == ["--serve"] else main(sys.argv[1:]))
+    serve() if sys.argv[1:] == ["--serve"] else sys.exit(main(sys.argv[1:]))

@@ -36,18 +36,16 @@ class MemoryCap:
 
     Args:
         limit: Bytes.
-        root: Where control groups are mounted.
 
     Raises:
         ValueError: ``limit`` is not positive.
         CapError: There is no way here; says what was tried.
     """
 
-    def __init__(self, limit: int, root: Path = _CGROUP) -> None:
+    def __init__(self, limit: int) -> None:
         if limit <= 0:
             raise ValueError(f"limit: found {limit}, expected a positive number of bytes")
         self.limit = limit
-        self._root = root
         self._group: Path | None = None
         self._scope = False
         tried = []
@@ -62,32 +60,25 @@ class MemoryCap:
         )
 
     @property
-    def means(self) -> str:
-        """How the limit is set, for a report."""
-        if self._scope:
-            return "systemd-run --user --scope"
-        return f"control group version {1 if self._is_version_1 else 2}"
-
-    @property
     def _is_version_1(self) -> bool:
         return self._group is not None and self._group.parent.name == "memory"
 
     def _version_1(self) -> str | None:
-        parent = self._root / "memory"
+        parent = _CGROUP / "memory"
         if not (parent / "memory.limit_in_bytes").exists():
             return f"{parent}: no control groups of version 1"
         return self._make(parent, "memory.limit_in_bytes", "memory.memsw.limit_in_bytes")
 
     def _version_2(self) -> str | None:
-        control = self._root / "cgroup.subtree_control"
+        control = _CGROUP / "cgroup.subtree_control"
         if not control.exists():
-            return f"{self._root}: no control groups of version 2"
+            return f"{_CGROUP}: no control groups of version 2"
         try:
             if "memory" not in control.read_text().split():
                 control.write_text("+memory")
         except OSError as error:
             return f"{control}: {error.strerror}"
-        return self._make(self._root, "memory.max", None)
+        return self._make(_CGROUP, "memory.max", None)
 
     def _make(self, parent: Path, limit: str, limit_with_swap: str | None) -> str | None:
         group = parent / f"graphzero-bench-{os.getpid()}-{time.monotonic_ns()}"
@@ -157,7 +148,7 @@ class MemoryCap:
         for line in lines:
             _, controllers, group = line.split(":", 2)
             if controllers == "" and group.endswith(".scope"):
-                return self._root / group.strip("/")
+                return _CGROUP / group.strip("/")
         return None
 
     def killed(self) -> int:

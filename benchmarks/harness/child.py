@@ -31,7 +31,7 @@ class Task:
         epochs: Number of epochs.
         batches: Largest number of batches in an epoch; 0 for no limit.
         seconds: No batch is begun later than this long after an epoch began.
-        hidden: Width of the model, where something is trained; else None.
+        hidden: Width of the model; 0 where nothing is trained.
         model: How the model is computed, where something is trained.
         seed: Seed of shuffling, sampling and training.
         options: Further settings of single tasks.
@@ -49,7 +49,7 @@ class Task:
     epochs: int = 1
     batches: int = 0
     seconds: float = 600.0
-    hidden: int | None = None
+    hidden: int = 0
     model: str = "trimmed"
     seed: int = 0
     options: dict[str, Any] = field(default_factory=dict)

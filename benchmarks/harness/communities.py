@@ -188,7 +188,6 @@ class CommunityGraph:
         path: str | os.PathLike[str],
         encoding: str | None = None,
         memory: int | str | None = None,
-        progress: Callable[[int], object] | None = None,
     ) -> None:
         """Makes a store of it: ``x``, labels, and which nodes are for training.
 
@@ -198,7 +197,6 @@ class CommunityGraph:
             path: The store's directory.
             encoding: Encoding of the features, a value of ``gz.convert(features=...)``.
             memory: Memory that the whole process may use to sort edges.
-            progress: Called with the number of bytes of each piece of features.
 
         Raises:
             FileExistsError: There is something already.
@@ -210,7 +208,7 @@ class CommunityGraph:
             room = BuildRoom(workspace.left(), workspace.folder)
             writer.add_edge_type(None, self.edges(), self.num_edges, self.options, room)
             self._write_nodes(writer)
-            writer.add_node_attr(None, "x", self.features(), progress, encoding)
+            writer.add_node_attr(None, "x", self.features(), encoding=encoding)
             writer.finish()
 
     def _write_nodes(self, writer: StoreWriter) -> None:

@@ -1,18 +1,19 @@
 """A training step of DGL's layers on a batch, in an environment that has DGL and not this package.
 
-    PYTHON dgl_step.py BATCH.npz MODEL ROUNDS
+    PYTHON dgl_step.py BATCH.npz MODEL
 
-The batch is cut into DGL's blocks first, as its samplers give them; that is not timed. Prints a
-line of JSON for each round.
+The batch is cut into DGL's blocks first, as its samplers give them; that is not timed. Prints what
+the second step took as a line of JSON.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
-import resource
 import sys
 import time
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import dgl
 import dgl.nn as dglnn
@@ -21,7 +22,15 @@ import torch
 import torch.nn.functional as F
 
 
-def blocks_of(batch, depth):
+def measure(work: Callable[[], dict[str, int]]) -> None:
+    """Prints what ``work`` returns, its seconds and its CPU seconds as a line of JSON."""
+    began, used = time.perf_counter(), time.process_time()
+    found = work()
+    taken = {"seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - used}
+    print(json.dumps(found | taken), flush=True)
+
+
+def blocks_of(batch: Mapping[str, np.ndarray], depth: int) -> list[Any]:
     """From the leaves to the seeds."""
     nodes, edges = np.cumsum(batch["nodes"]), np.cumsum(batch["edges"])
     src, dst = torch.from_numpy(batch["edge_index"])
@@ -41,7 +50,7 @@ def blocks_of(batch, depth):
 class Model(torch.nn.Module):
     """Layers with ReLU between them."""
 
-    def __init__(self, kind, widths, heads, dropout):
+    def __init__(self, kind: str, widths: list[int], heads: int, dropout: float) -> None:
         super().__init__()
         self.dropout = dropout
         self.layers = torch.nn.ModuleList()
@@ -63,7 +72,7 @@ class Model(torch.nn.Module):
                 )
             self.layers.append(layer)
 
-    def forward(self, blocks, x):
+    def forward(self, blocks: list[Any], x: torch.Tensor) -> torch.Tensor:
         """Scores of the seeds."""
         for number, (layer, block) in enumerate(zip(self.layers, blocks, strict=True)):
             x = layer(block, x)
@@ -74,8 +83,8 @@ class Model(torch.nn.Module):
         return x
 
 
-def main():
-    path, kind, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
+def main() -> None:
+    path, kind = sys.argv[1:]
     batch = np.load(path)
     widths = [int(width) for width in batch["widths"]]
     blocks = blocks_of(batch, len(widths) - 1)
@@ -84,16 +93,15 @@ def main():
     x, y = torch.from_numpy(batch["x"]), torch.from_numpy(batch["y"])
     model = Model(kind, widths, int(batch["heads"]), float(batch["dropout"]))
     optimizer = torch.optim.Adam(model.parameters())
-    for number in range(rounds + 1):
-        began, used = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
+
+    def step() -> dict[str, int]:
         optimizer.zero_grad()
         F.cross_entropy(model(blocks, x), y).backward()
         optimizer.step()
-        now = resource.getrusage(resource.RUSAGE_SELF)
-        cpu = now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
-        if number:
-            print(json.dumps({"seconds": time.perf_counter() - began, "cpu_seconds": cpu}))
-            sys.stdout.flush()
+        return {}
+
+    step()
+    measure(step)
 
 
 if __name__ == "__main__":

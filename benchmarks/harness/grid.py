@@ -81,7 +81,7 @@ def compete(
 def second_epoch(result: Result | None) -> float | None:
     """Seconds; infinite where there is an error, None where it was cut short or not run."""
     if result is None or result["error"]:
-        return result and inf
+        return inf if result else None
     epochs = whole_epochs(result)
     return epochs[1]["seconds"] if len(epochs) > 1 else None
 
@@ -104,7 +104,7 @@ def point_of(runs: dict[str, Result], **more: Any) -> Point:
     """
     ours = runs["ours"]
     # A probe may find a disk slower than it is: the best of those before the point's runs counts.
-    probes = [run["disk"] for run in runs.values() if run and "disk" in run]
+    probes = [run["disk"] for run in runs.values() if "disk" in run]
     disk = {name: max(each[name] for each in probes) for name in probes[0] if name != "doubt"}
     found = {name: second_epoch(runs.get(name)) for name in CONTESTANTS}
     return {

@@ -41,7 +41,6 @@ _DATA_OFFSET = 4096
 # Batches under way, and what their work needs besides, is left out of a row cache this often.
 _BATCHES_UNDER_WAY = 4
 _PAGE = 4096
-_COPIED = 1 << 24  # neighbours at once
 _COUNTS = ("rows", "hits", "reads", "read_bytes", "useful_bytes", "read_seconds")
 T = TypeVar("T")
 
@@ -81,14 +80,6 @@ class StoreFiles:
         shape = (self.num_nodes, self.num_features)
         return np.memmap(self.x.path, dtype=kind, mode="r", offset=_DATA_OFFSET, shape=shape)
 
-    def decoded(self, rows: Tensor) -> Tensor:
-        """Rows as they were before they were encoded, in ``float32``."""
-        rows = rows.float()
-        if self.dtype != torch.int8:
-            return rows
-        scale, zero_point = (torch.tensor(each) for each in (self.x.scale, self.x.zero_point))
-        return rows.mul_(scale).add_(zero_point)
-
 
 class Contestant(ABC):
     """One way to get batches. Making it is what a script does before its first epoch."""
@@ -101,10 +92,6 @@ class Contestant(ABC):
     def epoch(self) -> Iterable[Any]:
         """Batches with ``n_id``, ``x``, ``y`` and ``batch_size``."""
 
-    def trainable(self, batch: Any) -> Any:
-        """A batch as ``Trainer`` takes it."""
-        return batch
-
     def counts(self) -> dict[str, Any]:
         """Counts of the last epoch's reads."""
         return {}
@@ -115,32 +102,28 @@ class Contestant(ABC):
 
 
 class Stock(Contestant):
-    """PyG's own loader: features over ``np.memmap``, topology in RAM, or over a map too.
-
-    ``options["neighbors"]`` is a file for the latter: the sampler knows 64-bit neighbours alone.
-    """
+    """PyG's own loader: features over ``np.memmap``, topology in RAM."""
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
         import torch_geometric.loader
-        from torch_sparse import SparseTensor  # type: ignore[import-not-found]
+        from torch_sparse import SparseTensor
 
-        self.files = files = StoreFiles(Path(task.store))
+        files = StoreFiles(Path(task.store))
         indptr, indices = files.contents.csc(None)
-        file = task.options.get("neighbors")
         # An adjacency in the order that PyG samples by: from edge_index it would be sorted anew,
         # which takes more memory than the limit allows.
         n = files.num_nodes
         adj_t = SparseTensor(
-            rowptr=indptr if file else indptr.clone(),
-            col=as_map(indices, Path(file)) if file else indices.to(torch.int64),
+            rowptr=indptr.clone(),
+            col=indices.to(torch.int64),  # the sampler knows no others
             sparse_sizes=(n, n),
             is_sorted=True,
             trust_data=True,
         )
         x = torch.from_numpy(files.memmap())
         self.loader = torch_geometric.loader.NeighborLoader(
-            Data(x=x, y=files.y if file else files.y.clone(), adj_t=adj_t, num_nodes=n),
+            Data(x=x, y=files.y.clone(), adj_t=adj_t, num_nodes=n),
             num_neighbors=task.fanout,
             batch_size=task.batch_size,
             input_nodes=self.seeds,
@@ -152,26 +135,10 @@ class Stock(Contestant):
         """The loader."""
         return self.loader
 
-    def trainable(self, batch: Any) -> Any:
-        """Rows decoded after the loader, as a script would; edges as other batches have them."""
-        batch.x = self.files.decoded(batch.x)
-        batch.edge_index = torch.stack(batch.adj_t.coo()[1::-1])
-        return batch
-
     def facts(self) -> dict[str, Any]:
         """Versions of packages that may be installed for it alone, and batches of an epoch."""
         found: dict[str, Any] = {name: version(name) for name in ("torch_sparse", "pyg_lib")}
         return found | {"epoch_batches": len(self.loader)}
-
-
-def as_map(indices: Tensor, path: Path) -> Tensor:
-    """Neighbours in 64 bits over a memory map, written a piece at a time."""
-    if indices.dtype == torch.int64:
-        return indices
-    with path.open("wb") as file:
-        for part in indices.split(_COPIED):
-            file.write(part.to(torch.int64).numpy().data)
-    return torch.from_numpy(np.memmap(path, np.int64, mode="r+", shape=(len(indices),)))
 
 
 class Ours(Contestant):
@@ -272,9 +239,12 @@ class TunedMemmap(Peer):
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
-        table = self.files.memmap()
-        table._mmap.madvise(mmap.MADV_RANDOM)  # NumPy has no public way to it
-        self._table = _core.RowTable(torch.from_numpy(table).view(torch.uint8))
+        with open(self.files.x.path, "rb") as file:
+            table = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+        table.madvise(mmap.MADV_RANDOM)
+        size = self.files.num_nodes * self.row_bytes
+        rows = torch.frombuffer(table, dtype=torch.uint8, offset=_DATA_OFFSET, count=size)
+        self._table = _core.RowTable(rows.view(-1, self.row_bytes))
 
     def fetch(self, nodes: Tensor, out: Tensor) -> None:
         """Threads copy out of the map; each waits for its own page faults."""
@@ -319,9 +289,8 @@ class GraphBolt(Peer):
         )
         took = time.perf_counter() - start
         self._cache.insert(nodes, missed, out)
-        values = (len(nodes), len(nodes) - len(missed), found.reads, found.bytes)
-        values += (found.useful_bytes, took)
-        for name, value in zip(_COUNTS, values, strict=True):
+        values = [len(nodes), len(nodes) - len(missed), found.reads, found.bytes]
+        for name, value in zip(_COUNTS, [*values, found.useful_bytes, took], strict=True):
             self._counts[name] += value
 
     def epoch(self) -> Iterable[Any]:

@@ -6,6 +6,7 @@ WordNet comes with the examples; the others are files that `--data DIR` names.
 from __future__ import annotations
 
 import argparse
+import statistics
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -102,38 +103,41 @@ def score(model: torch.nn.Module, loader: Any) -> float:
     return float((ranks[y == 1].sum() - positive * (positive + 1) / 2) / (positive * negative))
 
 
-def train(
+def scores(
     data: Data,
     args: argparse.Namespace,
     options: dict[str, Any],
-    seed: int,
     epochs: int,
     norms: str | None = "whole",
-) -> float:
-    """The score after the last epoch; evaluation is the same whatever the options.
+) -> dict[str, Any]:
+    """``scores`` after the last epoch by seed, and their ``mean``; all are evaluated alike.
 
     Args:
         data: The graph.
         args: See ``arguments``.
         options: Further arguments of the training loader.
-        seed: Seed of weights, shuffling and sampling.
         epochs: Number of epochs.
         norms: Argument of ``gz.nn.accelerate``; None leaves the model as it is.
     """
-    args.seed = seed
-    model = build_model(data, args)
-    if norms is not None:
-        accelerate(model, norms=norms)
-    loader = training_loader(data, args, options)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.005)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs * len(loader))
-    for _ in range(epochs):
-        model.train()
-        for batch in loader:
-            optimizer.zero_grad()
-            F.cross_entropy(forward(model, batch), batch.y[: batch.batch_size]).backward()
-            optimizer.step()
-            schedule.step()
-    torch.manual_seed(0)
-    fanout = [25] * len(args.fanout)
-    return score(model, NeighborLoader(data, fanout, input_nodes=data.test_mask, batch_size=2048))
+    found = []
+    for seed in args.seeds:
+        args.seed = seed
+        model = build_model(data, args)
+        if norms is not None:
+            accelerate(model, norms=norms)
+        loader = training_loader(data, args, options)
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.005)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs * len(loader))
+        for _ in range(epochs):
+            model.train()
+            for batch in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(forward(model, batch), batch.y[: batch.batch_size]).backward()
+                optimizer.step()
+                schedule.step()
+        torch.manual_seed(0)
+        test = NeighborLoader(
+            data, [25] * len(args.fanout), input_nodes=data.test_mask, batch_size=2048
+        )
+        found.append(score(model, test))
+    return {"scores": found, "mean": statistics.mean(found)}

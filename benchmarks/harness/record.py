@@ -8,14 +8,17 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
+from torch_geometric.data import Data
 
 from pyg_graphzero.bench.entrant import ENVIRONMENT
 from pyg_graphzero.bench.process import Clock
+from pyg_graphzero.bench.synthetic import power_law
 from pyg_graphzero.bench.training import MODELS
 from pyg_graphzero.util.machine import machine, storage
 
@@ -57,6 +60,14 @@ def step_arguments(made: argparse.ArgumentParser) -> None:
     made.add_argument("--undirected", action="store_true", help="every edge both ways")
     made.add_argument("--dim", type=int, default=128, help="of the features")
     made.add_argument("--hidden", type=int, default=256, help="width of the model")
+
+
+def step_graph(args: argparse.Namespace, dim: int) -> Data:
+    """The graph of these arguments."""
+    data = power_law(args.nodes, args.edges, dim)
+    if args.undirected:
+        data.edge_index = torch.cat((data.edge_index, data.edge_index.flip(0)), 1)
+    return data
 
 
 def training_arguments(made: argparse.ArgumentParser) -> None:
@@ -128,35 +139,29 @@ def write(path: Path, document: dict[str, Any]) -> None:
 
 
 def in_turns(
-    works: dict[str, Callable[[], Any]], rounds: int, before: Callable[[], object] | None = None
-) -> dict[str, list[dict[str, Any]]]:
+    works: Mapping[str, Callable[[], Any]], rounds: int
+) -> dict[str, list[dict[str, float]]]:
     """Calls all of some functions in every round: what drifts, drifts for all.
 
     Args:
         works: By name.
         rounds: How many are timed; one more, before these, only warms up.
-        before: Is called before each, and not timed.
 
     Returns:
-        For each its rounds: wall and CPU seconds, and as ``value`` what it returned.
+        For each its rounds: ``seconds`` and ``cpu_seconds``, and the figures of a dict that it
+        returned, which may be these two of another process.
     """
-    found: dict[str, list[dict[str, Any]]] = {name: [] for name in works}
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in works}
     for number in range(rounds + 1):
         for name, work in works.items():
-            if before is not None:
-                before()
             with Clock() as clock:
                 value = work()
             if number:
-                seconds = {"seconds": clock.seconds, "cpu_seconds": clock.cpu_seconds}
-                found[name].append(seconds if value is None else seconds | {"value": value})
+                taken = {"seconds": clock.seconds, "cpu_seconds": clock.cpu_seconds}
+                found[name].append(taken | (value if isinstance(value, dict) else {}))
     return found
 
 
-def flags(**options: Any) -> list[str]:
-    """Options as they are on a command line, for a script that calls itself."""
-    words: list[str] = []
-    for name, value in options.items():
-        values: Iterable[Any] = value if isinstance(value, (list, tuple)) else [value]
-        words += [f"--{name.replace('_', '-')}", *map(str, values)]
-    return words
+def medians(rounds: list[dict[str, float]], per: int = 1) -> dict[str, float]:
+    """The median of each figure, divided by ``per``."""
+    return {key: median(each[key] for each in rounds) / per for key in rounds[0]}

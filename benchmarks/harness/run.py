@@ -92,7 +92,6 @@ def play(run: Run, scenario: Path, drop_caches: bool) -> dict[str, Any]:
         result["disk"] = speed | {"depth": disk.depth, "doubt": disk.doubt}
     with ExitStack() as stack:
         cap = None if task.limit is None else stack.enter_context(MemoryCap(task.limit))
-        result["means"] = None if cap is None else cap.means
         environment = os.environ | ENVIRONMENT
         if run.path:
             paths = (run.path, environment.get("PYTHONPATH"))
@@ -163,7 +162,7 @@ def follow(
             while line := within(patience, give_up, process.stdout.readline):
                 event = json.loads(line)
                 last = event.pop("event")
-                note(last, event, result, timeline)
+                note(last, event, result)
     finally:  # interrupted too: no process is left behind, and the limit can be removed
         end(process)
         process.communicate()
@@ -176,9 +175,8 @@ def follow(
         elif cap is not None and cap.killed():
             why = f"killed by the kernel: more memory than the limit of {cap.limit:,} bytes"
         result["error"] = f"after {last}: {why}"
-    kinds = {"anon_and_file": ("anon", "file"), "anon_and_shmem": ("anon", "shmem")}
-    kinds |= {each: (each,) for each in ("anon", "charged")}
-    result["peak"] = {name: timeline.peak(*each) for name, each in kinds.items()}
+    kinds = (("anon", "file"), ("anon",), ("charged",))
+    result["peak"] = {"_and_".join(each): timeline.peak(*each) for each in kinds}
     result["timeline"] = thinned(timeline.points)
 
 
@@ -192,16 +190,15 @@ def within(seconds: float, otherwise: Callable[[], None], call: Callable[[], str
         timer.cancel()
 
 
-def note(kind: str, event: dict[str, Any], result: dict[str, Any], timeline: Timeline) -> None:
+def note(kind: str, event: dict[str, Any], result: dict[str, Any]) -> None:
     """Puts one event of a child down."""
-    now = timeline.points[-1]["seconds"] if timeline.points else 0.0
     if kind == "ready":
-        result |= {"ready_seconds": event["seconds"], "facts": event["facts"], "ready_at": now}
+        result |= {"ready_seconds": event["seconds"], "facts": event["facts"]}
     elif kind == "batch":
         result["batch_seconds"].append(event["seconds"])
         result["nodes"] = result.get("nodes", 0) + event["nodes"]
     elif kind == "epoch":
-        result["epochs"].append(event | {"at": now})
+        result["epochs"].append(event)
     else:  # "found", "error", and "done", which has the bytes read and written
         result |= event
 

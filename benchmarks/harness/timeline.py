@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from typing_extensions import Self
 
@@ -13,7 +14,24 @@ from harness.cap import MemoryCap
 from pyg_graphzero.bench.process import tree
 
 _PROC = Path("/proc")
+_INTERVAL_S = 0.2
 _KINDS = {"RssAnon": "anon", "RssFile": "file", "RssShmem": "shmem"}
+T = TypeVar("T")
+
+
+def with_peak(work: Callable[[], T]) -> tuple[T, int]:
+    """What ``work`` returns, and the most bytes of memory that this process had meanwhile.
+
+    Pages of files are left out.
+    """
+    (_PROC / "self" / "clear_refs").write_text("5")
+    value = work()
+    lines = (_PROC / "self" / "status").read_text().splitlines()
+    high, file = (
+        next(int(line.split()[1]) for line in lines if line.startswith(name))
+        for name in ("VmHWM", "RssFile")
+    )
+    return value, 1024 * (high - file)
 
 
 class Timeline:
@@ -25,18 +43,16 @@ class Timeline:
     Args:
         root: The process.
         cap: The limit it runs under, or None.
-        interval: Seconds between two looks.
 
     Attributes:
         points: A dict for each look: ``seconds`` since the first, ``anon``, ``file`` and ``shmem``
             bytes, and what ``MemoryCap.usage`` tells.
     """
 
-    def __init__(self, root: int, cap: MemoryCap | None = None, interval: float = 0.2) -> None:
+    def __init__(self, root: int, cap: MemoryCap | None = None) -> None:
         self.points: list[dict[str, Any]] = []
         self._root = root
         self._cap = cap
-        self._interval = interval
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look_on, daemon=True)
         self._start = time.perf_counter()
@@ -65,7 +81,7 @@ class Timeline:
             self.points.append({"seconds": now, **point, **usage})
 
     def _look_on(self) -> None:
-        while not self._over.wait(self._interval):
+        while not self._over.wait(_INTERVAL_S):
             self.look()
 
     def __enter__(self) -> Self:

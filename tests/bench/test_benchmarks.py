@@ -275,6 +275,3 @@ def test_sieve(capacity, batches):
         cache.insert(rows, missed, out)
         for at in missed.tolist():
             reference.insert(batch[at])
-
-
-# Accuracy -----------------------------------------------------------------------------------------
