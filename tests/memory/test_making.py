@@ -190,7 +190,9 @@ def test_a_short_epoch_does_not_speak_for_a_long_one(store, monkeypatch):
 # Neighbours are read ##############################################################################
 
 
-def test_the_first_epoch_is_counted_where_neighbours_are_read(store, neighbours_are_read):
+def test_the_first_epoch_is_counted_where_neighbours_are_read(
+    store, neighbours_are_read, same_room
+):
     loader = training(store)
     expected = [epoch(loader, seed)[0] for seed in range(2)]
     assert residence_of(loader).copy.files.keys() == {X, TOPOLOGY}
