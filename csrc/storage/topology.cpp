@@ -80,6 +80,9 @@ void Topology::read_bounds(std::uint64_t first, std::uint64_t last, std::int64_t
   std::atomic<std::int64_t> bad{-1};
   const auto count = static_cast<std::int64_t>(last - first) + 1;
   parallel_for(count, kBoundsGrain, threads, [&](std::int64_t begin, std::int64_t end) {
+    // A map read at random has no read-ahead: this piece, and the next one while this is read.
+    file_.will_need(header_.indptr_offset + 8 * static_cast<std::uint64_t>(from + begin),
+                    16 * static_cast<std::uint64_t>(end - begin));
     guarded([&] {
       std::int64_t before = begin == 0 ? 0 : bounds[from + begin - 1];
       for (std::int64_t i = begin; i < end; ++i) {

@@ -1,6 +1,7 @@
 // io/: files, by what Linux tells of its page cache.
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include "check.h"
 #include "io/file.h"
 #include "scratch.h"
+#include "storage/topology.h"
 
 using namespace gz;
 using namespace gz::test;
@@ -45,4 +47,23 @@ TEST(asking_for_no_bytes_reads_none) {
   CHECK(cached_pages(file, bytes.size()) == 0);
   file.will_need(1 << 20, 1 << 20);
   while (cached_pages(file, bytes.size()) < (1 << 20) / 4096) std::this_thread::yield();
+}
+
+TEST(bounds_are_not_read_page_by_page) {
+  const Scratch dir;
+  // Files of this size are mapped without read-ahead.
+  const std::vector<std::int64_t> indptr(std::size_t{9} << 20);
+  TopologyWriter writer(dir / "t.gl", 0, indptr.size() - 1);
+  writer.append_indptr(indptr.data(), indptr.size());
+  writer.finish();
+  const File file = File::open(dir / "t.gl");
+  ::posix_fadvise(static_cast<int>(file.handle()), 0, 0, POSIX_FADV_DONTNEED);
+  const auto faults = [] {
+    rusage usage{};
+    ::getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_majflt;
+  };
+  const long before = faults();
+  Topology::open(dir / "t.gl")->read_bounds(0, indptr.size() - 1, nullptr);
+  CHECK(faults() - before < 4000);  // of 18,432 pages
 }
