@@ -15,15 +15,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import xxhash
 
 from pyg_graphzero.errors import FormatError
 from pyg_graphzero.store.schema import load
 from pyg_graphzero.util.disk import cache_folder
-from pyg_graphzero.util.documents import Members, check_whole, read_document, write_document
+from pyg_graphzero.util.documents import Members, read_document, write_document
 from pyg_graphzero.util.locks import remove_as_scratch, remove_if_abandoned
-from pyg_graphzero.util.names import Trust, check_name, locate
+from pyg_graphzero.util.names import Trust, locate
 from pyg_graphzero.util.system import user_id
 
 log = logging.getLogger("pyg_graphzero")
@@ -33,7 +34,7 @@ FOLDER = "orders"
 DOCUMENT = "order.json"
 #: The kind of directory that is being written or removed, whose lock is held meanwhile.
 SCRATCH = "partial"
-_FORMAT = 1  # of copies: a copy that says another one is made anew
+_HEAD: dict[str, Any] = {"format": 1}  # a copy of another format is made anew
 _KEY = re.compile("[0-9a-f]{32}")
 #: Permissions of a folder in a cache, and what a folder or file has at most of its origin's.
 PRIVATE, READABLE = 0o700, 0o755
@@ -72,7 +73,7 @@ def write_parts(copy: Path, parts: list[CopiedPart]) -> None:
     """Writes the document of a copy."""
     members = ("name", "lists", "rows", "uses", "files")
     records = [{member: getattr(part, member) for member in members} for part in parts]
-    write_document({"format": _FORMAT, "parts": records}, copy / DOCUMENT)
+    write_document(_HEAD | {"parts": records}, copy / DOCUMENT)
 
 
 def read_parts(copy: Path, trust: Trust) -> list[CopiedPart]:
@@ -83,25 +84,19 @@ def read_parts(copy: Path, trust: Trust) -> list[CopiedPart]:
         FormatError: It is damaged.
     """
     document = locate(copy, DOCUMENT, trust=trust)
-    body, read = read_document(document), Members(document)
-    if read.take(body, "format", int, "") != _FORMAT:
-        raise read.fail("format", body["format"], str(_FORMAT))
-    check_whole(body, document)
+    body, read = read_document(document, _HEAD), Members(document)
     found: list[CopiedPart] = []
-    for number, entry in enumerate(read.take(body, "parts", list, "")):
+    for number, entry in enumerate(read.take(body, "parts", "list")):
         where = f"parts[{number}]"
-        name = read.take(entry, "name", str, where, optional=True)
-        lists = read.take(entry, "lists", str, where, optional=True)
-        files = tuple(
-            check_name(file, document, f"{where}.files[{each}]")
-            for each, file in enumerate(read.take(entry, "files", list, where))
-        )
+        name = read.take(entry, "name", "str | None", where)
+        lists = read.take(entry, "lists", "str | None", where)
+        files = tuple(read.take(entry, "files", "list[File]", where))
         if (name, lists) in [(p.name, p.lists) for p in found] or len(set(files)) != len(files):
             raise read.fail(where, "a part or a file again", "each of them once")
         if not files or (lists is not None and files != (lists,)):
             raise read.fail(f"{where}.files", list(files), "the files that rows are of")
-        rows = read.take(entry, "rows", int, where)
-        uses = read.take(entry, "uses", list, where)
+        rows = read.take(entry, "rows", "int", where)
+        uses = read.take(entry, "uses", "list", where)
         is_pairs = all(
             isinstance(each, list)
             and [type(n) for n in each] in ([float, int], [int, int])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -79,10 +79,6 @@ class EncodingLoss:
             worst_column=worst,
             clipped=sum(loss.clipped for loss in losses),
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Members of the record in ``store.json``."""
-        return asdict(self)
 
     def __str__(self) -> str:
         share = self.clipped / max(self.values, 1)
