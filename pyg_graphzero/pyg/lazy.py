@@ -202,39 +202,29 @@ class LazyMapping(MutableMapping[str, Any]):
         return out
 
     def __reduce__(self) -> tuple[Any, ...]:
-        before = LazyMapping.of(self.contents, *self.origin)
-        changed = {
-            key: value.value() if isinstance(value, OnDemand) else value
-            for key, value in self._values.items()
-            if key not in before or self._differs(value, before.raw(key))
-        }
-        keys = None if list(self) == list(before) else list(self)
-        levels = None if self.levels == before.levels else self.levels
-        return _mapping_again, (self.contents, self.origin, changed, keys, levels)
+        packed = {key: self._packed(value) for key, value in self._values.items()}
+        return _mapping_again, (self.contents, self.origin, packed, self.levels)
 
-    def _differs(self, value: Any, before: Any) -> bool:
+    def _packed(self, value: Any) -> tuple[str | None, Any]:
+        """The file of a value that is the store's; "" for what is built again; None and others."""
         if isinstance(value, OnDemand):
-            return value.is_changed
-        if isinstance(value, Tensor) and isinstance(before, Tensor):
-            file = self.contents.file_of(value)
-            return file is None or file != self.contents.file_of(before)
-        # Other values than tensors are numbers or text.
-        return type(value) is not type(before) or value != before
+            return (None, value.value()) if value.is_changed else ("", None)
+        file = self.contents.file_of(value) if isinstance(value, Tensor) else None
+        return file, value if file is None else None
 
 
 def _mapping_again(
     contents: StoreContents,
     origin: Origin,
-    changed: dict[str, Any],
-    keys: list[str] | None,
-    levels: dict[str, str] | None,
+    packed: dict[str, tuple[str | None, Any]],
+    levels: dict[str, str],
 ) -> LazyMapping:
     out = LazyMapping.of(contents, *origin)
-    out.update(changed)
-    if keys is not None:
-        out._values = {key: out._values[key] for key in keys}
-    if levels is not None:
-        out.levels = levels
+    out._values = {
+        key: value if file is None else contents.view(file) if file else out._values[key]
+        for key, (file, value) in packed.items()
+    }
+    out.levels = levels
     return out
 
 

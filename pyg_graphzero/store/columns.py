@@ -30,8 +30,6 @@ DTYPES: dict[str, torch.dtype] = {
 }
 _NAME_OF = {dtype: name for name, dtype in DTYPES.items()}
 
-# Rows are compared in pieces of about this many bytes.
-_COMPARED_BYTES = 16 << 20
 # Rows that are decoded by one call where all of a column are.
 _DECODED_ROWS = 1 << 18
 # Numbers that are inverted at a time, in 24 bytes each.
@@ -147,22 +145,6 @@ def view_column(column: _core.Column) -> Tensor:
         inner[d] = inner[d + 1] * shape[d + 1]
     inner[0] = column.row_stride // dtype.itemsize
     return flat.as_strided(shape, inner)
-
-
-def copy_changed_rows(view: Tensor, copy: Tensor) -> None:
-    """Writes to ``copy``, another view of the same column, the rows that differ in ``view``.
-
-    Only these, because pages that are written to are in memory from then on.
-    """
-    if view.dim() == 0:
-        copy.copy_(view)
-    if view.dim() == 0 or view.numel() == 0:
-        return
-    rows = max(1, _COMPARED_BYTES // (view[0].numel() * view.itemsize))
-    parts = (bytes_of_rows(each).split(rows) for each in (view, copy))
-    for now, before in zip(*parts, strict=True):
-        changed = (now != before).any(1)
-        before[changed] = now[changed]
 
 
 def bytes_of_rows(table: Tensor) -> Tensor:

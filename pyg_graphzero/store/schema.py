@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -150,9 +150,10 @@ class StoreSchema:
         return [name for name, is_set in FLAGS.items() if is_set(self)]
 
     @property
-    def loose(self) -> list[dict[str, Loose]]:
-        """Attributes without rows: the graph's, and the others of each type."""
-        return [self.graph_attrs, *(t.others for t in self.types)]
+    def loose_files(self) -> list[str]:
+        """Files of attributes without rows: the graph's, and the others of each type."""
+        entries = (self.graph_attrs, *(t.others for t in self.types))
+        return [loose["file"] for each in entries for loose in each.values() if "file" in loose]
 
     @property
     def types(self) -> list[TypeSchema]:
@@ -295,20 +296,34 @@ def _check_types(schema: StoreSchema, read: Members) -> None:
             raise read.fail(f"edge_types[{i}].edge_ids", found, "neither of them")
 
 
+def columns_of(record: TypeSchema) -> list[tuple[str, int | None, tuple[str, ...]]]:
+    """Files of the columns that a type has by row, and of those that list its nodes or values.
+
+    Each with its number of rows (None: any), and its dtypes if it is to have one dimension.
+    """
+    groups: list[tuple[Iterable[str | None], int | None, tuple[str, ...]]] = [
+        (record.attrs.values(), record.num_rows, ()),
+        (record.categories.values(), None, ("uint8",)),
+        (record.category_offsets.values(), None, ("int64",)),
+    ]
+    if isinstance(record, EdgeTypeSchema):
+        groups.append(([record.csr_slot, record.edge_id], record.num_edges, ("int32", "int64")))
+    else:
+        groups += [
+            (record.index_sets.values(), None, ("int64",)),
+            ([record.id_offsets], record.num_nodes + 1, ("int64",)),
+            ([record.ids], record.num_nodes, ("int64", "uint64"))
+            if record.id_offsets is None
+            else ([record.ids], None, ("uint8",)),
+        ]
+    return [(file, rows, kinds) for files, rows, kinds in groups for file in files if file]
+
+
 def named_files(schema: StoreSchema) -> list[str]:
     """Every file name that a type or attribute of the schema refers to."""
-    named: list[str | None] = []
-    records: tuple[Any, ...] = (schema, *schema.types)
-    for record in records:
-        for member in fields(record):
-            value = getattr(record, member.name)
-            if member.type in ("File", "File | None"):
-                named.append(value)
-            elif member.type == "dict[str, File]":
-                named += value.values()
-            elif member.type == "dict[str, Loose]":
-                named += [entry.get("file") for entry in value.values()]
-    return [name for name in named if name is not None]
+    named = [file for record in schema.types for file, *_ in columns_of(record)]
+    named += [file for each in schema.edge_types for file in (each.topology, each.csr) if file]
+    return named + schema.loose_files
 
 
 def check_files(directory: Path, schema: StoreSchema) -> None:

@@ -217,7 +217,7 @@ class TestColumnsOfTheSchema:
 
     def test_counts_of_the_schema(self, store):
         edit_schema(store, lambda body: body["node_types"][0].update(num_nodes=49))
-        not_opened(store, r"shape: found \[50, 7\], expected 49 rows")
+        not_opened(store, r"\(50, 50, 200\), expected \(49, 49, 200\)")
         edit_schema(store, lambda body: body["node_types"][0].update(num_nodes=50))
         edit_schema(store, lambda body: body["edge_types"][0].update(num_edges=199))
         not_opened(store, r"\(50, 50, 200\), expected \(50, 50, 199\)")
