@@ -21,7 +21,7 @@ from typing_extensions import Self
 from pyg_graphzero.errors import MissingAttributeError, UnsupportedError
 from pyg_graphzero.store.columns import EncodedRows, decoded, is_written
 from pyg_graphzero.store.contents import StoreContents
-from pyg_graphzero.store.schema import EdgeType
+from pyg_graphzero.store.schema import EdgeTypeSchema, NodeTypeSchema, TypeSchema
 
 # The part of a store in a mapping: a homogeneous store, a type, or the attributes of the graph.
 Origin = tuple[str, Any]
@@ -118,13 +118,11 @@ class LazyMapping(MutableMapping[str, Any]):
     def of(cls, contents: StoreContents, kind: str, name: Any = None) -> Self:
         """All that a store has of a type."""
         out = cls(contents, (kind, name))
-        if kind in ("store", "node"):
-            _fill_nodes(out, contents, name)
-        if kind == "edge":
-            _fill_edges(out, contents, name)
-        if kind == "store":
-            for edge_type in contents.schema.edge_types:
-                _fill_edges(out, contents, edge_type.name)
+        nodes, edges = contents.schema.node_types, contents.schema.edge_types
+        of_kind = {"node": nodes, "edge": edges, "store": [*nodes, *edges]}.get(kind, [])
+        for record in of_kind:
+            if record.name == name:
+                _fill_type(out, contents, record)
         if kind in ("store", "graph"):
             _fill_loose(out, contents, contents.schema.graph_attrs)
         return out
@@ -234,23 +232,30 @@ def raw_items(storage: BaseStorage) -> list[tuple[str, Any]]:
     return mapping.raw_items() if isinstance(mapping, LazyMapping) else list(mapping.items())
 
 
-def _fill_nodes(mapping: LazyMapping, contents: StoreContents, name: str | None) -> None:
-    record, shards = contents.node_type(name), contents.shards
-    for attr in record.attrs if shards is None else shards.attrs(name, record.attrs):
+def _fill_type(mapping: LazyMapping, contents: StoreContents, record: TypeSchema) -> None:
+    name, level, is_moved = record.name, "node", False
+    if isinstance(record, EdgeTypeSchema):
+        level, is_moved = "edge", record.edge_id is not None
+        build: Callable[[], Tensor] = partial(contents.edge_index, record.name)
+        shape, tell = [2, record.num_edges], partial(_tell_edges, contents, name)
+        mapping.put("edge_index", OnDemand(shape, torch.int64, build, tell=tell), level)
+    shards = contents.shards
+    for attr in record.attrs if shards is None else shards.attrs((level, name), record.attrs):
         if attr not in record.attrs:
-            mapping.put(attr, _in_shards(contents, ("node", name), attr), "node")
+            mapping.put(attr, _in_shards(contents, (level, name), attr), level)
             continue
         rows = contents.rows(record.attrs[attr])
         value: Any = rows
-        if isinstance(rows, EncodedRows):
-            build = partial(contents.node_column, name, attr)
+        if is_moved or isinstance(rows, EncodedRows):
+            build = partial(contents.whole, record, attr)
             tell = partial(_tell_column, contents, name, attr)
             value = OnDemand(list(rows.shape), rows.dtype, build, rows, tell)
-        mapping.put(attr, value, "node")
-    for index, file in record.index_sets.items():
-        mapping.put(index, contents.view(file), "other")
+        mapping.put(attr, value, level)
+    if isinstance(record, NodeTypeSchema):
+        for index, file in record.index_sets.items():
+            mapping.put(index, contents.view(file), "other")
+        mapping.put("num_nodes", record.num_nodes, "other")
     _fill_loose(mapping, contents, record.others)
-    mapping.put("num_nodes", record.num_nodes, "other")
 
 
 def _in_shards(contents: StoreContents, key: tuple[str, Any], attr: str) -> OnDemand:
@@ -267,25 +272,6 @@ def _in_shards(contents: StoreContents, key: tuple[str, Any], attr: str) -> OnDe
     found = OnDemand(shape, dtype, build)
     found.is_remote = True
     return found
-
-
-def _fill_edges(mapping: LazyMapping, contents: StoreContents, name: EdgeType | None) -> None:
-    record = contents.edge_type(name)
-    shape = [2, record.num_edges]
-    build: Callable[[], Tensor] = partial(contents.edge_index, name)
-    tell = partial(_tell_edges, contents, name)
-    mapping.put("edge_index", OnDemand(shape, torch.int64, build, tell=tell), "edge")
-    for attr, file in record.attrs.items():
-        rows = contents.rows(file)
-        value: Any = rows
-        if record.edge_id is not None or isinstance(rows, EncodedRows):
-            build = partial(contents.edge_column, name, attr)
-            tell = partial(_tell_column, contents, name, attr)
-            value = OnDemand(list(rows.shape), rows.dtype, build, rows, tell=tell)
-        mapping.put(attr, value, "edge")
-    for attr in [] if contents.shards is None else contents.shards.edge_attrs(name):
-        mapping.put(attr, _in_shards(contents, ("edge", name), attr), "edge")
-    _fill_loose(mapping, contents, record.others)
 
 
 def _fill_loose(mapping: LazyMapping, contents: StoreContents, entries: dict[str, Any]) -> None:
