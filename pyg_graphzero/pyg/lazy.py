@@ -118,10 +118,8 @@ class LazyMapping(MutableMapping[str, Any]):
     def of(cls, contents: StoreContents, kind: str, name: Any = None) -> Self:
         """All that a store has of a type."""
         out = cls(contents, (kind, name))
-        nodes, edges = contents.schema.node_types, contents.schema.edge_types
-        of_kind = {"node": nodes, "edge": edges, "store": [*nodes, *edges]}.get(kind, [])
-        for record in of_kind:
-            if record.name == name:
+        for record in contents.schema.types:
+            if kind in ("store", record.kind) and record.name == name:
                 _fill_type(out, contents, record)
         if kind in ("store", "graph"):
             _fill_loose(out, contents, contents.schema.graph_attrs)
@@ -233,9 +231,9 @@ def raw_items(storage: BaseStorage) -> list[tuple[str, Any]]:
 
 
 def _fill_type(mapping: LazyMapping, contents: StoreContents, record: TypeSchema) -> None:
-    name, level, is_moved = record.name, "node", False
+    name, level, is_moved = record.name, record.kind, False
     if isinstance(record, EdgeTypeSchema):
-        level, is_moved = "edge", record.edge_id is not None
+        is_moved = record.edge_id is not None
         build: Callable[[], Tensor] = partial(contents.edge_index, record.name)
         shape, tell = [2, record.num_edges], partial(_tell_edges, contents, name)
         mapping.put("edge_index", OnDemand(shape, torch.int64, build, tell=tell), level)
@@ -254,8 +252,9 @@ def _fill_type(mapping: LazyMapping, contents: StoreContents, record: TypeSchema
     if isinstance(record, NodeTypeSchema):
         for index, file in record.index_sets.items():
             mapping.put(index, contents.view(file), "other")
-        mapping.put("num_nodes", record.num_nodes, "other")
     _fill_loose(mapping, contents, record.others)
+    if isinstance(record, NodeTypeSchema):
+        mapping.put("num_nodes", record.num_nodes, "other")
 
 
 def _in_shards(contents: StoreContents, key: tuple[str, Any], attr: str) -> OnDemand:

@@ -162,7 +162,7 @@ def build_csc(
     """
     stream, options = iter(chunks), options or CscOptions()
     first = next(stream, EdgeChunk(np.empty(0, np.int64), np.empty(0, np.int64)))
-    dtypes = {name: _without_rows(as_rows(value)) for name, value in first.columns.items()}
+    dtypes = {name: as_rows(value)[:0].clone() for name, value in first.columns.items()}
     expected = {name: describe(rows) for name, rows in dtypes.items()}
     has_time = options.time_attr in dtypes
     source_times = None if has_time else options.source_times
@@ -213,10 +213,6 @@ def build_csc(
 def as_rows(value: Any) -> Tensor:
     """A column of a chunk as a tensor over the same memory, for reading only."""
     return value if isinstance(value, Tensor) else as_tensor(np.asarray(value), "edge attribute")
-
-
-def _without_rows(rows: Tensor) -> Tensor:
-    return torch.empty((0, *rows.shape[1:]), dtype=rows.dtype)
 
 
 def _bytes(rows: Tensor) -> Any:

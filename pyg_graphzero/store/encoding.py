@@ -168,7 +168,8 @@ def encode_rows(engine: _core.RowEncoder, rows: Tensor, stored: torch.dtype) -> 
     values = _float_rows(rows)
     out = torch.empty(values.shape, dtype=stored)
     if out.numel():
-        engine.encode(values, _engine_array(out.view(torch.uint8)))
+        codes: Any = out.view(torch.uint8).numpy()
+        engine.encode(values, codes)
     return out.view(rows.shape)
 
 
@@ -181,9 +182,4 @@ def _float_rows(slab: Tensor) -> Any:
     if slab.dtype == torch.float64:
         limit = torch.finfo(torch.float32).max
         rows = torch.where(slab.isinf(), rows, rows.clamp(-limit, limit))
-    return _engine_array(rows.reshape(len(slab), math.prod(slab.shape[1:])).contiguous())
-
-
-def _engine_array(tensor: Tensor) -> Any:
-    # A copy of columns.engine_array, whose module imports this one.
-    return tensor.numpy()
+    return rows.reshape(len(slab), math.prod(slab.shape[1:])).contiguous().numpy()

@@ -44,7 +44,7 @@ class StoreHandle:
         self.turn = threading.RLock()
         self.drafts: dict[tuple[str | None, str], Any] = {}
         self._editor: StoreEditor | None = None
-        self._contents: StoreContents | None = self._open()
+        self._contents: StoreContents | None = StoreContents(self.path, self.how)
         if mode == "r+":
             self._editor = StoreEditor(self.path, self._contents.schema)
             try:
@@ -57,12 +57,9 @@ class StoreHandle:
     def __reduce__(self) -> tuple[Any, ...]:
         return StoreHandle, (self.path, "r", self.how)
 
-    def _open(self) -> StoreContents:
-        return StoreContents(self.path, self.how)
-
     def refresh(self) -> None:
         """Looks at what is in the directory by now."""
-        self._contents = self._open()
+        self._contents = StoreContents(self.path, self.how)
         if self._editor is not None:
             self._editor.use(self._contents.schema)
 

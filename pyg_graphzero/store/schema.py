@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from pyg_graphzero.errors import FormatError
 from pyg_graphzero.util.arguments import of_type
@@ -40,6 +40,7 @@ class NodeTypeSchema:
     a store belong to it.
     """
 
+    kind: ClassVar[str] = "node"
     name: str | None
     num_nodes: int
     attrs: dict[str, File] = field(default_factory=dict)
@@ -73,6 +74,7 @@ class EdgeTypeSchema:
     ``others`` are as those of a node type.
     """
 
+    kind: ClassVar[str] = "edge"
     name: EdgeType | None
     num_edges: int
     topology: File
