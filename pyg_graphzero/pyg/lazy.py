@@ -23,6 +23,16 @@ from pyg_graphzero.store.columns import EncodedRows, decoded, is_written
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.schema import EdgeTypeSchema, NodeTypeSchema, TypeSchema
 
+# Remedies for what takes much memory.
+_BY_ROWS = (
+    "gz.loader's loaders gather the rows of a batch without it; for some rows, "
+    "store.feature_store.get_tensor(…, attr_name={!r}, index=…)"
+)
+_NO_EDGES = (
+    "gz.loader's loaders sample without it; reverse edges, self-loops and sorting out duplicates "
+    "are options of gz.convert(), and a split of edges is a mask over their numbers"
+)
+
 # The part of a store in a mapping: a homogeneous store, a type, or the attributes of the graph.
 Origin = tuple[str, Any]
 
@@ -164,10 +174,6 @@ class LazyMapping(MutableMapping[str, Any]):
         """The value as it is, not built."""
         return self._values.get(key)
 
-    def raw_items(self) -> list[tuple[str, Any]]:
-        """All pairs, nothing built."""
-        return list(self._values.items())
-
     def is_on_disk(self, key: str) -> bool:
         """Whether the value is the store's still, and takes no memory."""
         value = self._values[key]
@@ -227,7 +233,7 @@ def _mapping_again(
 def raw_items(storage: BaseStorage) -> list[tuple[str, Any]]:
     """The items of any PyG storage, ``OnDemand`` values not built."""
     mapping = storage._mapping
-    return mapping.raw_items() if isinstance(mapping, LazyMapping) else list(mapping.items())
+    return list((mapping._values if isinstance(mapping, LazyMapping) else mapping).items())
 
 
 def _fill_type(mapping: LazyMapping, contents: StoreContents, record: TypeSchema) -> None:
@@ -235,7 +241,8 @@ def _fill_type(mapping: LazyMapping, contents: StoreContents, record: TypeSchema
     if isinstance(record, EdgeTypeSchema):
         is_moved = record.edge_id is not None
         build: Callable[[], Tensor] = partial(contents.edge_index, record.name)
-        shape, tell = [2, record.num_edges], partial(_tell_edges, contents, name)
+        shape = [2, record.num_edges]
+        tell = partial(contents.tell_use, called(name, "edge_index"), instead=_NO_EDGES)
         mapping.put("edge_index", OnDemand(shape, torch.int64, build, tell=tell), level)
     shards = contents.shards
     for attr in record.attrs if shards is None else shards.attrs((level, name), record.attrs):
@@ -246,7 +253,7 @@ def _fill_type(mapping: LazyMapping, contents: StoreContents, record: TypeSchema
         value: Any = rows
         if is_moved or isinstance(rows, EncodedRows):
             build = partial(contents.whole, record, attr)
-            tell = partial(_tell_column, contents, name, attr)
+            tell = partial(contents.tell_use, called(name, attr), instead=_BY_ROWS.format(attr))
             value = OnDemand(list(rows.shape), rows.dtype, build, rows, tell)
         mapping.put(attr, value, level)
     if isinstance(record, NodeTypeSchema):
@@ -280,22 +287,6 @@ def _fill_loose(mapping: LazyMapping, contents: StoreContents, entries: dict[str
             mapping.put(key, decoded(contents.rows(entry["file"])), "other")
         else:
             mapping.put(key, entry["value"], "other")
-
-
-def _tell_column(contents: StoreContents, name: Any, attr: str, num_bytes: int) -> None:
-    instead = (
-        "gz.loader's loaders gather the rows of a batch without it; for some rows, "
-        f"store.feature_store.get_tensor(…, attr_name={attr!r}, index=…)"
-    )
-    contents.tell_use(called(name, attr), num_bytes, instead)
-
-
-def _tell_edges(contents: StoreContents, name: Any, num_bytes: int) -> None:
-    instead = (
-        "gz.loader's loaders sample without it; reverse edges, self-loops and sorting out "
-        "duplicates are options of gz.convert(), and a split of edges is a mask over their numbers"
-    )
-    contents.tell_use(called(name, "edge_index"), num_bytes, instead)
 
 
 def called(name: Any, key: str) -> str:

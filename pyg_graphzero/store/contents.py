@@ -22,6 +22,7 @@ from pyg_graphzero.errors import (
     UnsupportedError,
 )
 from pyg_graphzero.store.columns import (
+    check_sources,
     decoded,
     edge_prints,
     gather,
@@ -182,11 +183,7 @@ class StoreContents(OpenedFiles):
         Raises:
             FormatError: One of them is no source.
         """
-        topology = self.topology(name)
-        if rows.numel() and not 0 <= int(rows.min()) <= int(rows.max()) < topology.num_src:
-            expected = f"0 <= node < {topology.num_src}; run `graphzero verify` on the store"
-            raise FormatError.of(topology.path, "indices", "something else", expected)
-        return rows
+        return check_sources(self.topology(name), rows)
 
     def bounds(self, name: EdgeType | None, first: int = 0, last: int | None = None) -> Tensor:
         """``indptr`` from row ``first`` to ``last``, both included, in memory and checked.

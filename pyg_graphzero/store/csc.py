@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from pyg_graphzero import _core
-from pyg_graphzero.errors import FormatError
-from pyg_graphzero.store.columns import dtype_name
+from pyg_graphzero.store.columns import check_sources, dtype_name
 from pyg_graphzero.store.rows import FileRows, as_bytes, describe
 from pyg_graphzero.util.arguments import as_tensor
 
@@ -243,9 +242,8 @@ def edge_slices(topology: _core.Topology, checked: bool = True) -> Iterator[tupl
     Raises:
         FormatError: The arrays contradict the counts.
     """
-    path = Path(topology.path)
     dtype = torch.uint32 if topology.index_bytes == 4 else torch.int64
-    indices = FileRows(path, topology.indices_offset, (topology.num_edges,), dtype)
+    indices = FileRows(Path(topology.path), topology.indices_offset, (topology.num_edges,), dtype)
     for first in range(0, topology.num_dst, _SLAB_EDGES):
         bounds = topology.bounds(first, min(first + _SLAB_EDGES, topology.num_dst))
         topology.forget_pages()
@@ -258,9 +256,7 @@ def edge_slices(topology: _core.Topology, checked: bool = True) -> Iterator[tupl
             end = min(int(bounds[behind]), begin + _SLAB_EDGES)
             counts = bounds[row : behind + 1].clamp(begin, end).diff()
             sources = indices.read(begin, end).to(torch.int64)
-            low, high = (int(each) for each in sources.aminmax())
-            if checked and not 0 <= low <= high < topology.num_src:
-                expected = f"0 <= node < {topology.num_src}; run `graphzero verify` on the store"
-                raise FormatError.of(path, "indices", "something else", expected)
+            if checked:
+                check_sources(topology, sources)
             yield sources, torch.arange(first + row, first + behind).repeat_interleave(counts)
             begin = end
