@@ -165,7 +165,8 @@ def _copied_files(store: Path) -> tuple[list[_File], list[str]]:
         for copy in filter(None, map(folder.find, folder.copies())):
             document = _File(copy / DOCUMENT, 0, lambda: None, copy)
             try:
-                places = [p for t in read_parts(copy, folder.trust) for p in t.places]
+                parts = enumerate(read_parts(copy, folder.trust))
+                places = [place for number, part in parts for place in part.places(number)]
             except (FormatError, FileNotFoundError) as error:
                 faults += document.fault(error)
                 continue
