@@ -14,17 +14,6 @@ WORKLOADS = ("sample", "load", "train", "link")
 # A copy of those in pyg_graphzero.bench.training, which is imported when a benchmark is run.
 MODELS = ("stock", "trimmed", "accelerated")
 
-STANDARD: dict[str, Any] = {
-    "data": "synthetic:1000000,15000000,128",
-    "workloads": WORKLOADS,
-    "fanout": (15, 10, 5),
-    "batch_size": 1024,
-    "workers": (0, 2),
-    "threads": (1,),
-    "models": MODELS,
-    "batches": 10,
-    "rounds": 3,
-}
 PRESETS: dict[str, dict[str, Any]] = {
     "standard": {},
     # The graph of docs/performance.md: 4 GB of disk, 12 GB of RAM for stock PyG.
@@ -81,7 +70,7 @@ def bench(preset: str, quick: bool, out: Path, **options: Any) -> None:
     from pyg_graphzero.bench.settings import Settings
 
     given = {name: value for name, value in options.items() if value is not None}
-    chosen = Settings(**STANDARD | PRESETS["quick" if quick else preset] | given)
+    chosen = Settings(**PRESETS["quick" if quick else preset] | given)
 
     def say(line: str) -> None:
         click.echo(line, err=True)

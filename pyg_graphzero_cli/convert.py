@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from pyg_graphzero_cli.options import bounded, option, print_summary
+from pyg_graphzero_cli.options import bounded, option
 
 
 def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -131,13 +131,11 @@ _named = partial(option, multiple=True, callback=_pairs)
 def convert(
     source: str,
     out: Path,
-    is_quiet: bool,
-    as_json: bool,
     nodes: tuple[str, ...],
     node_id: tuple[str, ...],
     no_edge_ids: bool,
     **options: Any,
-) -> None:
+) -> Any:
     """Convert SOURCE to a store.
 
     SOURCE is text with an edge in each row (.csv, .tsv, .txt, also .gz or .zst; - for standard
@@ -154,16 +152,13 @@ def convert(
     options["nodes"] = _node_tables(nodes, node_id, options["edge_type"] is not None)
     for name in ("edge_attrs", "node_attrs"):
         options[name] = options[name] or None
-    if is_quiet:
-        options["progress"] = False
 
     from pyg_graphzero.conversion import convert as run
     from pyg_graphzero.errors import InputWarning
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InputWarning)  # the summary says it
-        summary = run(source, out, **options)
-    print_summary(summary, is_quiet, as_json)
+        return run(source, out, **options)
 
 
 def _node_tables(

@@ -11,7 +11,6 @@ import click
 from pyg_graphzero_cli.options import (
     bounded,
     option,
-    print_summary,
     progress_bars,
     quiet,
     sampled,
@@ -81,7 +80,7 @@ def clean(store: str) -> None:
 @option("-o --out", "Write a page of HTML.", click.Path(path_type=Path))
 @sampled
 @bounded
-def report(store: str, is_quiet: bool, as_json: bool, **options: Any) -> None:
+def report(store: str, **options: Any) -> Any:
     """Say what of STORE's graph may hurt training.
 
     Reads all edges and node attributes once, in bounded memory: isolated nodes, duplicate edges,
@@ -89,7 +88,4 @@ def report(store: str, is_quiet: bool, as_json: bool, **options: Any) -> None:
     """
     from pyg_graphzero.reporting.run import report as run
 
-    if is_quiet:
-        options["progress"] = False
-    options["num_neighbors"] = list(options["num_neighbors"])
-    print_summary(run(store, **options), is_quiet, as_json)
+    return run(store, **options)

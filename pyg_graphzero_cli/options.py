@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from functools import reduce
+from functools import reduce, wraps
 from typing import Any, TypeAlias
 
 import click
@@ -31,9 +31,22 @@ progress_bars = click.option(
 )
 
 
+def _with(command: Command, *options: Callable[[Command], Command]) -> Command:
+    """A command with some options more, in their order."""
+    return reduce(lambda made, option: option(made), reversed(options), command)
+
+
 def bounded(command: Command) -> Command:
-    """The options of a command that writes in bounded memory: ``--memory``, and its output."""
-    options = (
+    """A command that works in bounded memory, and returns a summary, which is printed."""
+
+    @wraps(command)
+    def run(*, is_quiet: bool, as_json: bool, progress: bool | None, **options: Any) -> None:
+        summary = command(progress=False if is_quiet else progress, **options)
+        if as_json or not is_quiet:
+            click.echo(json.dumps(summary.to_dict(), indent=2) if as_json else str(summary))
+
+    return _with(
+        run,
         option(
             "--memory", "Memory of the process, such as 4GB; half of the free memory by default."
         ),
@@ -41,27 +54,20 @@ def bounded(command: Command) -> Command:
         quiet,
         click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON."),
     )
-    return reduce(lambda made, option: option(made), reversed(options), command)
 
 
 def sampled(command: Command) -> Command:
     """The options of a command that samples batches as training would."""
     size, seconds = click.IntRange(min=1), click.FloatRange(min=0, min_open=True)
     fan_out = comma_list(click.IntRange(min=-1))
-    options = (
+    return _with(
+        command,
         option("--num-neighbors", "Fan-out per hop.", callback=fan_out, default="15,10,5"),
         option("--batch-size", "Seeds each.", size, default=1024),
         option("--seeds", _SEEDS, metavar="NAME"),
         option("--input-type", INPUT_TYPE),
         option("--seconds", "How long to load batches.", seconds, default=10.0),
     )
-    return reduce(lambda made, option: option(made), reversed(options), command)
-
-
-def print_summary(summary: Any, is_quiet: bool, as_json: bool) -> None:
-    """Says what was done, as the options of :func:`bounded` want it."""
-    if as_json or not is_quiet:
-        click.echo(json.dumps(summary.to_dict(), indent=2) if as_json else str(summary))
 
 
 def comma_list(kind: click.ParamType[Any]) -> Any:
@@ -71,7 +77,7 @@ def comma_list(kind: click.ParamType[Any]) -> Any:
         if value is None:
             return None
         try:
-            return tuple(kind.convert(part.strip(), param, ctx) for part in value.split(","))
+            return [kind.convert(part.strip(), param, ctx) for part in value.split(",")]
         except click.BadParameter as error:
             found = f"found {value!r}, expected values with commas between them: {error.message}"
             raise click.BadParameter(found, ctx, param) from None

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from pyg_graphzero_cli.options import bounded, option, print_summary
+from pyg_graphzero_cli.options import bounded, option
 
 
 @click.command(short_help="Divide a store into parts, each a store.")
@@ -38,25 +38,20 @@ def shard(
     part: str | None,
     parts: int | None,
     by: tuple[str, ...],
-    is_quiet: bool,
-    as_json: bool,
     **options: Any,
-) -> None:
+) -> Any:
     """Divide STORE into parts, each a store with the rows of its own nodes."""
     number = None
     if (part is None) == (parts is None):
         raise click.UsageError("found both or neither, expected one of --parts N, --part I/N")
     if part is not None:
         number, parts = _part(part)
-    if is_quiet:
-        options["progress"] = False
 
     from pyg_graphzero.shards.split import shard as run
 
     divided = dict(each.rpartition("=")[::2] for each in by)
     given: Any = divided.pop("", None) if set(divided) <= {""} else divided
-    summary = run(store, parts=parts, part=number, by=given, **options)  # type: ignore[arg-type]
-    print_summary(summary, is_quiet, as_json)
+    return run(store, parts=parts, part=number, by=given, **options)  # type: ignore[arg-type]
 
 
 def _part(value: str) -> tuple[int, int]:

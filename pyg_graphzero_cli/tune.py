@@ -12,7 +12,6 @@ from pyg_graphzero_cli.options import (
     bounded,
     comma_list,
     option,
-    print_summary,
     sampled,
 )
 
@@ -35,22 +34,16 @@ from pyg_graphzero_cli.options import (
 @option("--input-type", INPUT_TYPE)
 @option("--batch-size", "Of training.", click.IntRange(min=1), default=1024)
 @bounded
-def optimize(
-    store: str, num_neighbors: tuple[int, ...], is_quiet: bool, as_json: bool, **options: Any
-) -> None:
+def optimize(store: str, **options: Any) -> Any:
     """Copy the rows of STORE that training uses, in the order of their use.
 
     Samples from the seeds (topology only), counts, and copies rows. Training makes this copy by
     itself before its first batch; made here, that batch does not wait for it. Loaders find it if
     they have these seeds, fan-out and batch size. `graphzero clean` removes it.
     """
-    if is_quiet:
-        options["progress"] = False
-
     from pyg_graphzero.tune.optimize import optimize as run
 
-    summary = run(store, num_neighbors=list(num_neighbors), **options)
-    print_summary(summary, is_quiet, as_json)
+    return run(store, **options)
 
 
 @click.command(short_help="Load some batches, and say what binds and what would help.")
@@ -60,23 +53,12 @@ def optimize(
 @click.option("--no-edge-ids", is_flag=True, help="The loader is told edge_ids=False.")
 @click.option("--refresh", is_flag=True, help="Measure the disk even if its speed is remembered.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
-def doctor(
-    store: str,
-    num_neighbors: tuple[int, ...],
-    no_edge_ids: bool,
-    as_json: bool,
-    **options: Any,
-) -> None:
+def doctor(store: str, no_edge_ids: bool, as_json: bool, **options: Any) -> None:
     """Load batches of STORE for some seconds, and say what binds them and what would help.
 
     Measures the disk, and loads as training does; no model is trained. Writes nothing.
     """
     from pyg_graphzero.tune.doctor import doctor as run
 
-    found = run(
-        store,
-        num_neighbors=list(num_neighbors),
-        edge_ids=not no_edge_ids,
-        **options,
-    )
+    found = run(store, edge_ids=not no_edge_ids, **options)
     click.echo(json.dumps(found.to_dict(), indent=2) if as_json else str(found))

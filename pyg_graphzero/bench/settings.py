@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from pyg_graphzero.bench.training import MODELS
 
 
 @dataclass(frozen=True)
@@ -45,15 +48,15 @@ class Settings:
         seed: Seed of the seed nodes and of sampling.
     """
 
-    data: str
-    workloads: tuple[str, ...]
-    fanout: tuple[int, ...]
-    batch_size: int
-    workers: tuple[int, ...]
-    threads: tuple[int, ...]
-    models: tuple[str, ...]
-    batches: int
-    rounds: int
+    data: str = "synthetic:1000000,15000000,128"
+    workloads: Sequence[str] = ("sample", "load", "train", "link")
+    fanout: Sequence[int] = (15, 10, 5)
+    batch_size: int = 1024
+    workers: Sequence[int] = (0, 2)
+    threads: Sequence[int] = (1,)
+    models: Sequence[str] = MODELS
+    batches: int = 10
+    rounds: int = 3
     seed: int = 0
 
     def cases(self) -> list[Case]:

@@ -33,9 +33,6 @@ class Trainer:
 
     Attributes:
         model: The model; its layers have their sizes after the first step.
-
-    Raises:
-        ValueError: ``model`` is none of them, or cannot be had of this graph.
     """
 
     def __init__(
@@ -51,9 +48,6 @@ class Trainer:
     ) -> None:
         self._node_type = node_type
         hetero = isinstance(data, HeteroData)
-        why_not = cannot_compute(model, hetero)
-        if why_not is not None:
-            raise ValueError(f"model={model!r}: {why_not}")
         self._is_trimmed = model == "trimmed"
         self.model: torch.nn.Module = GraphSAGE(
             (in_channels, in_channels) if hetero else in_channels,
@@ -95,12 +89,3 @@ class Trainer:
             return self.model(batch.x.float(), batch.edge_index)
         x = {name: value.float() for name, value in batch.x_dict.items()}
         return self.model(x, batch.edge_index_dict)[self._node_type]
-
-
-def cannot_compute(model: str, hetero: bool) -> str | None:
-    """Why a model of ``MODELS`` cannot be had of a graph with several types or one, or None."""
-    if model not in MODELS:
-        return f"expected one of {', '.join(MODELS)}"
-    if model == "trimmed" and hetero:
-        return "PyG cannot trim what to_hetero() makes: it takes no counts by hop"
-    return None

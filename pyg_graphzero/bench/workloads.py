@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from pyg_graphzero.bench.contestants import Contestant
 from pyg_graphzero.bench.data import Seeds
 from pyg_graphzero.bench.process import Clock
 from pyg_graphzero.bench.settings import Case, Settings
-from pyg_graphzero.bench.training import Trainer, cannot_compute
+from pyg_graphzero.bench.training import Trainer
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Workload:
         self.loader = self.made(contestant, list(task.settings.fanout), self.options)
 
     def made(self, contestant: Contestant, fanout: list[int], options: dict[str, Any]) -> Any:
-        """The loader; an iterable over the batches of an epoch."""
+        """The loader; whatever else a subclass makes has its own :meth:`batches`."""
         return contestant.node_loader(fanout, self.task.seeds, **options)
 
     @property
@@ -65,9 +65,9 @@ class Workload:
         """Why a graph with such seeds will not do, with this model, or None."""
         return None
 
-    def use(self, batch: Any) -> None:
-        """Uses a batch."""
-        del batch  # nothing, unless a subclass has a use for it
+    def batches(self) -> Iterator[Any]:
+        """An epoch's batches, used."""
+        yield from self.loader
 
     def round(self, number: int) -> dict[str, Any]:
         """Runs one epoch.
@@ -82,13 +82,12 @@ class Workload:
         torch.manual_seed(self.task.settings.seed + number)
         found = {"batches": 0, "edges": 0, "nodes": 0}
         with Clock() as clock:
-            for batch in self.loader:
+            for batch in self.batches():
                 found["batches"] += 1
                 if number == 0:
                     sampled = hasattr(batch, "row")  # a sampler's output, not a loader's
                     found["edges"] += _length(batch.row) if sampled else batch.num_edges
                     found["nodes"] += _length(batch.node) if sampled else batch.num_nodes
-                self.use(batch)
         stats = getattr(self.loader, "stats", None)
         said = {"stats": stats().to_dict()} if number and stats is not None else {}
         return found | said | {"seconds": clock.seconds, "cpu_seconds": clock.cpu_seconds}
@@ -101,25 +100,19 @@ def _length(value: Any) -> int:
     return 0 if value is None else value.numel()
 
 
-class _Samples:
-    """Samples of the seeds, chunk by chunk, as often as they are asked for."""
-
-    def __init__(self, sampler: Any, task: Task) -> None:
-        self._sampler, self._task = sampler, task
-
-    def __iter__(self) -> Any:
-        seeds = self._task.seeds
-        for chunk in seeds.nodes.split(self._task.settings.batch_size):
-            asked = NodeSamplerInput(None, chunk, input_type=seeds.node_type)
-            yield self._sampler.sample_from_nodes(asked)
-
-
 class Sample(Workload):
     """Sampling alone: seeds in, ids and edges out."""
 
     def made(self, contestant: Contestant, fanout: list[int], options: dict[str, Any]) -> Any:
-        """Samples of the seeds."""
-        return _Samples(contestant.sampler(fanout, self.task.case.threads or 0), self.task)
+        """The sampler."""
+        return contestant.sampler(fanout, self.task.case.threads or 0)
+
+    def batches(self) -> Iterator[Any]:
+        """Samples of the seeds, chunk by chunk."""
+        seeds = self.task.seeds
+        for chunk in seeds.nodes.split(self.task.settings.batch_size):
+            asked = NodeSamplerInput(None, chunk, input_type=seeds.node_type)
+            yield self.loader.sample_from_nodes(asked)
 
 
 class Link(Workload):
@@ -147,12 +140,15 @@ class Train(Workload):
         """Training needs features and labels, and a model that can be had of the graph."""
         if seeds.num_classes is None:
             return "it needs features x of every node and one integer label y of every seed node"
-        assert model is not None
-        return cannot_compute(model, seeds.node_type is not None)
+        if model == "trimmed" and seeds.node_type is not None:
+            return "PyG cannot trim what to_hetero() makes: it takes no counts by hop"
+        return None
 
-    def use(self, batch: Any) -> None:
-        """A step of training."""
-        self.trainer.step(batch)
+    def batches(self) -> Iterator[Any]:
+        """An epoch's batches, with a step of training each."""
+        for batch in self.loader:
+            self.trainer.step(batch)
+            yield batch
 
 
 WORKLOADS: dict[str, type[Workload]] = {

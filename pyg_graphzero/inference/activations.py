@@ -102,7 +102,7 @@ class Activations:
                     "input; it is removed, and this one begins anew",
                     self.store.path, file,
                 )  # fmt: skip
-                self.store.handle.editor.remove_draft(file)
+                self.store.editor.remove_draft(file)
 
     def create(self, value: Value) -> Column:
         """The column that a value's rows are to be written to."""
@@ -111,14 +111,12 @@ class Activations:
         is_float = dtype.is_floating_point and dtype.itemsize == 4
         encoding = self.encoding if is_float and value not in self.results else None
         name, node_type, file = draft.name, draft.node_type, draft.file
-        return create_column(
-            self.store.handle, name, tuple(shape), node_type, dtype, encoding, file
-        )
+        return create_column(self.store, name, tuple(shape), node_type, dtype, encoding, file)
 
     def remove(self, values: list[Value]) -> None:
         """Removes drafts."""
         for value in values:
-            self.store.handle.editor.remove_draft(self._drafts[value].file)
+            self.store.editor.remove_draft(self._drafts[value].file)
 
     def remove_unread(self, left: list[Sweep]) -> None:
         """Removes drafts that are no results, and that no sweep that is left reads or writes."""
@@ -129,4 +127,4 @@ class Activations:
         """Makes attributes of the results, all at once."""
         done = [self._drafts[value] for value in self.results if self._is_complete(value)]
         if done:
-            self.store.handle.edit(lambda editor: editor.publish(done))
+            self.store.edit(lambda editor: editor.publish(done))

@@ -137,9 +137,9 @@ class UsedCopy:
             return _core.Column.open(str(locate(path, name, trust=trust)))
 
         found = {}
-        for part in read_parts(path, trust):
-            sources, num_rows, bits = _sources(contents, part)
-            places, *files = part.places
+        for number, part in enumerate(read_parts(path, trust)):
+            sources, num_rows, bits = _sources(contents, part, path / DOCUMENT)
+            places, *files = part.places(number)
             order = _read_order(open_file(places), part.rows, num_rows, bits)
             uses = tuple((uses, rows << bits) for uses, rows in part.uses)
             for file, place in zip(part.files, files, strict=True):
@@ -174,7 +174,9 @@ class UsedCopy:
         return replace(needs, files=(*places, *files))
 
 
-def _sources(contents: StoreContents, part: CopiedPart) -> tuple[dict[str, Rows], int, int]:
+def _sources(
+    contents: StoreContents, part: CopiedPart, document: Path
+) -> tuple[dict[str, Rows], int, int]:
     """The sources of a part: rows by file, how many there are, and bits of their groups."""
     names = {t.topology: t.name for t in contents.schema.edge_types}
     if part.lists in names:
@@ -182,8 +184,8 @@ def _sources(contents: StoreContents, part: CopiedPart) -> tuple[dict[str, Rows]
         return {part.lists: Rows.of_neighbours(topology)}, topology.num_edges, GROUP_BITS
     record = contents.schema.node_type(part.name) if part.lists is None else None
     if record is None or not set(part.files) <= set(record.attrs.values()):
-        found_here = f"{list(part.files)} of {part.name!r}"
-        raise FormatError.of(part.document, "files", found_here[:60], "the store's")
+        found_here = f"{part.files} of {part.name!r}"
+        raise FormatError.of(document, "files", found_here[:60], "the store's")
     columns = {file: Rows.of_column(contents.column(file)) for file in part.files}
     return columns, record.num_nodes, 0
 
@@ -260,12 +262,10 @@ def write_copy(
     records = []
     try:
         for number, part in enumerate(parts):
-            copied = CopiedPart(
-                number, target / DOCUMENT, part.name, part.lists, part.order.numel(),
-                part.uses, tuple(part.sources),
-            )  # fmt: skip
+            num_rows, uses = part.order.numel(), list(part.uses)
+            copied = CopiedPart(part.name, part.lists, num_rows, uses, list(part.sources))
             records.append(copied)
-            places, *files = (scratch / place for place in copied.places)
+            places, *files = (scratch / place for place in copied.places(number))
             places.parent.mkdir(mode)
             write_column(places, part.order)
             count = next(iter(part.sources.values())).count

@@ -11,7 +11,6 @@ from torch_geometric.data.graph_store import EdgeLayout
 
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.store.handle import StoreHandle
-from pyg_graphzero.store.schema import EdgeType
 
 _FIXED = (
     "found edges that are to change, expected those that conversion wrote: gz.convert() writes a "
@@ -56,7 +55,8 @@ class DiskGraphStore(GraphStore):
             row, col = contents.edge_index(edge_attr.edge_type)
             return row, col
         if edge_attr.layout == EdgeLayout.CSR:
-            row, col, _ = self._edge_to_layout(_csc_attr(self, edge_attr.edge_type), EdgeLayout.CSR)
+            found = (a for a in self.get_all_edge_attrs() if a.edge_type == edge_attr.edge_type)
+            row, col, _ = self._edge_to_layout(next(found), EdgeLayout.CSR)
             return row, col
         contents.topology(edge_attr.edge_type).check_bounds()
         return contents.sources(edge_attr.edge_type), contents.csc(edge_attr.edge_type)[0]
@@ -84,7 +84,3 @@ class DiskGraphStore(GraphStore):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.handle.path)!r})"
-
-
-def _csc_attr(graph_store: DiskGraphStore, edge_type: EdgeType | None) -> EdgeAttr:
-    return next(a for a in graph_store.get_all_edge_attrs() if a.edge_type == edge_type)

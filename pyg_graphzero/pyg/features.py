@@ -12,7 +12,6 @@ from torch_geometric.data.feature_store import _FieldStatus
 
 from pyg_graphzero.errors import MissingAttributeError, UnsupportedError
 from pyg_graphzero.store.columns import (
-    decoded,
     gather,
     look_up,
     permuted,
@@ -85,12 +84,11 @@ class DiskFeatureStore(FeatureStore):
         table = contents.rows(file)
         index = attr.index
         position: Tensor | None = None
+        if index is None:
+            of_rows = attr.attr_name in record.attrs
+            return contents.whole(record, attr.attr_name) if of_rows else contents.view(file)
         if isinstance(record, EdgeTypeSchema):
             position = contents.edge_position(record.name)
-        elif attr.attr_name in record.attrs and index is None:
-            return contents.node_column(record.name, attr.attr_name)
-        if index is None:
-            return decoded(table) if position is None else permuted(table, position)
         if isinstance(index, (slice, int)):
             if position is None:
                 return table[index]

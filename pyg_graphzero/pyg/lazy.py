@@ -21,7 +21,17 @@ from typing_extensions import Self
 from pyg_graphzero.errors import MissingAttributeError, UnsupportedError
 from pyg_graphzero.store.columns import EncodedRows, decoded, is_written
 from pyg_graphzero.store.contents import StoreContents
-from pyg_graphzero.store.schema import EdgeType
+from pyg_graphzero.store.schema import EdgeTypeSchema, NodeTypeSchema, TypeSchema
+
+# Remedies for what takes much memory.
+_BY_ROWS = (
+    "gz.loader's loaders gather the rows of a batch without it; for some rows, "
+    "store.feature_store.get_tensor(…, attr_name={!r}, index=…)"
+)
+_NO_EDGES = (
+    "gz.loader's loaders sample without it; reverse edges, self-loops and sorting out duplicates "
+    "are options of gz.convert(), and a split of edges is a mask over their numbers"
+)
 
 # The part of a store in a mapping: a homogeneous store, a type, or the attributes of the graph.
 Origin = tuple[str, Any]
@@ -118,13 +128,9 @@ class LazyMapping(MutableMapping[str, Any]):
     def of(cls, contents: StoreContents, kind: str, name: Any = None) -> Self:
         """All that a store has of a type."""
         out = cls(contents, (kind, name))
-        if kind in ("store", "node"):
-            _fill_nodes(out, contents, name)
-        if kind == "edge":
-            _fill_edges(out, contents, name)
-        if kind == "store":
-            for edge_type in contents.schema.edge_types:
-                _fill_edges(out, contents, edge_type.name)
+        for record in contents.schema.types:
+            if kind in ("store", record.kind) and record.name == name:
+                _fill_type(out, contents, record)
         if kind in ("store", "graph"):
             _fill_loose(out, contents, contents.schema.graph_attrs)
         return out
@@ -168,10 +174,6 @@ class LazyMapping(MutableMapping[str, Any]):
         """The value as it is, not built."""
         return self._values.get(key)
 
-    def raw_items(self) -> list[tuple[str, Any]]:
-        """All pairs, nothing built."""
-        return list(self._values.items())
-
     def is_on_disk(self, key: str) -> bool:
         """Whether the value is the store's still, and takes no memory."""
         value = self._values[key]
@@ -202,65 +204,64 @@ class LazyMapping(MutableMapping[str, Any]):
         return out
 
     def __reduce__(self) -> tuple[Any, ...]:
-        before = LazyMapping.of(self.contents, *self.origin)
-        changed = {
-            key: value.value() if isinstance(value, OnDemand) else value
-            for key, value in self._values.items()
-            if key not in before or self._differs(value, before.raw(key))
-        }
-        keys = None if list(self) == list(before) else list(self)
-        levels = None if self.levels == before.levels else self.levels
-        return _mapping_again, (self.contents, self.origin, changed, keys, levels)
+        packed = {key: self._packed(value) for key, value in self._values.items()}
+        return _mapping_again, (self.contents, self.origin, packed, self.levels)
 
-    def _differs(self, value: Any, before: Any) -> bool:
+    def _packed(self, value: Any) -> tuple[str | None, Any]:
+        """The file of a value that is the store's; "" for what is built again; None and others."""
         if isinstance(value, OnDemand):
-            return value.is_changed
-        if isinstance(value, Tensor) and isinstance(before, Tensor):
-            file = self.contents.file_of(value)
-            return file is None or file != self.contents.file_of(before)
-        # Other values than tensors are numbers or text.
-        return type(value) is not type(before) or value != before
+            return (None, value.value()) if value.is_changed else ("", None)
+        file = self.contents.file_of(value) if isinstance(value, Tensor) else None
+        return file, value if file is None else None
 
 
 def _mapping_again(
     contents: StoreContents,
     origin: Origin,
-    changed: dict[str, Any],
-    keys: list[str] | None,
-    levels: dict[str, str] | None,
+    packed: dict[str, tuple[str | None, Any]],
+    levels: dict[str, str],
 ) -> LazyMapping:
     out = LazyMapping.of(contents, *origin)
-    out.update(changed)
-    if keys is not None:
-        out._values = {key: out._values[key] for key in keys}
-    if levels is not None:
-        out.levels = levels
+    out._values = {
+        key: value if file is None else contents.view(file) if file else out._values[key]
+        for key, (file, value) in packed.items()
+    }
+    out.levels = levels
     return out
 
 
 def raw_items(storage: BaseStorage) -> list[tuple[str, Any]]:
     """The items of any PyG storage, ``OnDemand`` values not built."""
     mapping = storage._mapping
-    return mapping.raw_items() if isinstance(mapping, LazyMapping) else list(mapping.items())
+    return list((mapping._values if isinstance(mapping, LazyMapping) else mapping).items())
 
 
-def _fill_nodes(mapping: LazyMapping, contents: StoreContents, name: str | None) -> None:
-    record, shards = contents.node_type(name), contents.shards
-    for attr in record.attrs if shards is None else shards.attrs(name, record.attrs):
+def _fill_type(mapping: LazyMapping, contents: StoreContents, record: TypeSchema) -> None:
+    name, level, is_moved = record.name, record.kind, False
+    if isinstance(record, EdgeTypeSchema):
+        is_moved = record.edge_id is not None
+        build: Callable[[], Tensor] = partial(contents.edge_index, record.name)
+        shape = [2, record.num_edges]
+        tell = partial(contents.tell_use, called(name, "edge_index"), instead=_NO_EDGES)
+        mapping.put("edge_index", OnDemand(shape, torch.int64, build, tell=tell), level)
+    shards = contents.shards
+    for attr in record.attrs if shards is None else shards.attrs((level, name), record.attrs):
         if attr not in record.attrs:
-            mapping.put(attr, _in_shards(contents, ("node", name), attr), "node")
+            mapping.put(attr, _in_shards(contents, (level, name), attr), level)
             continue
         rows = contents.rows(record.attrs[attr])
         value: Any = rows
-        if isinstance(rows, EncodedRows):
-            build = partial(contents.node_column, name, attr)
-            tell = partial(_tell_column, contents, name, attr)
+        if is_moved or isinstance(rows, EncodedRows):
+            build = partial(contents.whole, record, attr)
+            tell = partial(contents.tell_use, called(name, attr), instead=_BY_ROWS.format(attr))
             value = OnDemand(list(rows.shape), rows.dtype, build, rows, tell)
-        mapping.put(attr, value, "node")
-    for index, file in record.index_sets.items():
-        mapping.put(index, contents.view(file), "other")
+        mapping.put(attr, value, level)
+    if isinstance(record, NodeTypeSchema):
+        for index, file in record.index_sets.items():
+            mapping.put(index, contents.view(file), "other")
     _fill_loose(mapping, contents, record.others)
-    mapping.put("num_nodes", record.num_nodes, "other")
+    if isinstance(record, NodeTypeSchema):
+        mapping.put("num_nodes", record.num_nodes, "other")
 
 
 def _in_shards(contents: StoreContents, key: tuple[str, Any], attr: str) -> OnDemand:
@@ -279,25 +280,6 @@ def _in_shards(contents: StoreContents, key: tuple[str, Any], attr: str) -> OnDe
     return found
 
 
-def _fill_edges(mapping: LazyMapping, contents: StoreContents, name: EdgeType | None) -> None:
-    record = contents.edge_type(name)
-    shape = [2, record.num_edges]
-    build: Callable[[], Tensor] = partial(contents.edge_index, name)
-    tell = partial(_tell_edges, contents, name)
-    mapping.put("edge_index", OnDemand(shape, torch.int64, build, tell=tell), "edge")
-    for attr, file in record.attrs.items():
-        rows = contents.rows(file)
-        value: Any = rows
-        if record.edge_id is not None or isinstance(rows, EncodedRows):
-            build = partial(contents.edge_column, name, attr)
-            tell = partial(_tell_column, contents, name, attr)
-            value = OnDemand(list(rows.shape), rows.dtype, build, rows, tell=tell)
-        mapping.put(attr, value, "edge")
-    for attr in [] if contents.shards is None else contents.shards.edge_attrs(name):
-        mapping.put(attr, _in_shards(contents, ("edge", name), attr), "edge")
-    _fill_loose(mapping, contents, record.others)
-
-
 def _fill_loose(mapping: LazyMapping, contents: StoreContents, entries: dict[str, Any]) -> None:
     """Attributes without a row per node or edge."""
     for key, entry in entries.items():
@@ -305,22 +287,6 @@ def _fill_loose(mapping: LazyMapping, contents: StoreContents, entries: dict[str
             mapping.put(key, decoded(contents.rows(entry["file"])), "other")
         else:
             mapping.put(key, entry["value"], "other")
-
-
-def _tell_column(contents: StoreContents, name: Any, attr: str, num_bytes: int) -> None:
-    instead = (
-        "gz.loader's loaders gather the rows of a batch without it; for some rows, "
-        f"store.feature_store.get_tensor(…, attr_name={attr!r}, index=…)"
-    )
-    contents.tell_use(called(name, attr), num_bytes, instead)
-
-
-def _tell_edges(contents: StoreContents, name: Any, num_bytes: int) -> None:
-    instead = (
-        "gz.loader's loaders sample without it; reverse edges, self-loops and sorting out "
-        "duplicates are options of gz.convert(), and a split of edges is a mask over their numbers"
-    )
-    contents.tell_use(called(name, "edge_index"), num_bytes, instead)
 
 
 def called(name: Any, key: str) -> str:

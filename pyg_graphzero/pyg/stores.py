@@ -17,7 +17,6 @@ from pyg_graphzero.pyg.data import open_data
 from pyg_graphzero.pyg.edges import DiskGraphStore
 from pyg_graphzero.pyg.features import DiskFeatureStore
 from pyg_graphzero.store.column_writer import Column, create_column, end_columns
-from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.handle import StoreHandle
 from pyg_graphzero.store.ids import StringIds, lookup
 from pyg_graphzero.store.info import Info
@@ -108,28 +107,21 @@ def info(path: str | os.PathLike[str]) -> Info:
         return store.info()
 
 
-class Store:
+class Store(StoreHandle):
     """An opened store. Use as a context manager, or call ``close()``.
 
     Pickles by path. Tensors and data objects taken from it stay valid after ``close()``.
-
-    Attributes:
-        how: How it was opened.
-        feature_store: PyG's ``FeatureStore`` over the attributes.
-        graph_store: PyG's ``GraphStore`` over the topologies.
     """
 
-    def __init__(
-        self, path: str | os.PathLike[str], mode: str = "r", how: Opening | None = None
-    ) -> None:
-        self.handle = StoreHandle(path, mode, how)
-        self.mode = mode
-        self.how = self.handle.how
-        self.feature_store = DiskFeatureStore(self.handle)
-        self.graph_store = DiskGraphStore(self.handle)
+    @property
+    def feature_store(self) -> DiskFeatureStore:
+        """PyG's ``FeatureStore`` over the attributes."""
+        return DiskFeatureStore(self)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Store, (self.path, "r", self.how)
+    @property
+    def graph_store(self) -> DiskGraphStore:
+        """PyG's ``GraphStore`` over the topologies."""
+        return DiskGraphStore(self)
 
     def __enter__(self) -> Self:
         return self
@@ -152,28 +144,13 @@ class Store:
         """The store's directory: a function that takes the path of a store takes the store too."""
         return str(self.path)
 
-    @property
-    def path(self) -> Path:
-        """The store's directory."""
-        return self.handle.path
-
-    @property
-    def contents(self) -> StoreContents:
-        """The opened files, for the other parts of this package."""
-        return self.handle.contents
-
-    @property
-    def closed(self) -> bool:
-        """Whether ``close()`` was called."""
-        return self.handle.is_closed
-
     def close(self) -> None:
         """Lets go of the files. Tensors taken from the store stay valid.
 
         Columns that are being written and not published are removed.
         """
-        end_columns(self.handle)
-        self.handle.close()
+        end_columns(self)
+        super().close()
 
     @property
     def memory_plan(self) -> Any:
@@ -309,8 +286,8 @@ class Store:
             ValueError: The name is taken, or width, dtype or encoding is none.
             OSError: The disk is full or fails.
         """
-        with self.handle.turn:
-            return create_column(self.handle, name, width, node_type, dtype, encoding)
+        with self.turn:
+            return create_column(self, name, width, node_type, dtype, encoding)
 
     def create_csr(self, edge_type: EdgeType | None = None) -> None:
         """Writes the edges once more, sorted by source, for walks along them.
@@ -331,7 +308,7 @@ class Store:
         names = self.edge_types if edge_type is None else [edge_type]
         for name in names:
             self.contents.edge_type(name)
-        self.handle.edit(lambda editor: editor.create_csr(names))
+        self.edit(lambda editor: editor.create_csr(names))
 
 
 def check_store(store: Any) -> Store:

@@ -68,7 +68,7 @@ class FeatureStore(DiskFeatureStore):
         index: str = "auto",
         index_dir: str | os.PathLike[str] | None = None,
     ) -> None:
-        super().__init__(check_store(store).handle)
+        super().__init__(check_store(store))
         self._store, self._index, self._edge_attr = store, index, edge_attr
         path = store.path
         self._folder = Path(index_dir or path.with_name(f"{path.name}.index"))

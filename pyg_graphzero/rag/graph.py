@@ -67,7 +67,7 @@ class GraphStore(DiskGraphStore):
         sampler: type[NeighborSampler] = BidirectionalNeighborSampler,
         **options: Any,
     ) -> None:
-        super().__init__(check_store(store).handle)
+        super().__init__(check_store(store))
         self._edges = EdgesOnDisk()
         self._again = partial(GraphStore, store, sampler, **options)
         self._make = partial(sampler, store, **options)

@@ -275,16 +275,12 @@ class Shards:
         names = [t.name for t in contents.schema.edge_types]
         self._names = {contents.topology(name).path: name for name in names}
 
-    def attrs(self, name: str | None, whole: Collection[str]) -> list[str]:
-        """All attributes of a node type in order, of which ``whole`` are not in shards."""
-        there = {*whole, *self._opened.shelves["node", name].columns}
-        first = [attr for attr in self._opened.manifest.of(name).attrs if attr in there]
-        more = (*whole, *self._opened.shelves["node", name].columns)
-        return list(dict.fromkeys((*first, *more)))
-
-    def edge_attrs(self, name: EdgeType | None) -> list[str]:
-        """Attributes of an edge type that are in shards."""
-        return list(self._opened.shelves["edge", name].columns) if self.has_topology else []
+    def attrs(self, key: Key, whole: Collection[str]) -> list[str]:
+        """All attributes of a type in order, of which ``whole`` are not in shards."""
+        shelf = self._opened.shelves.get(key)
+        there = [*whole, *(shelf.columns if shelf is not None else ())]
+        order = self._opened.manifest.of(key[1]).attrs if key[0] == "node" else []
+        return list(dict.fromkeys([*(attr for attr in order if attr in there), *there]))
 
     def starts(self, name: EdgeType | None) -> Tensor | None:
         """Where the slots of each node begin, if that is not where its bounds say."""

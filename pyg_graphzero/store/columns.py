@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from pyg_graphzero import _core
-from pyg_graphzero.errors import UnsupportedError
+from pyg_graphzero.errors import FormatError, UnsupportedError
 from pyg_graphzero.store.encoding import ColumnEncoder
-from pyg_graphzero.store.rows import SLAB_BYTES, ArrayRows, Rows, as_bytes
+from pyg_graphzero.store.rows import ArrayRows, Rows, as_bytes
 
 # Format v1 names its element types as torch does; a torch too old for one of them lacks the name.
 # fmt: off
@@ -30,8 +30,6 @@ DTYPES: dict[str, torch.dtype] = {
 }
 _NAME_OF = {dtype: name for name, dtype in DTYPES.items()}
 
-# Rows are compared in pieces of about this many bytes.
-_COMPARED_BYTES = 16 << 20
 # Rows that are decoded by one call where all of a column are.
 _DECODED_ROWS = 1 << 18
 # Numbers that are inverted at a time, in 24 bytes each.
@@ -149,22 +147,6 @@ def view_column(column: _core.Column) -> Tensor:
     return flat.as_strided(shape, inner)
 
 
-def copy_changed_rows(view: Tensor, copy: Tensor) -> None:
-    """Writes to ``copy``, another view of the same column, the rows that differ in ``view``.
-
-    Only these, because pages that are written to are in memory from then on.
-    """
-    if view.dim() == 0:
-        copy.copy_(view)
-    if view.dim() == 0 or view.numel() == 0:
-        return
-    rows = max(1, _COMPARED_BYTES // (view[0].numel() * view.itemsize))
-    parts = (bytes_of_rows(each).split(rows) for each in (view, copy))
-    for now, before in zip(*parts, strict=True):
-        changed = (now != before).any(1)
-        before[changed] = now[changed]
-
-
 def bytes_of_rows(table: Tensor) -> Tensor:
     """``uint8 [num_rows, bytes of a row]`` over the same memory; rows must be contiguous."""
     table = table.detach()
@@ -212,6 +194,18 @@ def view_bounds(topology: _core.Topology) -> Tensor:
     return topology.view()[0].view(torch.int64)
 
 
+def check_sources(topology: _core.Topology, rows: Tensor) -> Tensor:
+    """``rows``, some of a topology's ``indices``.
+
+    Raises:
+        FormatError: One of them is no source.
+    """
+    if rows.numel() and not 0 <= int(rows.min()) <= int(rows.max()) < topology.num_src:
+        expected = f"0 <= node < {topology.num_src}; run `graphzero verify` on the store"
+        raise FormatError.of(topology.path, "indices", "something else", expected)
+    return rows
+
+
 def edge_prints(topology: _core.Topology, values: Tensor | None = None) -> tuple[int, int]:
     """Two numbers: for the edges as they are, and with both ends exchanged.
 
@@ -250,11 +244,6 @@ class StoredRows(Rows):
     def read(self, begin: int, end: int) -> Tensor:
         """See :meth:`Rows.read`."""
         return gather(self._stored, numbers_of(self._rows, begin, end))
-
-    def slabs(self, num_rows: int | None = None) -> Iterator[Tensor]:
-        """See :meth:`Rows.slabs`; each row's number takes memory, too."""
-        each = max(torch.int64.itemsize, self.row_bytes)
-        return super().slabs(num_rows or max(1, SLAB_BYTES // each))
 
 
 def write_column(

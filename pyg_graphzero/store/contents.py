@@ -22,6 +22,7 @@ from pyg_graphzero.errors import (
     UnsupportedError,
 )
 from pyg_graphzero.store.columns import (
+    check_sources,
     decoded,
     edge_prints,
     gather,
@@ -31,7 +32,7 @@ from pyg_graphzero.store.columns import (
     view_topology,
 )
 from pyg_graphzero.store.opened import ONLY_FOUND, OpenedFiles, Opening
-from pyg_graphzero.store.schema import EdgeType
+from pyg_graphzero.store.schema import EdgeType, EdgeTypeSchema, TypeSchema
 from pyg_graphzero.util.arguments import check_count, of_type
 from pyg_graphzero.util.sizes import parse_size
 from pyg_graphzero.util.system import free_memory, private_rss
@@ -141,24 +142,28 @@ class StoreContents(OpenedFiles):
         hint = "gz.open(strict=True) makes this an error"
         warnings.warn(f"{message} ({hint})", MemoryUseWarning, stacklevel=_frames_to_script())
 
-    def node_column(self, name: str | None, attr: str) -> Tensor:
-        """A node attribute; in memory where it is encoded.
+    def whole(self, record: TypeSchema, attr: str) -> Tensor:
+        """An attribute of nodes, or of edges in the order of their original ids.
+
+        It is in memory where it is encoded, or edges have another order on disk.
 
         Raises:
             DoesNotFitError: There is not enough memory for that.
         """
-        rows = self.rows(self.node_type(name).attrs[attr])
-        if isinstance(rows, Tensor):
+        rows, edges = self.rows(record.attrs[attr]), None
+        if isinstance(record, EdgeTypeSchema) and record.edge_id is not None:
+            edges = record
+        if isinstance(rows, Tensor) and edges is None:
             return rows
         needed, free = math.prod(rows.shape) * rows.dtype.itemsize, free_memory()
         if needed > free:
-            group = "" if name is None else f"group_name={name!r}, "
             raise DoesNotFitError(
-                f"{self.path}: attribute {attr!r}: found {free:,} bytes of memory free, expected "
-                f"{needed:,} for all rows, decoded; read some: "
-                f"store.feature_store.get_tensor({group}attr_name={attr!r}, index=nodes)"
+                f"{self.path}: attribute {attr!r}{of_type(record.name)}: found {free:,} bytes of "
+                f"memory free, expected {needed:,} for all rows; read some: "
+                f"store.feature_store.get_tensor(…, attr_name={attr!r}, index=…)"
             )
-        return decoded(rows)
+        position = None if edges is None else self.edge_position(edges.name)
+        return decoded(rows) if position is None else permuted(rows, position)
 
     def csc(self, name: EdgeType | None) -> tuple[Tensor, Tensor]:
         """``indptr`` and ``indices`` (``uint32`` or ``int64``) over the mapped file."""
@@ -178,11 +183,7 @@ class StoreContents(OpenedFiles):
         Raises:
             FormatError: One of them is no source.
         """
-        topology = self.topology(name)
-        if rows.numel() and not 0 <= int(rows.min()) <= int(rows.max()) < topology.num_src:
-            expected = f"0 <= node < {topology.num_src}; run `graphzero verify` on the store"
-            raise FormatError.of(topology.path, "indices", "something else", expected)
-        return rows
+        return check_sources(self.topology(name), rows)
 
     def bounds(self, name: EdgeType | None, first: int = 0, last: int | None = None) -> Tensor:
         """``indptr`` from row ``first`` to ``last``, both included, in memory and checked.
@@ -273,9 +274,3 @@ class StoreContents(OpenedFiles):
         if position is not None:
             row, col = permuted(row, position), permuted(col, position)
         return torch.stack([row, col])
-
-    def edge_column(self, name: EdgeType | None, attr: str) -> Tensor:
-        """An edge attribute in the order of original edge ids; copied unless that is CSC order."""
-        rows = self.rows(self.edge_type(name).attrs[attr])
-        position = self.edge_position(name)
-        return decoded(rows) if position is None else permuted(rows, position)

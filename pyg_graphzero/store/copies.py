@@ -12,18 +12,19 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import inf
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import xxhash
 
 from pyg_graphzero.errors import FormatError
-from pyg_graphzero.store.schema import load
+from pyg_graphzero.store.schema import File, load
 from pyg_graphzero.util.disk import cache_folder
-from pyg_graphzero.util.documents import Members, check_whole, read_document, write_document
+from pyg_graphzero.util.documents import Members, read_document, write_document
 from pyg_graphzero.util.locks import remove_as_scratch, remove_if_abandoned
-from pyg_graphzero.util.names import Trust, check_name, locate
+from pyg_graphzero.util.names import Trust, locate
 from pyg_graphzero.util.system import user_id
 
 log = logging.getLogger("pyg_graphzero")
@@ -33,7 +34,8 @@ FOLDER = "orders"
 DOCUMENT = "order.json"
 #: The kind of directory that is being written or removed, whose lock is held meanwhile.
 SCRATCH = "partial"
-_FORMAT = 1  # of copies: a copy that says another one is made anew
+_HEAD: dict[str, Any] = {"format": 1}  # a copy of another format is made anew
+Uses: TypeAlias = tuple[float, int]
 _KEY = re.compile("[0-9a-f]{32}")
 #: Permissions of a folder in a cache, and what a folder or file has at most of its origin's.
 PRIVATE, READABLE = 0o700, 0o755
@@ -44,8 +46,6 @@ class CopiedPart:
     """A part of a copy: rows of one node type, or groups of one edge type's neighbours.
 
     Attributes:
-        number: How far down it is in the document.
-        document: The copy's document.
         name: The node type; None in a homogeneous store, and of neighbours.
         lists: The topology whose neighbours these are; None: they are rows.
         rows: How many rows or groups.
@@ -53,26 +53,25 @@ class CopiedPart:
         files: The store's files that the rows are of.
     """
 
-    number: int
-    document: Path
     name: str | None
     lists: str | None
     rows: int
-    uses: tuple[tuple[float, int], ...]
-    files: tuple[str, ...]
+    uses: list[Uses]
+    files: list[File]
 
-    @property
-    def places(self) -> tuple[str, ...]:
-        """The copy's files: the numbers of the rows, then for each of ``files`` the rows."""
+    def places(self, number: int) -> list[str]:
+        """The copy's files: the numbers of the rows, then for each of ``files`` the rows.
+
+        Args:
+            number: How far down the part is in the document.
+        """
         names = ["rows.gd", *(f"{each}.gd" for each in range(len(self.files)))]
-        return tuple(f"{self.number}/{name}" for name in names)
+        return [f"{number}/{name}" for name in names]
 
 
 def write_parts(copy: Path, parts: list[CopiedPart]) -> None:
     """Writes the document of a copy."""
-    members = ("name", "lists", "rows", "uses", "files")
-    records = [{member: getattr(part, member) for member in members} for part in parts]
-    write_document({"format": _FORMAT, "parts": records}, copy / DOCUMENT)
+    write_document(_HEAD | {"parts": [asdict(part) for part in parts]}, copy / DOCUMENT)
 
 
 def read_parts(copy: Path, trust: Trust) -> list[CopiedPart]:
@@ -83,39 +82,26 @@ def read_parts(copy: Path, trust: Trust) -> list[CopiedPart]:
         FormatError: It is damaged.
     """
     document = locate(copy, DOCUMENT, trust=trust)
-    body, read = read_document(document), Members(document)
-    if read.take(body, "format", int, "") != _FORMAT:
-        raise read.fail("format", body["format"], str(_FORMAT))
-    check_whole(body, document)
-    found: list[CopiedPart] = []
-    for number, entry in enumerate(read.take(body, "parts", list, "")):
-        where = f"parts[{number}]"
-        name = read.take(entry, "name", str, where, optional=True)
-        lists = read.take(entry, "lists", str, where, optional=True)
-        files = tuple(
-            check_name(file, document, f"{where}.files[{each}]")
-            for each, file in enumerate(read.take(entry, "files", list, where))
-        )
-        if (name, lists) in [(p.name, p.lists) for p in found] or len(set(files)) != len(files):
+    read = Members(document, {"CopiedPart": CopiedPart, "Uses": _read_uses})
+    parts: list[CopiedPart] = read.take(read_document(document, _HEAD), "parts", "list[CopiedPart]")
+    for number, part in enumerate(parts):
+        where, owners = f"parts[{number}]", [(each.name, each.lists) for each in parts[:number]]
+        if (part.name, part.lists) in owners or len(set(part.files)) != len(part.files):
             raise read.fail(where, "a part or a file again", "each of them once")
-        if not files or (lists is not None and files != (lists,)):
-            raise read.fail(f"{where}.files", list(files), "the files that rows are of")
-        rows = read.take(entry, "rows", int, where)
-        uses = read.take(entry, "uses", list, where)
-        is_pairs = all(
-            isinstance(each, list)
-            and [type(n) for n in each] in ([float, int], [int, int])
-            and 0 <= each[0] < inf
-            and each[1] > 0
-            for each in uses
-        )
-        if not is_pairs or sum(count for _, count in uses) != rows:
-            raise read.fail(f"{where}.uses", uses, f"[uses, rows] pairs, of {rows} rows together")
-        steps = tuple((float(each), count) for each, count in uses)
-        found.append(CopiedPart(number, document, name, lists, rows, steps, files))
-    if not found:
+        if not part.files or (part.lists is not None and part.files != [part.lists]):
+            raise read.fail(f"{where}.files", part.files, "the files that rows are of")
+        if sum(count for _, count in part.uses) != part.rows:
+            raise read.fail(f"{where}.uses", part.uses, f"those of {part.rows} rows together")
+    if not parts:
         raise read.fail("parts", "none", "rows of some files")
-    return found
+    return parts
+
+
+def _read_uses(read: Members, value: Any, where: str) -> Uses:
+    is_pair = isinstance(value, list) and [type(n) for n in value] in ([float, int], [int, int])
+    if not is_pair or not (0 <= value[0] < inf and value[1] > 0):
+        raise read.fail(where, repr(value)[:60], "[uses, rows]")
+    return float(value[0]), value[1]
 
 
 @dataclass(frozen=True)

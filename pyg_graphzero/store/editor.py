@@ -58,7 +58,7 @@ class StoreEditor:
 
     def _own(self, record: TypeSchema) -> TypeSchema:
         """The record of the same type in what is changed."""
-        return next(t for t in self.store.types if (type(t), t.name) == (type(record), record.name))
+        return next(t for t in self.store.types if (t.kind, t.name) == (record.kind, record.name))
 
     def close(self) -> None:
         """Lets others write to the store."""
@@ -73,8 +73,7 @@ class StoreEditor:
     def put_attr(self, record: TypeSchema, attr: str, value: Tensor) -> None:
         """Writes or replaces a column; rows of edges are in CSC order."""
         self._lock.check()
-        kind = "node" if isinstance(record, NodeTypeSchema) else "edge"
-        what = f"{kind} attribute {attr!r}{of_type(record.name)}"
+        what = f"{record.kind} attribute {attr!r}{of_type(record.name)}"
         rows, record = checked_rows(value, record.num_rows, what), self._own(record)
         record.attrs[attr] = self.files.column(record.folder, attr, rows)
         self._forget(attr, record)

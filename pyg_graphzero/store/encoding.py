@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -79,10 +79,6 @@ class EncodingLoss:
             worst_column=worst,
             clipped=sum(loss.clipped for loss in losses),
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Members of the record in ``store.json``."""
-        return asdict(self)
 
     def __str__(self) -> str:
         share = self.clipped / max(self.values, 1)
@@ -172,7 +168,8 @@ def encode_rows(engine: _core.RowEncoder, rows: Tensor, stored: torch.dtype) -> 
     values = _float_rows(rows)
     out = torch.empty(values.shape, dtype=stored)
     if out.numel():
-        engine.encode(values, _engine_array(out.view(torch.uint8)))
+        codes: Any = out.view(torch.uint8).numpy()
+        engine.encode(values, codes)
     return out.view(rows.shape)
 
 
@@ -185,9 +182,4 @@ def _float_rows(slab: Tensor) -> Any:
     if slab.dtype == torch.float64:
         limit = torch.finfo(torch.float32).max
         rows = torch.where(slab.isinf(), rows, rows.clamp(-limit, limit))
-    return _engine_array(rows.reshape(len(slab), math.prod(slab.shape[1:])).contiguous())
-
-
-def _engine_array(tensor: Tensor) -> Any:
-    # A copy of columns.engine_array, whose module imports this one.
-    return tensor.numpy()
+    return rows.reshape(len(slab), math.prod(slab.shape[1:])).contiguous().numpy()

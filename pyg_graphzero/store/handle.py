@@ -15,7 +15,9 @@ from pyg_graphzero.store.opened import Opening
 
 
 class StoreHandle:
-    """The part that a ``Store``, its views and the columns that it writes share. Pickles by path.
+    """A ``Store`` without PyG, which its views and the columns that it writes share.
+
+    Pickles by path.
 
     Args:
         path: The store's directory.
@@ -23,7 +25,7 @@ class StoreHandle:
         how: How it is opened.
 
     Attributes:
-        path: Where the directory is; links that lead there may lead elsewhere later.
+        path: The store's directory; links that lead there may lead elsewhere later.
         turn: Held while the store is changed: changes come one after the other.
         drafts: The ``Column`` objects that are being written to, by node type and name.
 
@@ -40,11 +42,12 @@ class StoreHandle:
         if mode not in ("r", "r+"):
             raise ValueError(f"mode: found {mode!r}, expected 'r' or 'r+'")
         self.path = Path(os.path.realpath(path))
+        self.mode = mode
         self.how = how or Opening()
         self.turn = threading.RLock()
         self.drafts: dict[tuple[str | None, str], Any] = {}
         self._editor: StoreEditor | None = None
-        self._contents: StoreContents | None = self._open()
+        self._contents: StoreContents | None = StoreContents(self.path, self.how)
         if mode == "r+":
             self._editor = StoreEditor(self.path, self._contents.schema)
             try:
@@ -55,19 +58,16 @@ class StoreHandle:
                 raise
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return StoreHandle, (self.path, "r", self.how)
-
-    def _open(self) -> StoreContents:
-        return StoreContents(self.path, self.how)
+        return type(self), (self.path, "r", self.how)
 
     def refresh(self) -> None:
         """Looks at what is in the directory by now."""
-        self._contents = self._open()
+        self._contents = StoreContents(self.path, self.how)
         if self._editor is not None:
             self._editor.use(self._contents.schema)
 
     @property
-    def is_closed(self) -> bool:
+    def closed(self) -> bool:
         """Whether ``close()`` was called."""
         return self._contents is None
 

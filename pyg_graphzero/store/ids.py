@@ -14,6 +14,7 @@ from torch import Tensor
 
 from pyg_graphzero import _core
 from pyg_graphzero.errors import FormatError, MissingAttributeError
+from pyg_graphzero.util.arguments import as_row_index
 
 
 class StringIds(Sequence[str]):
@@ -67,19 +68,17 @@ class StringIds(Sequence[str]):
     @overload
     def __getitem__(self, index: slice | Tensor | np.ndarray) -> list[str]: ...
     def __getitem__(self, index: Any) -> str | list[str]:
-        if isinstance(index, slice):
-            return self._take(torch.arange(len(self))[index])
         if isinstance(index, (Tensor, np.ndarray)):
-            rows = torch.as_tensor(index)
-            rows = rows.nonzero().view(-1) if rows.dtype == torch.bool else rows.to(torch.int64)
+            rows = as_row_index(index, len(self))
             outside = rows[(rows < 0) | (rows >= len(self))]
             if outside.numel():
                 raise IndexError(f"row {int(outside[0])}: expected 0 <= row < {len(self)}")
             return self._take(rows)
-        row = index + len(self) if index < 0 else index
-        if not 0 <= row < len(self):
+        if isinstance(index, slice):
+            return self._take(torch.tensor(range(len(self))[index], dtype=torch.int64))
+        if not -len(self) <= index < len(self):
             raise IndexError(f"row {index}: expected 0 <= row < {len(self)}")
-        return self._take(torch.tensor([row]))[0]
+        return self._take(torch.tensor([index % len(self)]))[0]
 
     def __iter__(self) -> Iterator[str]:
         for value in self.array:

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from pyg_graphzero import _core
 from pyg_graphzero.store.schema import SHARDS_FILE, EdgeType
-from pyg_graphzero.util.documents import Members, check_whole, read_document, write_document
+from pyg_graphzero.util.documents import Members, read_document, write_document
 
 WHOLE = "whole"
-_FORMAT, _VERSION = "pyg_graphzero shards", 1
+_HEAD = {"format": "pyg_graphzero shards", "version": 1}
 #: Where the edges are: with the nodes that they lead to, or all of them on each machine.
 TOPOLOGIES = ("own", "whole")
 #: Attribute of all nodes that says the part of each, where parts are no ranges.
@@ -93,10 +92,9 @@ class Manifest:
 
     def write(self, directory: Path) -> None:
         """Writes it as ``directory/shards.json``, in one step."""
-        head = {"format": _FORMAT, "version": _VERSION}
         created = {"created_by": f"pyg_graphzero {version('pyg_graphzero')}"}
         fresh = directory / f"{SHARDS_FILE}.new"
-        write_document(head | created | asdict(self), fresh)
+        write_document(_HEAD | created | asdict(self), fresh)
         os.replace(fresh, directory / SHARDS_FILE)
         _core.sync_directory(str(directory))
 
@@ -111,23 +109,23 @@ class Manifest:
         path = directory / SHARDS_FILE
         if not path.exists():
             raise FileNotFoundError(2, f"no shards (it has no {SHARDS_FILE})", str(directory))
-        body, read = read_document(path), Members(path)
-        if read.take(body, "format", str, "") != _FORMAT:
-            raise read.fail("format", repr(body["format"]), repr(_FORMAT))
-        if read.take(body, "version", int, "") != _VERSION:
-            newer = "written by a newer release: upgrade"
-            raise read.fail("version", body["version"], f"{_VERSION}; {newer}")
-        check_whole(body, path)
-        parts, topology = read.take(body, "parts", int, ""), read.take(body, "topology", str, "")
-        if parts < 1:
-            raise read.fail("parts", parts, "1 or more")
-        if topology not in TOPOLOGIES:
-            raise read.fail("topology", repr(topology), f"one of {', '.join(TOPOLOGIES)}")
-        entries = read.take(body, "node_types", list, "")
-        types = [
-            _division(read, entry, f"node_types[{i}]", parts) for i, entry in enumerate(entries)
-        ]
-        return cls(read.take(body, "source", str, ""), parts, topology, types)
+        read = Members(path, {"NodeDivision": NodeDivision})
+        found = read.record(cls, read_document(path, _HEAD))
+        if found.parts < 1:
+            raise read.fail("parts", found.parts, "1 or more")
+        if found.topology not in TOPOLOGIES:
+            raise read.fail("topology", repr(found.topology), f"one of {', '.join(TOPOLOGIES)}")
+        for i, division in enumerate(found.node_types):
+            where, bounds = f"node_types[{i}]", division.bounds
+            if (bounds is None) == (division.assignment is None):
+                raise read.fail(where, "both or none", "one of bounds, assignment")
+            if bounds is not None and (
+                len(bounds) != found.parts + 1
+                or [0, *sorted(bounds[1:-1]), division.num_nodes] != bounds
+            ):
+                expected = f"{found.parts + 1} numbers that rise from 0 to {division.num_nodes}"
+                raise read.fail(f"{where}.bounds", repr(bounds)[:60], expected)
+        return found
 
 
 def part_name(part: int) -> str:
@@ -150,24 +148,3 @@ def stores_in(directory: Path) -> Iterator[Path]:
     for name in Manifest.load(directory).stores:
         if (directory / name).exists():
             yield directory / name
-
-
-def _division(read: Members, entry: Any, where: str, parts: int) -> NodeDivision:
-    found = NodeDivision(
-        read.take(entry, "name", str, where, optional=True),
-        read.take(entry, "num_nodes", int, where),
-        read.take(entry, "bounds", list, where, optional=True),
-        read.take(entry, "assignment", str, where, optional=True),
-        read.take(entry, "attrs", list, where),
-    )
-    bounds = found.bounds
-    if not all(isinstance(attr, str) for attr in found.attrs):
-        raise read.fail(f"{where}.attrs", repr(found.attrs)[:60], "names")
-    if (bounds is None) == (found.assignment is None):
-        raise read.fail(where, "both or none", "one of bounds, assignment")
-    if bounds is not None:
-        are_numbers = len(bounds) == parts + 1 and all(type(each) is int for each in bounds)
-        if not are_numbers or [0, *sorted(bounds[1:-1]), found.num_nodes] != bounds:
-            expected = f"{parts + 1} numbers that rise from 0 to {found.num_nodes}"
-            raise read.fail(f"{where}.bounds", repr(bounds)[:60], expected)
-    return found

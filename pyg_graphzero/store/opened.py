@@ -5,7 +5,6 @@ Opening reads headers only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,12 +19,11 @@ from pyg_graphzero.store.adopted import open_adopted
 from pyg_graphzero.store.columns import (
     EncodedRows,
     column_rows,
-    copy_changed_rows,
     is_written,
     view_column,
 )
 from pyg_graphzero.store.leftovers import Draft
-from pyg_graphzero.store.schema import EdgeType, EdgeTypeSchema, NodeTypeSchema, TypeSchema
+from pyg_graphzero.store.schema import EdgeType, EdgeTypeSchema, NodeTypeSchema
 
 #: ``row_cache`` of a store whose loaders read a copy that is there, and make none.
 ONLY_FOUND = "found"
@@ -78,65 +76,39 @@ class OpenedFiles:
         self._csr: dict[EdgeType | None, _core.Topology] = {}
         self._views: dict[str, Tensor] = {}
         self._files: Any = WeakTensorKeyDictionary()  # by view, others' than those above too
-        for node_type in self.schema.node_types:
-            self._open_node_type(node_type)
-        for edge_type in self.schema.edge_types:
-            self._open_edge_type(edge_type)
-        for entries in self.schema.loose:
-            self._open_columns((entry.get("file") for entry in entries.values()), None)
+        for edges in self.schema.edge_types:
+            (src, _, dst), count = edges.name or (None, None, None), edges.num_edges
+            ends = self.node_type(src).num_nodes, self.node_type(dst).num_nodes
+            self._topologies[edges.name] = self._open_topology(edges.topology, *ends, count)
+            if edges.csr is not None:
+                self._csr[edges.name] = self._open_topology(edges.csr, *ends[::-1], count)
+        for record in self.schema.types:
+            for file, rows, kinds in schema.columns_of(record):
+                self._open_column(file, rows, kinds)
+            for column in map(self.column, record.category_offsets.values()):
+                if not column.shape[0]:
+                    raise FormatError.of(column.path, "shape", "[0]", "1 row or more")
+        for file in self.schema.loose_files:
+            self._open_column(file)
 
-    def _open_columns(self, files: Iterable[str | None], rows: int | None, *numbers: str) -> None:
-        """Opens columns of ``rows`` rows (None: any); ``numbers``: 1-D of one of these dtypes."""
-        for file in files:
-            if file is None:
-                continue
-            if file in self.schema.adopted:
-                column = open_adopted(self.path, file, self.schema.adopted[file])
-            else:
-                column = _core.Column.open(str(self.path / file))
-            if rows is not None and list(column.shape[:1]) != [rows]:
-                raise FormatError.of(column.path, "shape", list(column.shape), f"{rows} rows")
-            if numbers and (len(column.shape) != 1 or column.dtype not in numbers):
-                found = f"{column.dtype} {list(column.shape)}"
-                expected = f"{' or '.join(numbers)} [any]"
-                raise FormatError.of(column.path, "dtype, shape", found, expected)
-            self._columns[file] = column
-
-    def _open_attrs(self, record: TypeSchema) -> None:
-        self._open_columns(record.attrs.values(), record.num_rows)
-        self._open_columns(record.categories.values(), None, "uint8")
-        self._open_columns(record.category_offsets.values(), None, "int64")
-        for file in record.category_offsets.values():
-            if not self._columns[file].shape[0]:
-                raise FormatError.of(self._columns[file].path, "shape", "[0]", "1 row or more")
-
-    def _open_node_type(self, record: NodeTypeSchema) -> None:
-        self._open_attrs(record)
-        self._open_columns(record.index_sets.values(), None, "int64")
-        self._open_columns([record.id_offsets], record.num_nodes + 1, "int64")
-        if record.id_offsets is None:
-            self._open_columns([record.ids], record.num_nodes, "int64", "uint64")
+    def _open_column(self, file: str, rows: int | None = None, kinds: tuple[str, ...] = ()) -> None:
+        """Opens a column of ``rows`` rows (None: any); ``kinds``: 1-D of one of these dtypes."""
+        if file in self.schema.adopted:
+            column = open_adopted(self.path, file, self.schema.adopted[file])
         else:
-            self._open_columns([record.ids], None, "uint8")
+            column = _core.Column.open(str(self.path / file))
+        if rows is not None and list(column.shape[:1]) != [rows]:
+            raise FormatError.of(column.path, "shape", list(column.shape), f"{rows} rows")
+        if kinds and (len(column.shape) != 1 or column.dtype not in kinds):
+            found = f"{column.dtype} {list(column.shape)}"
+            raise FormatError.of(column.path, "dtype, shape", found, f"{' or '.join(kinds)} [any]")
+        self._columns[file] = column
 
-    def _open_edge_type(self, record: EdgeTypeSchema) -> None:
-        src = self.node_type(None if record.name is None else record.name[0]).num_nodes
-        dst = self.node_type(None if record.name is None else record.name[2]).num_nodes
-        self._topologies[record.name] = self._open_topology(record.topology, src, dst, record)
-        if record.csr is not None:
-            self._csr[record.name] = self._open_topology(record.csr, dst, src, record)
-        self._open_columns([record.csr_slot, record.edge_id], record.num_edges, "int32", "int64")
-        self._open_attrs(record)
-
-    def _open_topology(
-        self, file: str, src: int, dst: int, record: EdgeTypeSchema
-    ) -> _core.Topology:
-        topology = _core.Topology.open(str(self.path / file))
+    def _open_topology(self, file: str, src: int, dst: int, num_edges: int) -> _core.Topology:
+        topology, expected = _core.Topology.open(str(self.path / file)), (src, dst, num_edges)
         found = (topology.num_src, topology.num_dst, topology.num_edges)
-        if found != (src, dst, record.num_edges):
-            raise FormatError.of(
-                topology.path, "num_src, num_dst, num_edges", found, (src, dst, record.num_edges)
-            )
+        if found != expected:
+            raise FormatError.of(topology.path, "num_src, num_dst, num_edges", found, expected)
         return topology
 
     def node_type(self, name: str | None) -> NodeTypeSchema:
@@ -193,16 +165,12 @@ class OpenedFiles:
         return file
 
     def copy_of(self, view: Tensor) -> Tensor | None:
-        """Another view of a view's file, with what was written to that; None if it is no view.
+        """Another view of a view's file; None where it is no view, or was written to.
 
-        From then on, writes to the one do not show in the other. In memory is what was written.
+        Writes to the one do not show in the other.
         """
-        if view not in self._files or view.requires_grad:
-            return None
-        copy = self._new_view(self._files[view])
-        if is_written(view):
-            copy_changed_rows(view, copy)
-        return copy
+        file = self.file_of(view)
+        return None if file is None else self._new_view(file)
 
     def rows(self, file: str) -> Tensor | EncodedRows:
         """The column in ``file`` as it was meant: its view, or rows to be decoded."""

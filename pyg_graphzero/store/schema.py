@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from pyg_graphzero.errors import FormatError
 from pyg_graphzero.util.arguments import of_type
-from pyg_graphzero.util.documents import Members, check_whole, read_document, write_document
+from pyg_graphzero.util.documents import Members, read_document, write_document
 from pyg_graphzero.util.names import COLUMN, TOPOLOGY, check_name, locate
 
-FORMAT_NAME, FORMAT_VERSION = "pyg_graphzero", 1
+FORMAT_VERSION = 1
+HEAD = {"format": "pyg_graphzero", "version": FORMAT_VERSION}
 SCHEMA_FILE, SHARDS_FILE = "store.json", "shards.json"
 
 EdgeType: TypeAlias = tuple[str, str, str]
-# Members of the document are read by the types of their fields, see `_MEMBERS`.
+# Members of the document are read by the types of their fields, see `_KINDS`.
 File: TypeAlias = str  # a file of the store, or adopted rows
 ForeignPath: TypeAlias = str  # a file of another program
 Loose: TypeAlias = dict[str, Any]  # {"file": File} or {"value": a number, text, boolean or None}
@@ -39,6 +40,7 @@ class NodeTypeSchema:
     a store belong to it.
     """
 
+    kind: ClassVar[str] = "node"
     name: str | None
     num_nodes: int
     attrs: dict[str, File] = field(default_factory=dict)
@@ -72,6 +74,7 @@ class EdgeTypeSchema:
     ``others`` are as those of a node type.
     """
 
+    kind: ClassVar[str] = "edge"
     name: EdgeType | None
     num_edges: int
     topology: File
@@ -149,9 +152,10 @@ class StoreSchema:
         return [name for name, is_set in FLAGS.items() if is_set(self)]
 
     @property
-    def loose(self) -> list[dict[str, Loose]]:
-        """Attributes without rows: the graph's, and the others of each type."""
-        return [self.graph_attrs, *(t.others for t in self.types)]
+    def loose_files(self) -> list[str]:
+        """Files of attributes without rows: the graph's, and the others of each type."""
+        entries = (self.graph_attrs, *(t.others for t in self.types))
+        return [loose["file"] for each in entries for loose in each.values() if "file" in loose]
 
     @property
     def types(self) -> list[TypeSchema]:
@@ -185,87 +189,46 @@ def dump(schema: StoreSchema, path: Path) -> None:
     body = asdict(schema)
     for key in ("files", "adopted"):
         body[key] = dict(sorted(body[key].items()))
-    head = {"format": FORMAT_NAME, "version": FORMAT_VERSION, "flags": schema.flags}
-    write_document(head | body, path)
+    write_document({**HEAD, "flags": schema.flags, **body}, path)
 
 
-class _Reader(Members):
-    """Reads dataclasses: each field is a member of its name, and is read by its type."""
-
-    def record(self, kind: type[Any], entry: Any, where: str) -> Any:
-        """The object ``entry``, which lies at ``where``, as a ``kind``."""
-        found = {}
-        for member in fields(kind):
-            declared = str(member.type)
-            json_type, check = _MEMBERS[declared.removesuffix(" | None")]
-            value = self.take(entry, member.name, json_type, where, declared.endswith(" | None"))
-            if value is not None and check is not None:
-                value = check(self, value, f"{where}.{member.name}".removeprefix("."))
-            found[member.name] = value
-        return kind(**found)
-
-    def file(self, value: Any, where: str) -> File:
-        return check_name(value, self.path, where)
-
-    def file_map(self, entries: dict[str, Any], where: str) -> dict[str, File]:
-        return {name: self.file(value, f"{where}[{name!r}]") for name, value in entries.items()}
-
-    def loose(self, entries: dict[str, Any], where: str) -> dict[str, Loose]:
-        for name, entry in entries.items():
-            place = f"{where}[{name!r}]"
-            if not isinstance(entry, dict) or ("file" in entry) == ("value" in entry):
-                raise self.fail(place, repr(entry)[:60], "one of file, value")
-            if "file" in entry:
-                self.file(entry["file"], f"{place}.file")
-        return entries
-
-    def edge_name(self, value: list[Any], where: str) -> EdgeType:
-        if len(value) != 3 or not all(isinstance(part, str) for part in value):
-            raise self.fail(where, value, "three strings")
-        return (value[0], value[1], value[2])
-
-    def foreign_path(self, value: str, where: str) -> ForeignPath:
-        if not value or "\0" in value:
-            raise self.fail(where, repr(value)[:60], "a file path")
-        return value
-
-    def shape(self, value: list[Any], where: str) -> Shape:
-        if len(value) > 8 or not all(type(dim) is int and 0 <= dim < 2**63 for dim in value):
-            raise self.fail(where, value, "at most 8 counts from 0 to 2^63 - 1")
-        return value
+def _edge_type(members: Members, value: Any, where: str) -> EdgeType:
+    is_list = isinstance(value, list) and len(value) == 3
+    if not is_list or not all(isinstance(part, str) for part in value):
+        raise members.fail(where, repr(value)[:60], "three strings")
+    return (value[0], value[1], value[2])
 
 
-def _records(kind: type[Any], *ends: str) -> Callable[[_Reader, Any, str], Any]:
-    """Reads a list of records, or an object of them by names of files that end in ``ends``."""
-
-    def read_all(read: _Reader, entries: Any, where: str) -> Any:
-        if isinstance(entries, list):
-            return [read.record(kind, entry, f"{where}[{i}]") for i, entry in enumerate(entries)]
-        places = {name: f"{where}[{name!r}]" for name in entries}
-        return {
-            check_name(name, read.path, place, ends): read.record(kind, entries[name], place)
-            for name, place in places.items()
-        }
-
-    return read_all
+def _loose(members: Members, value: Any, where: str) -> Loose:
+    if not isinstance(value, dict) or ("file" in value) == ("value" in value):
+        raise members.fail(where, repr(value)[:60], "one of file, value")
+    if "file" in value:
+        members.take(value, "file", "File", where)
+    return value
 
 
-# By the type of a field: the type of its member, and what else is checked.
-_MEMBERS: dict[str, tuple[type, Callable[[_Reader, Any, str], Any] | None]] = {
-    "bool": (bool, None),
-    "int": (int, None),
-    "str": (str, None),
-    "dict[str, Any]": (dict, None),
-    "EdgeType": (list, _Reader.edge_name),
-    "File": (str, _Reader.file),
-    "ForeignPath": (str, _Reader.foreign_path),
-    "Shape": (list, _Reader.shape),
-    "dict[str, File]": (dict, _Reader.file_map),
-    "dict[str, Loose]": (dict, _Reader.loose),
-    "dict[str, FileRecord]": (dict, _records(FileRecord, COLUMN, TOPOLOGY)),
-    "dict[str, AdoptedRecord]": (dict, _records(AdoptedRecord, "")),
-    "list[NodeTypeSchema]": (list, _records(NodeTypeSchema)),
-    "list[EdgeTypeSchema]": (list, _records(EdgeTypeSchema)),
+def _foreign_path(members: Members, value: Any, where: str) -> ForeignPath:
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise members.fail(where, repr(value)[:60], "a file path")
+    return value
+
+
+def _shape(members: Members, value: Any, where: str) -> Shape:
+    is_list = isinstance(value, list) and len(value) <= 8
+    if not is_list or not all(type(dim) is int and 0 <= dim < 2**63 for dim in value):
+        raise members.fail(where, repr(value)[:60], "at most 8 counts from 0 to 2^63 - 1")
+    return list(value)
+
+
+_KINDS: dict[str, Any] = {
+    "EdgeType": _edge_type,
+    "Loose": _loose,
+    "ForeignPath": _foreign_path,
+    "Shape": _shape,
+    "FileRecord": FileRecord,
+    "AdoptedRecord": AdoptedRecord,
+    "NodeTypeSchema": NodeTypeSchema,
+    "EdgeTypeSchema": EdgeTypeSchema,
 }
 
 
@@ -283,42 +246,30 @@ def load(directory: Path) -> StoreSchema:
         raise NotADirectoryError(20, "not a store: a store is a directory", str(directory))
     path = locate(directory, SCHEMA_FILE)
     try:
-        body = read_document(path)
+        body = read_document(path, HEAD)
     except FileNotFoundError:
         found = f"not a store (it has no {SCHEMA_FILE}, which conversion writes last)"
         if (directory / SHARDS_FILE).exists():
             found = "a store in shards, each of which is a store; gz.info() lists them"
         raise FileNotFoundError(2, found, str(directory)) from None
-    read = _Reader(path)
-    flags = _check_release(body, read)
-    read.take(body, "checksum", str, "")
-    check_whole(body, path)
-    schema: StoreSchema = read.record(StoreSchema, body, "")
+    read = Members(path, _KINDS)
+    flags = read.take(body, "flags", "list")
+    for flag in flags:
+        if flag not in tuple(FLAGS):  # which may be anything, a list too
+            expected = f"one of {', '.join(FLAGS)}; written by a newer release: upgrade"
+            raise read.fail("flags", repr(flag)[:60], expected)
+    schema = read.record(StoreSchema, body)
     if flags != schema.flags:
         raise read.fail("flags", flags, f"{schema.flags} by the rest of the document")
+    for name in schema.files:
+        check_name(name, path, f"files[{name!r}]", (COLUMN, TOPOLOGY))
+    for name in schema.adopted:
+        check_name(name, path, f"adopted[{name!r}]")
     _check_types(schema, read)
     return schema
 
 
-def _check_release(body: dict[str, Any], read: _Reader) -> list[Any]:
-    """The flags of a document that this release can read."""
-    if read.take(body, "format", str, "") != FORMAT_NAME:
-        raise read.fail("format", repr(body["format"]), repr(FORMAT_NAME))
-    version = read.take(body, "version", int, "")
-    if "flags" not in body:
-        advice = "converted by an unreleased version: convert it again"
-        raise read.fail("flags", "nothing", f"list; {advice}")
-    newer = "written by a newer release: upgrade"
-    if version != FORMAT_VERSION:
-        raise read.fail("version", version, f"{FORMAT_VERSION}; {newer}")
-    flags: list[Any] = read.take(body, "flags", list, "")
-    for flag in flags:
-        if flag not in tuple(FLAGS):  # which may be anything, a list too
-            raise read.fail("flags", repr(flag)[:60], f"one of {', '.join(FLAGS)}; {newer}")
-    return flags
-
-
-def _check_types(schema: StoreSchema, read: _Reader) -> None:
+def _check_types(schema: StoreSchema, read: Members) -> None:
     """Node and edge types must fit together, and homogeneous means one unnamed type."""
     names, edge_names = [t.name for t in schema.node_types], [t.name for t in schema.edge_types]
     for record in schema.types:
@@ -347,20 +298,34 @@ def _check_types(schema: StoreSchema, read: _Reader) -> None:
             raise read.fail(f"edge_types[{i}].edge_ids", found, "neither of them")
 
 
+def columns_of(record: TypeSchema) -> list[tuple[str, int | None, tuple[str, ...]]]:
+    """Files of the columns that a type has by row, and of those that list its nodes or values.
+
+    Each with its number of rows (None: any), and its dtypes if it is to have one dimension.
+    """
+    groups: list[tuple[Iterable[str | None], int | None, tuple[str, ...]]] = [
+        (record.attrs.values(), record.num_rows, ()),
+        (record.categories.values(), None, ("uint8",)),
+        (record.category_offsets.values(), None, ("int64",)),
+    ]
+    if isinstance(record, EdgeTypeSchema):
+        groups.append(([record.csr_slot, record.edge_id], record.num_edges, ("int32", "int64")))
+    else:
+        groups += [
+            (record.index_sets.values(), None, ("int64",)),
+            ([record.id_offsets], record.num_nodes + 1, ("int64",)),
+            ([record.ids], record.num_nodes, ("int64", "uint64"))
+            if record.id_offsets is None
+            else ([record.ids], None, ("uint8",)),
+        ]
+    return [(file, rows, kinds) for files, rows, kinds in groups for file in files if file]
+
+
 def named_files(schema: StoreSchema) -> list[str]:
     """Every file name that a type or attribute of the schema refers to."""
-    named: list[str | None] = []
-    records: tuple[Any, ...] = (schema, *schema.types)
-    for record in records:
-        for member in fields(record):
-            value = getattr(record, member.name)
-            if member.type in ("File", "File | None"):
-                named.append(value)
-            elif member.type == "dict[str, File]":
-                named += value.values()
-            elif member.type == "dict[str, Loose]":
-                named += [entry.get("file") for entry in value.values()]
-    return [name for name in named if name is not None]
+    named = [file for record in schema.types for file, *_ in columns_of(record)]
+    named += [file for each in schema.edge_types for file in (each.topology, each.csr) if file]
+    return named + schema.loose_files
 
 
 def check_files(directory: Path, schema: StoreSchema) -> None:

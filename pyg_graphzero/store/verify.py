@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -83,27 +83,40 @@ def verify(
         >>> gz.verify(example_store).ok
         True
     """
-    path = Path(path)
-    if is_sharded(path):
-        return _verify_all(stores_in(path), progress)
-    store = schema.load(path)
-    report, seen = VerifyReport(), 0
-    stored = [_stored_file(path, name, record) for name, record in store.files.items()]
-    copied, bad_copies = _copied_files(Path(os.path.realpath(path)))
-    total = sum(file.bytes for file in (*stored, *copied))
+    path, report = Path(path), VerifyReport()
+    is_divided = is_sharded(path)
+    for store in stores_in(path) if is_divided else [path]:
+        try:
+            _look_at(store, report, progress or (lambda done, total: None))
+        except (FormatError, FileNotFoundError) as error:
+            if not is_divided:
+                raise
+            report.bad.append(str(error))
+    return report
 
-    def read(files: Sequence[_File]) -> None:
+
+def _look_at(path: Path, report: VerifyReport, progress: Callable[[int, int], None]) -> None:
+    """Adds what one store has to a report."""
+    store, seen = schema.load(path), report.bytes
+    stored = [
+        _File(path / name, record.bytes, partial(schema.check_file, path, name, record))
+        for name, record in store.files.items()
+    ]
+    copied, bad_copies = _copied_files(Path(os.path.realpath(path)))
+    total = seen + sum(file.bytes for file in (*stored, *copied))
+
+    def read(files: Sequence[_File]) -> bool:
         nonlocal seen
+        faults = len(report.bad)
         for file in files:
             report.files += 1
             for done in _check_blocks(file, report):
-                if progress is not None:
-                    progress(seen + done, total)
+                progress(seen + done, total)
             seen += file.bytes
+        return len(report.bad) == faults
 
-    read(stored)
-    for edge_type in store.edge_types:
-        if edge_type.csr is not None and report.ok:
+    if read(stored):
+        for edge_type in store.edge_types:
             report.bad += _bad_csr(path, edge_type)
     read(copied)
     report.bad += bad_copies
@@ -113,30 +126,7 @@ def verify(
             open_adopted(path, name, adopted)
         except FormatError as error:
             report.bad.append(str(error))
-    if progress is not None:
-        progress(total, total)
-    return report
-
-
-def _verify_all(
-    stores: Iterator[Path], progress: Callable[[int, int], None] | None
-) -> VerifyReport:
-    """One report of several stores."""
-    report, before = VerifyReport(), 0
-
-    def show(done: int, total: int) -> None:
-        if progress is not None:
-            progress(before + done, before + total)
-
-    for store in stores:
-        try:
-            found = verify(store, show)
-        except (FormatError, FileNotFoundError) as error:
-            found = VerifyReport(bad=[str(error)])
-        before += found.bytes
-        for part in fields(VerifyReport):
-            setattr(report, part.name, getattr(report, part.name) + getattr(found, part.name))
-    return report
+    progress(total, total)
 
 
 @dataclass
@@ -163,10 +153,6 @@ class _File:
         return [f"{what}; this is a copy of rows: {_HINT}"] if is_there else []
 
 
-def _stored_file(store: Path, name: str, record: schema.FileRecord) -> _File:
-    return _File(store / name, record.bytes, partial(schema.check_file, store, name, record))
-
-
 def _copied_files(store: Path) -> tuple[list[_File], list[str]]:
     """The files of a store's copies of rows, and what is wrong with the documents that say so."""
     found: list[_File] = []
@@ -179,7 +165,8 @@ def _copied_files(store: Path) -> tuple[list[_File], list[str]]:
         for copy in filter(None, map(folder.find, folder.copies())):
             document = _File(copy / DOCUMENT, 0, lambda: None, copy)
             try:
-                places = [p for t in read_parts(copy, folder.trust) for p in t.places]
+                parts = enumerate(read_parts(copy, folder.trust))
+                places = [place for number, part in parts for place in part.places(number)]
             except (FormatError, FileNotFoundError) as error:
                 faults += document.fault(error)
                 continue
@@ -214,7 +201,8 @@ def _check_blocks(file: _File, report: VerifyReport) -> Iterator[int]:
 
 def _bad_csr(path: Path, edge_type: EdgeTypeSchema) -> list[str]:
     """Whether the edges by source are not those by destination."""
-    assert edge_type.csr is not None
+    if edge_type.csr is None:
+        return []
     prints = []
     for file in (edge_type.topology, edge_type.csr):
         try:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -40,49 +41,41 @@ from pyg_graphzero.store.schema import (
     FileRecord,
     NodeTypeSchema,
     StoreSchema,
+    TypeSchema,
     safe_name,
 )
 from pyg_graphzero.util.arguments import as_tensor, check_index_set, of_type
 from pyg_graphzero.util.locks import StoreLock, make_scratch, remove_abandoned
-from pyg_graphzero.util.names import COLUMN, locate
+from pyg_graphzero.util.names import COLUMN, TOPOLOGY, locate
 from pyg_graphzero.util.workspace import Workspace
 
 
 class FileSet:
-    """Writes column and topology files of one store and records them in its schema."""
+    """Writes column and topology files of one store and records them in its schema.
+
+    Files whose writing failed are not recorded: they go with a new store's directory, or by
+    :func:`.leftovers.sweep`.
+    """
 
     def __init__(self, directory: Path, store: StoreSchema) -> None:
         self.directory = directory
         self.schema = store
+        self._placed: set[Path] = set()
 
-    def place(self, folder: str, name: str, suffix: str, taken: Collection[Path] = ()) -> Path:
-        """The path of a file that is about to be created, which neither is there nor is taken."""
+    def place(self, folder: str, name: str, suffix: str) -> Path:
+        """The path of a file that is about to be created, which no other call has given."""
         locate(self.directory, folder, folder=True).mkdir(exist_ok=True)
         paths = (self.directory / file for file in _file_names(folder, name, suffix))
-        return next(path for path in paths if path not in taken and not os.path.lexists(path))
+        path = next(p for p in paths if p not in self._placed and not os.path.lexists(p))
+        self._placed.add(path)
+        return path
 
     def add(self, path: Path, loss: EncodingLoss | None = None) -> str:
         """Records a file that is written and synced; ``loss`` is what encoding has cost."""
         file = path.relative_to(self.directory).as_posix()
-        cost = None if loss is None else loss.to_dict()
+        cost = None if loss is None else asdict(loss)
         self.schema.files[file] = FileRecord(path.stat().st_size, schema.header_hash(path), cost)
         return file
-
-    @contextmanager
-    def _placing(self, folder: str) -> Iterator[Callable[[str, str], Path]]:
-        """Hands out paths in ``folder``; should writing fail, none of them is left."""
-        placed: list[Path] = []
-
-        def place(name: str, suffix: str) -> Path:
-            placed.append(self.place(folder, name, suffix, placed))
-            return placed[-1]
-
-        try:
-            yield place
-        except BaseException:
-            for path in placed:
-                path.unlink(missing_ok=True)
-            raise
 
     def column(
         self,
@@ -92,84 +85,29 @@ class FileSet:
         progress: Callable[[int], object] | None = None,
     ) -> str:
         """Writes and syncs a column; see ``StoreWriter.add_node_attr``."""
-        with self._placing(folder) as place:
-            path = place(name, COLUMN)
-            write_column(path, value, progress)
+        path = self.place(folder, name, COLUMN)
+        write_column(path, value, progress)
         return self.add(path, value.loss() if isinstance(value, ColumnEncoder) else None)
 
-    def copy(self, source: Path, file: str, record: FileRecord) -> None:
-        """Copies and syncs a file of the store at ``source``."""
-        path = self.directory / file
-        locate(self.directory, Path(file).parent.as_posix(), folder=True).mkdir(exist_ok=True)
-        shutil.copyfile(locate(source, file), path)
-        with open(path, "rb+") as copied:
-            os.fsync(copied.fileno())
-        self.schema.files[file] = record
-
-    def words(
-        self, folder: str, names: tuple[str, str], words: Any, what: str, count: int | None = None
-    ) -> tuple[str, str]:
-        """Writes and syncs strings, ``count`` of them: files of their bytes and of offsets."""
-        offsets, text = _encode_strings(words, what)
-        if count is not None:
-            checked_rows(offsets[1:], count, what)
-        columns = zip(names, (text, offsets), strict=True)
-        found = [self.column(folder, name, torch.from_numpy(value)) for name, value in columns]
-        return found[0], found[1]
-
-    def adopt(self, folder: str, name: str, store: Path, rows: FileRows) -> str:
-        """Refers to rows in a file that is not the store's; returns the name they have here."""
-        names = _file_names(folder, name, ".adopted")
-        file = next(file for file in names if file not in self.schema.adopted)
-        self.schema.adopted[file] = adopt(store, rows)
-        return file
-
-    def edges(
-        self,
-        name: EdgeType | None,
-        chunks: Iterable[EdgeChunk],
-        num_src: int,
-        num_dst: int,
-        num_edges: int | None = None,
-        options: CscOptions | None = None,
-        room: BuildRoom | None = None,
-    ) -> tuple[EdgeTypeSchema, Csc]:
-        """Writes and syncs the files of an edge type; see ``StoreWriter.add_edge_type``."""
-        room = room or BuildRoom(Workspace(self.directory).room, self.directory)
-        record = EdgeTypeSchema(name, 0, "", edge_ids=options is None or options.edge_ids)
-        with self._placing(record.folder) as place:
-            csc = build_csc(chunks, num_src, num_dst, place, room, num_edges, options)
-        record.num_edges, record.time_order = csc.num_edges, csc.time_order
-        record.topology = self.add(csc.topology)
-        record.edge_id = None if csc.edge_id is None else self.add(csc.edge_id)
-        record.attrs = {attr: self.add(path) for attr, path in csc.columns.items()}
-        return record, csc
-
-    def bounds(self, record: EdgeTypeSchema, topology: _core.Topology) -> EdgeTypeSchema:
-        """Writes and syncs where neighbourhoods begin; see ``StoreWriter.add_bounds``."""
-        with self._placing(record.folder) as place:
-            path = place("topology", ".gl")
-            topology.write_bounds(str(path))
-        return EdgeTypeSchema(
-            record.name, record.num_edges, self.add(path), edge_ids=record.edge_ids
-        )
+    @property
+    def room(self) -> BuildRoom:
+        """Room to sort edges in, where nothing says how much: half of the memory that is free."""
+        return BuildRoom(Workspace(self.directory).room, self.directory)
 
     def csr(self, record: EdgeTypeSchema, room: BuildRoom | None = None) -> None:
         """Writes and syncs the edges of a type once more, by source; see ``Store.create_csr``."""
-        room = room or BuildRoom(Workspace(self.directory).room, self.directory)
         topology = _core.Topology.open(str(self.directory / record.topology))
         chunks = (EdgeChunk(rows, sources) for sources, rows in edge_slices(topology))
         names = {"topology": "csr", "edge_id": "csr_slot"}
-        with self._placing(record.folder) as place:
-            csc = build_csc(
-                chunks,
-                topology.num_dst,
-                topology.num_src,
-                lambda name, suffix: place(names[name], suffix),
-                room,
-                record.num_edges,
-                CscOptions(edge_ids=record.edge_ids),
-            )
+        csc = build_csc(
+            chunks,
+            topology.num_dst,
+            topology.num_src,
+            lambda name, suffix: self.place(record.folder, names[name], suffix),
+            room or self.room,
+            record.num_edges,
+            CscOptions(edge_ids=record.edge_ids),
+        )
         record.csr = self.add(csc.topology)
         record.csr_slot = None if csc.edge_id is None else self.add(csc.edge_id)
 
@@ -244,26 +182,13 @@ class StoreWriter:
         self.abort()
 
     def _node_type(self, name: str | None) -> NodeTypeSchema:
-        node_type = self._schema.node_type(name)
-        if node_type is None:
-            raise KeyError(f"node type {name!r} was not added")
-        return node_type
+        return next(t for t in self._schema.node_types if t.name == name)
 
     def _edge_type(self, name: EdgeType | None) -> EdgeTypeSchema:
-        edge_type = self._schema.edge_type(name)
-        if edge_type is None:
-            raise KeyError(f"edge type {name!r} was not added")
-        return edge_type
-
-    def _check_new(self, what: str, name: object, there: object) -> None:
-        if (name is None) == self._schema.is_hetero:
-            raise ValueError(f"{what} in a store with is_hetero={self._schema.is_hetero}")
-        if there is not None:
-            raise ValueError(f"{what} was added before")
+        return next(t for t in self._schema.edge_types if t.name == name)
 
     def add_node_type(self, name: str | None, num_nodes: int) -> None:
         """Declares a node type; ``name`` is None in a homogeneous store."""
-        self._check_new(f"node type {name!r}", name, self._schema.node_type(name))
         self._schema.node_types.append(NodeTypeSchema(name, int(num_nodes)))
 
     def add_node_attr(
@@ -296,7 +221,9 @@ class StoreWriter:
         """Refers to the rows of a node column where they are."""
         record = self._node_type(node_type)
         checked_rows(rows, record.num_nodes, f"node attribute {attr!r}{of_type(node_type)}")
-        record.attrs[attr] = self._files.adopt(record.folder, attr, self._target, rows)
+        names, adopted = _file_names(record.folder, attr, ".adopted"), self._schema.adopted
+        record.attrs[attr] = next(name for name in names if name not in adopted)
+        adopted[record.attrs[attr]] = adopt(self._target, rows)
 
     def add_index_set(self, node_type: str | None, name: str, index: Any) -> None:
         """Writes a named list of node ids, e.g. ``train_idx``: integers ``[any]``."""
@@ -316,8 +243,8 @@ class StoreWriter:
             rows = checked_rows(ids, record.num_nodes, what)
             record.ids = self._files.column(record.folder, "ids", rows)
             return
-        record.ids, record.id_offsets = self._files.words(
-            record.folder, ("ids", "id_offsets"), ids, what, record.num_nodes
+        record.ids, record.id_offsets = self._words(
+            record, ("ids", "id_offsets"), ids, what, record.num_nodes
         )
 
     def add_categories(self, owner: Any, attr: str, names: Any, of_edges: bool = False) -> None:
@@ -331,9 +258,27 @@ class StoreWriter:
         """
         record = self._edge_type(owner) if of_edges else self._node_type(owner)
         files = (f"{attr}_categories", f"{attr}_category_offsets")
-        record.categories[attr], record.category_offsets[attr] = self._files.words(
-            record.folder, files, names, f"categories of {attr!r}"
+        record.categories[attr], record.category_offsets[attr] = self._words(
+            record, files, names, f"categories of {attr!r}"
         )
+
+    def _words(
+        self,
+        record: TypeSchema,
+        names: tuple[str, str],
+        words: Any,
+        what: str,
+        count: int | None = None,
+    ) -> tuple[str, str]:
+        """Writes strings, ``count`` of them: files of their bytes and of offsets."""
+        offsets, text = _encode_strings(words, what)
+        if count is not None:
+            checked_rows(offsets[1:], count, what)
+        files = (
+            self._files.column(record.folder, name, torch.from_numpy(value))
+            for name, value in zip(names, (text, offsets), strict=True)
+        )
+        return next(files), next(files)
 
     def add_edge_type(
         self,
@@ -357,13 +302,23 @@ class StoreWriter:
         Raises:
             IndexError: Names the first edge whose id is not a node.
         """
-        self._check_new(f"edge type {edge_type!r}", edge_type, self._schema.edge_type(edge_type))
         src = self._node_type(None if edge_type is None else edge_type[0])
         dst = self._node_type(None if edge_type is None else edge_type[2])
         options = options or CscOptions(bipartite=src is not dst)
-        record, csc = self._files.edges(
-            edge_type, chunks, src.num_nodes, dst.num_nodes, num_edges, options, room
+        record = EdgeTypeSchema(edge_type, 0, "", edge_ids=options.edge_ids)
+        csc = build_csc(
+            chunks,
+            src.num_nodes,
+            dst.num_nodes,
+            partial(self._files.place, record.folder),
+            room or self._files.room,
+            num_edges,
+            options,
         )
+        record.num_edges, record.time_order = csc.num_edges, csc.time_order
+        record.topology = self._files.add(csc.topology)
+        record.edge_id = None if csc.edge_id is None else self._files.add(csc.edge_id)
+        record.attrs = {attr: self._files.add(path) for attr, path in csc.columns.items()}
         if both_directions:
             self._files.csr(record, None if room is None else room.again())
         self._schema.edge_types.append(record)
@@ -376,7 +331,12 @@ class StoreWriter:
             record: The edge type there.
             topology: Where its neighbourhoods begin.
         """
-        self._schema.edge_types.append(self._files.bounds(record, topology))
+        path = self._files.place(record.folder, "topology", TOPOLOGY)
+        topology.write_bounds(str(path))
+        file, ids = self._files.add(path), record.edge_ids
+        self._schema.edge_types.append(
+            EdgeTypeSchema(record.name, record.num_edges, file, edge_ids=ids)
+        )
 
     def add_graph_attr(self, attr: str, value: Any, owner: str | EdgeType | None = None) -> None:
         """Stores a tensor of any shape, or a number, string, bool or None.
@@ -413,7 +373,12 @@ class StoreWriter:
             progress: Called with the number of bytes of each file.
         """
         for file in schema.named_files(store):
-            self._files.copy(source, file, store.files[file])
+            path = self._scratch / file
+            locate(self._scratch, Path(file).parent.as_posix(), folder=True).mkdir(exist_ok=True)
+            shutil.copyfile(locate(source, file), path)
+            with open(path, "rb+") as copied:
+                os.fsync(copied.fileno())
+            self._schema.files[file] = store.files[file]
             if progress is not None:
                 progress(store.files[file].bytes)
         self._schema.node_types, self._schema.edge_types = store.node_types, store.edge_types
@@ -421,10 +386,6 @@ class StoreWriter:
 
     def finish(self) -> None:
         """Syncs everything, writes `store.json` last, and moves the store into place."""
-        if self._lock is None:
-            raise ValueError("the writer was finished or aborted before")
-        if not self._schema.is_hetero and self._schema.node_type(None) is None:
-            raise ValueError("a homogeneous store needs its node type: add_node_type(None, n)")
         self._files.sync_folders()
         schema.dump(self._schema, self._scratch / schema.SCHEMA_FILE)
         # The lock stays held, and its file stays: without it another writer of the same store would

@@ -10,7 +10,6 @@ import json
 import os
 import tempfile
 from dataclasses import asdict, dataclass, replace
-from math import inf
 from pathlib import Path
 from time import sleep
 
@@ -34,7 +33,8 @@ _FORMAT = 2
 # at most.
 _USUAL_MERGE_GAP = 64 << 10
 _MEASURED_AGAIN = 3
-# Bytes of the reads that random_iops counts.
+# Random reads under way at the same time, and bytes of each.
+_DEPTH = 128
 _PROBED_READ = 4096
 
 
@@ -102,7 +102,7 @@ class DiskSpeed:
 
 
 def probe(
-    path: str | os.PathLike[str], *, seconds: float = 0.6, depth: int = 128, refresh: bool = False
+    path: str | os.PathLike[str], *, seconds: float = 0.6, refresh: bool = False
 ) -> DiskSpeed:
     """Measures the disk under a file or store, or remembers what it measured before.
 
@@ -114,7 +114,6 @@ def probe(
     Args:
         path: A file of at least 4 KiB, or a directory, whose largest file is read.
         seconds: How long to measure.
-        depth: Reads under way at the same time.
         refresh: Measure even if figures are remembered, as after a change of hardware.
 
     Raises:
@@ -129,16 +128,16 @@ def probe(
     """
     file = _largest_file(Path(path))
     device = _device_of(file)
-    memory = _cache_file(device, depth)
+    memory = _cache_file(device)
     known = None if refresh or memory is None else _remembered(memory, device)
     if known is not None:
         return known
-    speed = _measured(file, device, seconds, depth)
+    speed = _measured(file, device, seconds)
     for _ in range(_MEASURED_AGAIN):
         if speed.doubt or speed.merge_gap <= _USUAL_MERGE_GAP:
             break
         sleep(seconds)
-        again = _measured(file, device, seconds, depth)
+        again = _measured(file, device, seconds)
         speed = replace(
             speed,
             random_iops=max(speed.random_iops, again.random_iops),
@@ -149,8 +148,8 @@ def probe(
     return speed
 
 
-def _measured(file: Path, device: str, seconds: float, depth: int) -> DiskSpeed:
-    found, status = _core.probe_disk(str(file), seconds, depth), file.stat()
+def _measured(file: Path, device: str, seconds: float) -> DiskSpeed:
+    found, status = _core.probe_disk(str(file), seconds, _DEPTH), file.stat()
     return DiskSpeed(
         device=device,
         random_iops=found.random_iops,
@@ -191,10 +190,10 @@ def cache_folder() -> Path | None:
     return Path(home) / "pyg_graphzero"
 
 
-def _cache_file(device: str, depth: int) -> Path | None:
+def _cache_file(device: str) -> Path | None:
     """Where figures are kept."""
     folder = cache_folder()
-    name = "".join(c if c.isalnum() else "-" for c in f"{device} depth {depth}")
+    name = "".join(c if c.isalnum() else "-" for c in device)
     return None if folder is None else folder / f"disk-{name}.json"
 
 
@@ -203,18 +202,9 @@ def _remembered(memory: Path, device: str) -> DiskSpeed | None:
         record = json.loads(memory.read_text())
         if record.pop("format") != _FORMAT or record["device"] != device:
             return None
-        speed = DiskSpeed(**{**record, "remembered": True})
+        return DiskSpeed(**{**record, "remembered": True})
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None  # nothing there, or written by another version: measure
-    return speed if _is_sound(speed) else None
-
-
-def _is_sound(speed: DiskSpeed) -> bool:
-    """Whether figures from a file are numbers that a disk may have."""
-    numbers = speed.random_iops, speed.bytes_per_second, speed.depth, speed.file_bytes
-    flags = speed.direct, speed.is_sparse
-    is_measured = all(type(n) in (int, float) and 0 < n < inf for n in numbers)
-    return is_measured and all(type(flag) is bool for flag in flags)
 
 
 def _remember(memory: Path, speed: DiskSpeed) -> None:

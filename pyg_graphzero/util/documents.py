@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import xxhash
 
 from pyg_graphzero.errors import FormatError, UnsupportedError
+from pyg_graphzero.util.names import check_name
 
 # No document comes near these; one that does would take all memory, or all of the stack.
 _MOST_BYTES = 1 << 28
 _DEEPEST = 64
 
 
-def read_document(path: Path) -> dict[str, Any]:
-    """The JSON object in a file; whether it is whole, :func:`check_whole` says.
+def read_document(path: Path, head: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The JSON object in a file, as :func:`write_document` wrote it.
 
     Args:
         path: The file; one of a store is given as :func:`.names.locate` finds it.
+        head: Members that say which kind of document it is, and of which version.
 
     Raises:
         FileNotFoundError: There is none.
-        FormatError: It is no JSON object, or holds what no writer writes.
+        FormatError: It is no JSON object, of another kind or version, or was changed.
     """
 
     def fail(found: object, expected: str) -> FormatError:
@@ -42,6 +46,14 @@ def read_document(path: Path) -> dict[str, Any]:
     fault = _fault(body)
     if fault:
         raise fail(fault, "Unicode text and lists in lists")
+    members = Members(path)
+    for name, expected in (head or {}).items():
+        if members.take(body, name, type(expected).__name__) != expected:
+            hint = "; written by a newer release: upgrade" if name == "version" else ""
+            raise members.fail(name, repr(body[name]), f"{expected!r}{hint}")
+    found, expected = body.get("checksum", "nothing"), digest(body)
+    if found != expected:
+        raise members.fail("checksum", found, f"{expected}; the document was changed")
     return body
 
 
@@ -75,11 +87,13 @@ def check_text(body: Any, path: Path) -> None:
         raise UnsupportedError(f"{path}: found {fault}, expected names that are Unicode text")
 
 
-def check_whole(body: dict[str, Any], path: Path) -> None:
-    """Raises FormatError unless what :func:`write_document` wrote is as it was written."""
-    found, expected = body.get("checksum"), digest(body)
-    if found != expected:
-        raise FormatError.of(path, "checksum", found, f"{expected}; the document was changed")
+# By the name of a type: the type of a member, or what checks it.
+_KINDS: dict[str, Any] = {
+    **{kind.__name__: kind for kind in (bool, int, str, list, dict)},
+    "Any": object,
+    "File": lambda members, value, where: check_name(value, members.path, where),
+}
+Record = TypeVar("Record")
 
 
 class Members:
@@ -87,40 +101,61 @@ class Members:
 
     Args:
         path: The document.
+        kinds: By the name of a type, besides those of :data:`_KINDS`: a dataclass whose fields are
+            members, or a function that checks a value at a place.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, kinds: Mapping[str, Any] | None = None) -> None:
         self.path = path
+        self._kinds = {**_KINDS, **(kinds or {})}
 
     def fail(self, where: str, found: object, expected: str) -> FormatError:
         """The error that something is not as expected at ``where``."""
         return FormatError.of(self.path, where, found, expected)
 
-    def take(self, obj: Any, key: str, kind: type, where: str, optional: bool = False) -> Any:
+    def take(self, obj: Any, key: str, kind: str, where: str = "") -> Any:
         """The member ``key`` of ``obj``, which lies at ``where``.
 
         Args:
             obj: An object of the document, or whatever is in its place.
             key: The member's name.
-            kind: Its type; an ``int`` is a count.
+            kind: Its type, as a field would declare it; an ``int`` is a count.
             where: Names ``obj``.
-            optional: The member may be null.
 
         Raises:
             FormatError: It is missing, or something else.
         """
-        name = f"{where}.{key}" if where else key
         if not isinstance(obj, dict):
             raise self.fail(where or "document", type(obj).__name__, "an object")
+        place = f"{where}.{key}" if where else key
         if key not in obj:
-            raise self.fail(name, "nothing", kind.__name__)
-        value = obj[key]
-        if optional and value is None:
-            return None
-        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            raise self.fail(name, repr(value)[:60], kind.__name__)
-        if isinstance(value, int) and not 0 <= value < 2**63:
-            raise self.fail(name, repr(value)[:60], "a count from 0 to 2^63 - 1")
+            raise self.fail(place, "nothing", "a value")
+        return self._value(kind, obj[key], place)
+
+    def record(self, kind: type[Record], entry: Any, where: str = "") -> Record:
+        """The object ``entry``, which lies at ``where``, as a dataclass."""
+        members: Any = fields(kind)  # type: ignore[arg-type]
+        return kind(*(self.take(entry, each.name, each.type, where) for each in members))
+
+    def _value(self, declared: str, value: Any, where: str) -> Any:
+        if declared.endswith(" | None"):
+            return None if value is None else self._value(declared[:-7], value, where)
+        outer, _, inner = declared.partition("[")
+        kind: Any = self._kinds.get(declared) or self._kinds[outer]
+        if not isinstance(kind, type):
+            return kind(self, value, where)
+        if is_dataclass(kind):
+            return self.record(kind, value, where)
+        is_other = not isinstance(value, kind)
+        if is_other or (outer == "int" and isinstance(value, bool)):
+            raise self.fail(where, repr(value)[:60], kind.__name__)
+        if outer == "int" and not 0 <= value < 2**63:
+            raise self.fail(where, repr(value)[:60], "a count from 0 to 2^63 - 1")
+        each = inner.removeprefix("str, ").removesuffix("]")
+        if outer == "list" and each:
+            return [self._value(each, part, f"{where}[{i}]") for i, part in enumerate(value)]
+        if outer == "dict":
+            return {name: self._value(each, value[name], f"{where}[{name!r}]") for name in value}
         return value
 
 

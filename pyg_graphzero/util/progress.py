@@ -66,6 +66,5 @@ def _kind_of_bar() -> Any:
 
 def _in_notebook() -> bool:
     """Whether a kernel runs this, by the rule of ``tqdm.auto``."""
-    get_ipython = getattr(sys.modules.get("IPython"), "get_ipython", None)
-    shell = None if get_ipython is None else get_ipython()
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return shell is not None and "IPKernelApp" in shell.config

@@ -9,7 +9,6 @@ import papers100m_shape
 import pytest
 import torch
 from papers100m_graph import MASKS, PapersGraph, write_ogb
-from torch_geometric.data import Data, HeteroData
 
 import pyg_graphzero as gz
 from harness.child import Task
@@ -56,18 +55,6 @@ def test_training_of_the_rows_that_are_needed_is_the_same_training(stores, model
         outputs.append(trainer._forward(batch)[: batch.batch_size])
     assert torch.allclose(outputs[0], outputs[1], atol=1e-4)
     assert len(outputs[1]) == batch.num_nodes if model == "stock" else batch.batch_size
-
-
-@pytest.mark.parametrize(
-    ("data", "model", "message"),
-    [
-        (HeteroData(), "trimmed", "model='trimmed': PyG cannot trim what to_hetero"),
-        (Data(), "trim", "model='trim': expected one of stock, trimmed, accelerated"),
-    ],
-)
-def test_models_that_cannot_be_trained(data, model, message):
-    with pytest.raises(ValueError, match=message):
-        Trainer(data, None, 2, 172, model)
 
 
 # papers100M #######################################################################################

@@ -25,7 +25,7 @@ from pyg_graphzero.bench.settings import Case, Settings
 from pyg_graphzero.bench.synthetic import power_law_hetero
 from pyg_graphzero.bench.workloads import Task, Workload
 from pyg_graphzero.util.machine import storage
-from pyg_graphzero_cli.bench import PRESETS, STANDARD
+from pyg_graphzero_cli.bench import PRESETS
 
 MIB = 1 << 20
 
@@ -80,7 +80,7 @@ def test_graphs_that_are_none(tmp_path, spec, message):
 
 
 def settings(**changes) -> Settings:
-    return Settings(**(STANDARD | PRESETS["quick"] | {"data": "", **changes}))
+    return Settings(**(PRESETS["quick"] | {"data": "", **changes}))
 
 
 def test_seeds_are_of_the_graph(homo):

@@ -38,7 +38,7 @@ def _nothing_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*args: Any) -> None:
         raise AssertionError("something of the size of edge_index was built")
 
-    for name in ("edge_index", "edge_position", "edge_column", "node_column"):
+    for name in ("edge_index", "edge_position", "whole"):
         monkeypatch.setattr(StoreContents, name, never)
 
 

@@ -72,7 +72,7 @@ def never(*args: Any) -> None:
 @pytest.fixture
 def nothing_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables with an entry for every edge, or rows for every node, that would be in memory."""
-    for name in ("edge_index", "edge_position", "edge_column", "node_column"):
+    for name in ("edge_index", "edge_position", "whole"):
         monkeypatch.setattr(StoreContents, name, never)
 
 

@@ -180,7 +180,7 @@ def play(name: str, stores: Path) -> dict[str, Any]:
 def remember_speed(path: Path) -> None:
     """Leaves the speed of a disk where the package looks for it, in this process's cache."""
     device = probe(path, seconds=0.01).device
-    name = "".join(c if c.isalnum() else "-" for c in f"{device} depth {SPEED.depth}")
+    name = "".join(c if c.isalnum() else "-" for c in device)
     file = Path(os.environ["XDG_CACHE_HOME"], "pyg_graphzero", f"disk-{name}.json")
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     file.write_text(json.dumps(asdict(SPEED) | {"format": 2, "device": device}))

@@ -160,7 +160,7 @@ def test_memory_is_bounded_by_a_slab_not_by_a_part(homo, tmp_path, monkeypatch):
     """Slabs of a few rows, chunks of a few edges: the parts are the same."""
     _, store = homo
     gz.shard(store.path, tmp_path / "large", 2, by=torch.arange(store.num_nodes) % 2)
-    monkeypatch.setattr("pyg_graphzero.store.columns.SLAB_BYTES", 100)
+    monkeypatch.setattr("pyg_graphzero.store.rows.SLAB_BYTES", 100)
     monkeypatch.setattr("pyg_graphzero.shards.split._EDGES_AT_ONCE", 7)
     monkeypatch.setattr("pyg_graphzero.shards.split._NODES_AT_ONCE", 7)
     gz.shard(store.path, tmp_path / "small", 2, by=torch.arange(store.num_nodes) % 2)

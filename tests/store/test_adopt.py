@@ -248,7 +248,7 @@ class TestDamage:
     @pytest.mark.parametrize(
         ("member", "value", "words"),
         [
-            ("path", 5, r"adopted\['node/x.adopted'\].path: found 5, expected str"),
+            ("path", 5, r"adopted\['node/x.adopted'\].path: found 5, expected a file path"),
             ("path", "", r"adopted\['node/x.adopted'\].path: found"),
             ("path", "../a\0b.npy", r"adopted\['node/x.adopted'\].path: found"),
             ("bytes", -1, r"bytes: found -1, expected a count"),

@@ -158,7 +158,7 @@ def test_rows_by_every_kind_of_index(path):
         odd = torch.arange(2, N, 4)
         features.put_tensor(h[odd].flip(0), None, "by slices", slice(N - 2, None, -4))
         assert "by slices" not in store.data()
-        store.handle.drafts[None, "by slices"].publish()
+        store.drafts[None, "by slices"].publish()
     data = gz.open(path).data()
     for name in ("h", "all", "by slices"):
         assert torch.equal(data[name], h)

@@ -170,7 +170,7 @@ def test_files_that_are_no_columns(store, name):
     """The next change deletes columns that no type uses, never files that are no columns."""
 
     def change(body):
-        body["files"][name] = {"bytes": 0, "header_hash": ""}
+        body["files"][name] = {"bytes": 0, "header_hash": "", "encoding": None}
 
     edit_schema(store, change)
     with pytest.raises(FormatError, match="expected a file path inside the store"):

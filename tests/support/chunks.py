@@ -13,7 +13,6 @@ import pytest
 TINY: dict[str, dict[str, int]] = {
     "store.column_writer": {"_PIECE_BYTES": 500},
     "store.columns": {
-        "_COMPARED_BYTES": 100,
         "_DECODED_ROWS": 3,
         "_INVERTED_ROWS": 30,
     },

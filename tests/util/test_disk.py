@@ -89,8 +89,6 @@ def test_figures_are_remembered(file: Path, cache: Path, monkeypatch: pytest.Mon
     assert probe(file) == dataclasses.replace(first, remembered=True)
     with pytest.raises(pytest.fail.Exception):
         probe(file, refresh=True)
-    with pytest.raises(pytest.fail.Exception):
-        probe(file, depth=1)
     monkeypatch.setattr(disk, "_device_of", lambda _: "another")
     with pytest.raises(pytest.fail.Exception):
         probe(file)
@@ -127,35 +125,6 @@ def test_a_damaged_memory_is_forgotten(file: Path, cache: Path, damage: str) -> 
     memory.write_text(damage)
     assert not probe(file, seconds=0.02).remembered
     assert json.loads(memory.read_text())["format"] == 2
-
-
-@pytest.mark.usefixtures("trusting")
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("file_bytes", "many"),
-        ("file_bytes", None),
-        ("random_iops", float("nan")),
-        ("random_iops", 0),
-        ("bytes_per_second", float("inf")),
-        ("bytes_per_second", -5),
-        ("depth", [1]),
-        ("direct", "yes"),
-        ("is_sparse", 3),
-    ],
-)
-def test_a_remembered_figure_that_is_none(
-    file: Path, cache: Path, field: str, value: object
-) -> None:
-    probe(file, seconds=0.02)
-    (memory,) = cache.iterdir()
-    record = json.loads(memory.read_text()) | {field: value}
-    memory.write_text(json.dumps(record))
-    speed = probe(file, seconds=0.02)
-    assert not speed.remembered
-    assert speed.merge_gap > 0
-    assert json.loads(memory.read_text())[field] == dataclasses.asdict(speed)[field]
-    assert probe(file).remembered
 
 
 @pytest.mark.usefixtures("trusting")
