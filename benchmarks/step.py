@@ -81,7 +81,7 @@ def main(argv: list[str] | None = None) -> None:
     if args.sample:
         torch.save(_sampled(args), args.batch)
         return
-    recycling = _core.Recycling()  # as while a loader lives
+    recycling = _core.Recycling(is_bounded=False)  # as while a loader lives
     if args.peak:
         print(json.dumps(_peak(args)))
         return

@@ -644,7 +644,7 @@ def neighbor_max_backward(x: Annotated[torch.Tensor, dict(shape=(None, None, Non
 class Recycling:
     """While one lives, memory of dead batches is kept."""
 
-    def __init__(self) -> None: ...
+    def __init__(self, is_bounded: bool) -> None: ...
 
 class PoolState:
     """Memory of batches, in bytes."""

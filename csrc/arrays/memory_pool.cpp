@@ -21,9 +21,6 @@ constexpr std::size_t kLarge = 64 << 10;
 // A block that lay idle for this long is of a size that is not wanted any more.
 constexpr std::chrono::seconds kIdleTime{10};
 constexpr std::size_t kMaxIdle = 1024;
-// A block serves for as little as a fourth of its size. Batches of all neighbours differ that much:
-// with half as much again as the most, each fourth of them would come to lie in fresh memory.
-constexpr std::size_t kMostTimes = 4;
 
 // Sizes come in steps of an eighth of a power of two, so that batches of about the same size take
 // each other's blocks.
@@ -62,7 +59,8 @@ class Pool {
         return block;
       }
       peak_ = std::max(peak_, used_);
-      while (!idle_.empty() && used_ + idle_bytes_ > peak_) drop(least_wanted(size), unwanted);
+      const std::size_t most = bounded_ > 0 ? peak_ : peak_ + peak_ / 2;
+      while (!idle_.empty() && used_ + idle_bytes_ > most) drop(least_wanted(size), unwanted);
     }
     free_all(unwanted);
     try {
@@ -94,15 +92,17 @@ class Pool {
     free_all(unwanted);
   }
 
-  void begin_recycling() {
+  void begin_recycling(bool is_bounded) {
     const std::lock_guard lock(mutex_);
     if (recyclers_++ == 0) peak_ = used_;
+    bounded_ += is_bounded;
   }
 
-  void end_recycling() noexcept {
+  void end_recycling(bool is_bounded) noexcept {
     std::vector<Block> unwanted;
     {
       const std::lock_guard lock(mutex_);
+      bounded_ -= is_bounded;
       if (--recyclers_ > 0) return;
       while (!idle_.empty()) drop(idle_.begin(), unwanted);
     }
@@ -122,14 +122,15 @@ class Pool {
 
   using Place = std::vector<Idle>::iterator;
 
-  // REQUIRES the lock. The smallest block that will do, so that larger ones are left for those
-  // who need them; of equal ones the newest, which may be in the caches still. The end where there
-  // is none.
+  // REQUIRES the lock. The newest block that will do, which may be in the caches still; where
+  // memory is bounded the smallest, so that larger ones are left for those who need them, and of
+  // equal ones the newest. The end where there is none.
   Place best_for(std::size_t bytes) {
     Place best = idle_.end();
     for (Place at = idle_.begin(); at != idle_.end(); ++at) {
-      if (at->block.size < bytes || at->block.size / kMostTimes > bytes) continue;
-      if (best == idle_.end() || at->block.size <= best->block.size) best = at;
+      if (at->block.size < bytes || at->block.size > bytes + bytes / 2) continue;
+      const bool is_better = best == idle_.end() || at->block.size <= best->block.size;
+      if (is_better || bounded_ == 0) best = at;
     }
     return best;
   }
@@ -164,6 +165,7 @@ class Pool {
   std::size_t used_ = 0;
   std::size_t peak_ = 0;
   int recyclers_ = 0;
+  int bounded_ = 0;  // of these
 };
 
 }  // namespace
@@ -183,8 +185,10 @@ void return_block(Block block) noexcept {
   }
 }
 
-Recycling::Recycling() { Pool::pool().begin_recycling(); }
-Recycling::~Recycling() { Pool::pool().end_recycling(); }
+Recycling::Recycling(bool is_bounded) : is_bounded_(is_bounded) {
+  Pool::pool().begin_recycling(is_bounded);
+}
+Recycling::~Recycling() { Pool::pool().end_recycling(is_bounded_); }
 
 PoolState pool_state() { return Pool::pool().state(); }
 

@@ -20,14 +20,19 @@ Block take_block(std::size_t bytes);
 // Gives a block back. It is kept for later while a Recycling lives, else freed.
 void return_block(Block block) noexcept;
 
-// While one of these lives, memory is kept instead of freed: no more than makes, with what is in
-// use, the most that was ever in use at once, and nothing that lay idle for long.
+// While one of these lives, memory is kept instead of freed, but nothing that lay idle for long.
+// With what is in use it makes no more than the most that was ever in use at once; and half as much
+// again where none that lives is bounded, so that batches whose sizes differ find blocks of their
+// size.
 class Recycling {
  public:
-  Recycling();
+  explicit Recycling(bool is_bounded);
   Recycling(const Recycling&) = delete;
   Recycling& operator=(const Recycling&) = delete;
   ~Recycling();
+
+ private:
+  bool is_bounded_;
 };
 
 // Bytes of large blocks; small ones are malloc's.

@@ -171,7 +171,7 @@ class OwnedEpoch : public Epoch {
 
 void init_pipeline(nb::module_& m) {
   nb::class_<Recycling>(m, "Recycling", "While one lives, memory of dead batches is kept.")
-      .def(nb::init<>());
+      .def(nb::init<bool>(), "is_bounded"_a);
   nb::class_<PoolState>(m, "PoolState", "Memory of batches, in bytes.")
       .def_ro("used", &PoolState::used, "Of batches that live.")
       .def_ro("idle", &PoolState::idle, "Kept for the next ones.")

@@ -101,7 +101,8 @@ class GraphSampler(BaseSampler):
 
     def _open(self) -> None:
         self._mapped = Reading(self._build({}))
-        self._recycling = _core.Recycling()  # the memory of a dead batch serves the next one
+        # The memory of a dead batch serves the next one; that of stores is within a budget.
+        self._recycling = _core.Recycling(is_bounded=self.graph.contents is not None)
 
     @abstractmethod
     def _build(self, unmapped: Mapping[EdgeType | None, Unmapped]) -> Any:

@@ -29,7 +29,7 @@ bool comes_to(const std::atomic<int>& count, int expected) {
 
 TEST(batches_come_in_order_and_are_those_made_in_line) {
   const RingLoading loading;
-  const Recycling recycling;
+  const Recycling recycling(true);
   for (const int threads : {1, 2, 5}) {
     Batches epoch(threads, kPlenty);
     bool same = true;
@@ -220,7 +220,7 @@ struct PagedLoading : RingLoading {
 }  // namespace
 
 TEST(batches_sampled_together_are_those_made_in_line) {
-  const Recycling recycling;
+  const Recycling recycling(true);
   for (const int threads : {1, 2, 5}) {
     for (const int window : {1, 3, 8}) {
       const PagedLoading loading(window);

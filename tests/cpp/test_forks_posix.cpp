@@ -89,7 +89,7 @@ TEST(a_loan_may_outlive_its_pipeline) {
 #if !defined(__SANITIZE_THREAD__)  // which cannot follow a fork of several threads
 TEST(a_child_has_none_of_the_threads_and_all_of_the_memory) {
   const RingLoading loading;
-  const Recycling recycling;
+  const Recycling recycling(true);
   Batches epoch(3, kPlenty);
   for (int round = 0; round < 20; ++round) {
     for (std::uint64_t key = 0; key < 8; ++key) epoch.add(loading.recipe, batch_request(key));
