@@ -5,7 +5,7 @@ is full from then on, or has one error), or in which the process is killed befor
 the store opens, is what it was or what it was to become, and verifies; trying again succeeds; and
 once it was opened for writing no file is left that nothing names.
 
-    python tests/fuzz/faults.py [--thorough] [--only NAME …]
+    python tests/fuzz/syscalls.py [--thorough] [--only NAME …]
 
 prints what was tried as JSON, and exits with 1 at the first of these that does not hold.
 """
@@ -21,6 +21,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import traceback
@@ -29,6 +30,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+sys.path.append(str(Path(__file__).parents[1] / "support"))
+
+import preload
 import torch
 from torch_geometric.nn import GraphSAGE
 
@@ -41,7 +45,8 @@ NODES, EDGES = 40, 120
 DONE, REFUSED, BROKEN = 0, 3, 4
 
 faults = ctypes.CDLL(None)
-faults.faults_struck.restype = ctypes.c_char_p
+if is_preloaded := hasattr(faults, "faults_struck"):
+    faults.faults_struck.restype = ctypes.c_char_p
 
 
 @dataclass(frozen=True)
@@ -285,8 +290,14 @@ def main() -> int:
     parser.add_argument("--thorough", action="store_true", help="every kind of fault at every call")
     parser.add_argument("--only", nargs="*", default=[], choices=list(OPERATIONS))
     given = parser.parse_args()
-    print(json.dumps(campaign(given.only, given.thorough)))
-    return 0
+    if is_preloaded:
+        print(json.dumps(campaign(given.only, given.thorough)))
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        library = preload.compiled(Path(__file__).with_suffix(".cpp"), Path(folder))
+        # One thread: the n-th call is then always the same.
+        environment = os.environ | {"LD_PRELOAD": str(library), "OMP_NUM_THREADS": "1"}
+        return subprocess.run([sys.executable, *sys.argv], env=environment).returncode
 
 
 if __name__ == "__main__":
