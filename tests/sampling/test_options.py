@@ -97,7 +97,7 @@ def test_labor_draws_as_many_edges_of_every_type(hetero, fanout):
             assert torch.equal(batch[name[2]].n_id[found[1]], edges[1, e_id])
 
 
-@pytest.mark.parametrize("options", [LABOR, DEEP, SLOW])
+@pytest.mark.parametrize("options", [{}, LABOR, DEEP, SLOW])
 def test_every_subset_is_equally_likely_for_one_destination(options):
     sampler = NeighborSampler(hubs(1, 5), [2], **options)
     counts = dict.fromkeys(itertools.combinations(range(1, 6), 2), 0)
@@ -108,7 +108,7 @@ def test_every_subset_is_equally_likely_for_one_destination(options):
     assert stats.chisquare(list(counts.values())).pvalue > 1e-6
 
 
-@pytest.mark.parametrize("options", [LABOR, SLOW])
+@pytest.mark.parametrize("options", [{}, LABOR, SLOW])
 def test_weights_are_those_of_successive_draws(options):
     weights = np.array([1.0, 2.0, 0.0, 3.0, 6.0])
     data = hubs(1, 5, w=torch.tensor(weights))

@@ -96,18 +96,6 @@ def test_every_neighbor_is_equally_likely(degree, k, replace):
     assert 1e-6 < stats.chi2.sf(statistic, len(bins) - 1) < 1 - 1e-6
 
 
-def test_pairs_of_neighbors_are_equally_likely():
-    degree, k = 6, 3
-    edge_index = torch.stack([torch.arange(degree), torch.zeros(degree, dtype=torch.long)])
-    sampler = NeighborSampler(Data(edge_index=edge_index, num_nodes=degree), [k])
-    subsets: dict[tuple[int, ...], int] = {}
-    for key in range(60):
-        for drawn in sample(sampler, [0] * 100, key=key).edge.view(100, k).sort(1).values.tolist():
-            subsets[tuple(drawn)] = subsets.get(tuple(drawn), 0) + 1
-    assert len(subsets) == 20
-    assert stats.chisquare(list(subsets.values())).pvalue > 1e-6
-
-
 def test_the_key_alone_decides(homo):
     _, store = homo
     one = NeighborSampler(store.data(), [10, 10, 5], num_threads=1)
