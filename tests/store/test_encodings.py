@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import pickle
 import shutil
 import struct
@@ -384,10 +385,13 @@ def test_cut_short_while_open(tmp_path, graph):
     """Decoding reads mapped pages as copying does: a cut is an error, no crash."""
     wide = graph.x.repeat(20, 10)
     rows, _ = encode(tmp_path / "x.gd", wide, "int8")
-    with (tmp_path / "x.gd").open("r+b") as file:
-        file.truncate(8192)
-    for threads in (1, 4):
-        with pytest.raises(OSError, match="was truncated"):
-            gather(rows, torch.arange(len(wide)), threads)
+    write_column(tmp_path / "plain.gd", wide)
+    plain = view_column(_core.Column.open(str(tmp_path / "plain.gd")))
+    for table, name in ((rows, "x.gd"), (plain, "plain.gd")):
+        os.truncate(tmp_path / name, 8192)
+        for threads in (1, 4):
+            with pytest.raises(OSError, match="was truncated") as caught:
+                gather(table, torch.arange(len(wide)), threads)
+            assert caught.value.filename == str(tmp_path / name)
     with pytest.raises(OSError, match="was truncated"):
         decoded(rows)

@@ -145,35 +145,6 @@ class TestArguments:
             writer.add_node_type(None, 3)
             yield writer
 
-    @pytest.mark.parametrize(
-        ("add", "name", "value", "error", "words"),
-        [
-            ("node_attr", "x", torch.ones(4, 2), ValueError,
-             r"'x': found shape \[4, 2\], expected 3 rows"),
-            ("node_attr", "x", torch.tensor(1.0), ValueError, r"found shape \[\], expected 3 rows"),
-            ("node_attr", "x", [1, 2, 3], TypeError, "found list, expected a tensor or an array"),
-            ("node_attr", "x", np.array(["a", "b", "c"]), TypeError,
-             "found dtype <U1, expected a number or bool type"),
-            ("node_attr", "x", torch.eye(3).to_sparse(), TypeError,
-             r"torch.sparse_coo tensor, expected a dense one"),
-            ("index_set", "train_idx", torch.tensor([0, 3]), IndexError,
-             r"train_idx\[1\]: found node 3, expected 0 <= node < 3"),
-            ("index_set", "train_idx", torch.tensor([0.5]), ValueError, "expected integers"),
-        ],
-    )  # fmt: skip
-    def test_values_that_do_not_fit(self, writer, add, name, value, error, words):
-        with pytest.raises(error, match=words):
-            getattr(writer, f"add_{add}")(None, name, value)
-
-    def test_types_that_do_not_fit(self, writer):
-        with pytest.raises(TypeError, match="graph attribute 'a': found list, expected a tensor"):
-            writer.add_graph_attr("a", [1])
-        with pytest.raises(KeyError, match="paper"):
-            writer.add_node_attr("paper", "x", torch.ones(3))
-        for name, words in (("paper", "is_hetero=False"), (None, "was added before")):
-            with pytest.raises(ValueError, match=words):
-                writer.add_node_type(name, 3)
-
     def test_arrays_of_any_layout(self, writer, tmp_path):
         frozen = np.arange(3.0)
         frozen.flags.writeable = False
@@ -214,8 +185,3 @@ class TestArguments:
         fs = store.feature_store
         assert [int(fs[None, name, None][0]) for name in names] == list(range(len(names)))
         assert sorted(os.listdir(tmp_path)) == ["store"]
-
-    def test_finish_twice(self, writer):
-        writer.finish()
-        with pytest.raises(ValueError, match="finished or aborted before"):
-            writer.finish()
