@@ -115,8 +115,7 @@ ENDS = {"indptr": np.array([0, 1, 2]), "indices": np.array([0])}
         ((RING[0], RING[1][:3]), "dst: found 3 values, expected 4, as many as src has"),
         (TURNS, "indptr: found values that do not ascend from 0, expected 0 ascending to 1"),
         (ENDS, "indptr: found a last value of 2, expected 0 ascending to 1"),
-        ((UINT64, np.array([0, -1])),
-         "dst[1]: found id -1, expected an id of 0 or more, as others are 2**63 and beyond"),
+        ((UINT64, np.array([0, -1])), "dst[1]: found id -1, expected an id of 0 or more, as"),
     ],
 )  # fmt: skip
 def test_bad_edges(tmp_path, value, message):
