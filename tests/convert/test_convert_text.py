@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
-from collections import Counter
 
 import chunks
 import pytest
 import torch
 from convert_support import converted, edges_from, edges_of, kinds, refused, write
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
 
 import pyg_graphzero as gz
 
@@ -187,63 +182,6 @@ def test_lines_inside_quotes(tmp_path):
     assert edges_of(tmp_path / "s") == [("a\n \nb", "c\n#d"), ("c\n#d", "a\n \nb")]
     write(path, '# "quoted"\n"a","b"\n \n# note\n"b","a"\n')
     assert edges_from(path, tmp_path / "t", header=False) == [("a", "b"), ("b", "a")]
-
-
-CELLS = st.text(st.characters(codec="utf-8", exclude_characters="\r\0"), min_size=1).map(
-    lambda text: text.strip(" \t") or "x"
-)
-FAST = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-@FAST
-@given(
-    edges=st.lists(
-        st.tuples(
-            st.integers(0, 2**63 - 1),
-            st.integers(0, 2**63 - 1),
-            st.floats(allow_nan=False, allow_infinity=False),
-            st.integers(-(2**63), 2**63 - 1),
-        ),
-        min_size=1,
-    ),
-    delimiter=st.sampled_from([",", "\t", ";", "|"]),
-    header=st.booleans(),
-)
-def test_any_integers_come_back(tmp_path, edges, delimiter, header):
-    rows = [[str(s), str(d), repr(w), str(t)] for s, d, w, t in edges]
-    if header:
-        rows.insert(0, ["source", "target", "w", "t"])
-    path = write(tmp_path / "e.csv", "\n".join(map(delimiter.join, rows)))
-    gz.convert(
-        path,
-        tmp_path / "store",
-        edge_attrs={"w": 2, "t": 3},
-        dtypes={"w": "float64", "t": "int64"},
-        ids="map",
-        force=True,
-    )
-    assert Counter(edges_of(tmp_path / "store", None, "w", "t")) == Counter(edges)
-
-
-@FAST
-@given(edges=st.lists(st.tuples(CELLS, CELLS), min_size=1))
-@example(edges=[("0", "FALSE")])
-def test_any_text_ids_come_back(tmp_path, edges):
-    buffer = io.StringIO()
-    csv.writer(buffer, quoting=csv.QUOTE_ALL).writerows(edges)
-    path = write(tmp_path / "e.csv", buffer.getvalue())
-    gz.convert(
-        path,
-        tmp_path / "store",
-        id_type="str",
-        header=False,
-        delimiter=",",
-        comment=None,
-        force=True,
-    )
-    assert edges_of(tmp_path / "store") == edges
-    ids = list(gz.open(tmp_path / "store").ids())
-    assert ids == sorted(set(ids))
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() == 0, reason="root reads anything")
