@@ -327,6 +327,9 @@ def test_node_table_gives_the_order(tmp_path):
     write(edges, "src,dst\nadam,zoe\n\nzoe,eve\n")
     words = "line 4, column 'dst': found id 'eve', expected an id in"
     refused(edges, tmp_path / "t", words, nodes=table)
+    write(edges, "src,dst\nadam,zoe\n")
+    words, sets = r"train_idx\[1\]: found id 'eve', expected an id in the node", ["zoe", "eve"]
+    refused(edges, tmp_path / "t", words, nodes=table, node_attrs={"train_idx": np.array(sets)})
     write(table, "name,year\nzoe,1\nadam,2\nzoe,3\n")
     words = "line 4, column 'name': found id 'zoe', expected every id"
     refused(edges, tmp_path / "t", words, nodes=table)

@@ -241,8 +241,6 @@ def damage(tmp_path: Path, change: Callable[[Path], None], write: Writer, graph:
     path = write(tmp_path / "ogbn_arxiv", graph)
     change(path)
     error = refused(path, tmp_path / "s")
-    assert not (tmp_path / "s").exists()
-    assert [each.name for each in tmp_path.iterdir()] == ["ogbn_arxiv"]
     return error.replace(str(path), "IN")
 
 

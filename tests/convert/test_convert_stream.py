@@ -170,18 +170,6 @@ def test_the_first_faulty_row_is_named(tmp_path):
     assert found == [kept.get(row, (0, 0, 0.0)) for row in range(9)]
 
 
-@chunks.both
-def test_ids_without_a_node(tmp_path):
-    table = write(tmp_path / "n.csv", "id,x\n7,1\n5,2\n9,4\n")
-    path = write(tmp_path / "e.csv", "7,5\n5,8\n9,7\n")
-    nodes = {"file": table, "id": "id"}
-    with pytest.raises(InputError, match=r"line 2, column 1: found id 8, expected an id in the no"):
-        gz.convert(path, tmp_path / "s", nodes=nodes)
-    write(path, "7,5\n9,7\n")
-    with pytest.raises(InputError, match=r"train_idx\[1\]: found id 6, expected an id in the node"):
-        gz.convert(path, tmp_path / "s", nodes=nodes, node_attrs={"train_idx": np.array([5, 6, 9])})
-
-
 @pytest.mark.usefixtures("tight")
 def test_spilled_node_table(tmp_path):
     order = np.random.default_rng(0).permutation(100)

@@ -6,10 +6,8 @@ From the damaged one it must take the values that NumPy or gzip read there.
 
 from __future__ import annotations
 
-import gzip
 import json
 import random
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,8 +15,7 @@ from typing import Any
 import layouts
 import numpy as np
 import torch
-from input_kinds import Graph, Input, Triplet, cells
-from mutate import mutate
+from input_kinds import Graph, Input, Triplet, cells, inside
 
 _CLASSES = 19
 
@@ -106,9 +103,7 @@ def layout(rng: random.Random, directory: Path) -> Input:
             found.edges[triplet] = (src.tolist(), dst.tolist(), {})
         return found
 
-    repack = {}
-    if damaged.suffix in (".gz", ".npz"):
-        repack[damaged] = _inside(damaged)
+    repack = {damaged: inside(damaged)} if damaged.suffix in (".gz", ".npz") else {}
     return Input(root, [damaged], read, {}, repack)
 
 
@@ -121,22 +116,6 @@ def _triplet(path: Path, graph: layouts.Graph) -> Triplet:
         if any(sign.join(triplet) in str(path) for sign in ("___", "__", "_")):
             return triplet
     raise AssertionError(path)
-
-
-def _inside(path: Path) -> Callable[[random.Random], None]:
-    def damage(rng: random.Random) -> None:
-        if path.suffix == ".gz":
-            path.write_bytes(gzip.compress(mutate(gzip.decompress(path.read_bytes()), rng)))
-            return
-        with zipfile.ZipFile(path) as archive:
-            parts = {name: archive.read(name) for name in archive.namelist()}
-        name = rng.choice(sorted(parts))
-        parts[name] = mutate(parts[name], rng)
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-            for member, raw in parts.items():
-                archive.writestr(member, raw)
-
-    return damage
 
 
 def specification(rng: random.Random, directory: Path) -> Input:

@@ -78,23 +78,16 @@ def test_batches_are_neighborhoods(homo, options):
             )  # fmt: skip
 
 
-@pytest.mark.parametrize("fanout", [[4, 3], [-1, 2], [0, 5], [10**9, 1]])
+@pytest.mark.parametrize("fanout", [[4], [-1], [0], [10**9]])
 def test_labor_draws_as_many_edges_of_every_type(hetero, fanout):
     data, _ = hetero
     seeds = ("paper", torch.arange(50))
     for batch, alike in zip(
-        NeighborLoader(data, fanout[:1], input_nodes=seeds, batch_size=25, **LABOR),
-        NeighborLoader(data, fanout[:1], input_nodes=seeds, batch_size=25),
+        NeighborLoader(data, fanout, input_nodes=seeds, batch_size=25, **LABOR),
+        NeighborLoader(data, fanout, input_nodes=seeds, batch_size=25),
         strict=True,
     ):
         assert batch.num_sampled_edges_dict == alike.num_sampled_edges_dict
-    for batch in NeighborLoader(data, fanout, input_nodes=seeds, batch_size=25, **DEEP):
-        for name in data.edge_types:
-            edges = data[name].edge_index
-            e_id = batch[name].e_id
-            found = batch[name].edge_index
-            assert torch.equal(batch[name[0]].n_id[found[0]], edges[0, e_id])
-            assert torch.equal(batch[name[2]].n_id[found[1]], edges[1, e_id])
 
 
 @pytest.mark.parametrize("options", [{}, LABOR, DEEP, SLOW])
@@ -203,16 +196,6 @@ def test_batches_do_not_depend_on_workers_and_resume(homo, options):
     resumed.load_state_dict(pickle.loads(pickle.dumps(loader.state_dict())))
     assert n_ids(resumed) == expected[7:]
     assert n_ids(resumed) != expected
-
-
-def test_links(homo):
-    data, store = homo
-    for options in (LABOR, BOTH):
-        loader = LinkNeighborLoader(
-            store, [3, 3], neg_sampling="binary", batch_size=500, shuffle=True, **options
-        )
-        for batch in loader:
-            assert torch.equal(batch.n_id[batch.edge_index], data.edge_index[:, batch.e_id])
 
 
 def test_pygs_loaders_take_the_sampler(homo):

@@ -56,16 +56,6 @@ def test_disk_full(tmp_path, limit_at, limit, file):
     assert os.listdir(tmp_path) == []
 
 
-def test_disk_full_keeps_what_was_there(tmp_path):
-    make_store(tmp_path / "store")
-    before = sorted(p.name for p in (tmp_path / "store").rglob("*"))
-    with pytest.raises(OSError), largest_file(100):
-        make_store(tmp_path / "store", force=True)
-    assert os.listdir(tmp_path) == ["store"]
-    assert sorted(p.name for p in (tmp_path / "store").rglob("*")) == before
-    assert gz.open(tmp_path / "store").verify().ok
-
-
 def test_exception_inside(tmp_path):
     def interrupted():
         with StoreWriter(tmp_path / "store", is_hetero=False) as writer:
