@@ -19,26 +19,18 @@ import pythons
 import torch
 from paging import paged
 from store_files import overwrite, set_field
+from torch_geometric.data import Data
 from torch_geometric.sampler import NodeSamplerInput
 
 import pyg_graphzero as gz
+from graphs import write_store
 from pyg_graphzero import FormatError
 from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.store.verify import verify
-from pyg_graphzero.store.writer import StoreWriter
 
 X = "node/x.gd"
 TOPOLOGY = "edge/topology.gl"
 INDPTR, INDICES = 4096, 8192
-
-
-def one_column(path: Path, x: torch.Tensor) -> Path:
-    """A store of nodes that have ``x``."""
-    with StoreWriter(path, is_hetero=False) as writer:
-        writer.add_node_type(None, len(x))
-        writer.add_node_attr(None, "x", x)
-        writer.finish()
-    return path
 
 
 def alive(script: str, *arguments: object) -> None:
@@ -149,14 +141,14 @@ class TestVerify:
     @pytest.fixture
     def big(self, tmp_path):
         """A column of 3.2 MB: blocks 0 to 3, the last one short."""
-        return one_column(tmp_path / "big", torch.arange(800_000.0).view(50_000, 16))
+        return write_store(Data(x=torch.arange(800_000.0).view(50_000, 16)), tmp_path / "big")
 
     def test_good(self, big):
         seen: list[tuple[int, int]] = []
         report = gz.open(big).verify(lambda done, total: seen.append((done, total)))
-        size = (big / X).stat().st_size
-        assert (report.ok, report.files, report.blocks, report.bytes) == (True, 1, 4, size)
-        assert str(report) == f"1 files, 4 blocks, {size:,} bytes: all good"
+        size = sum((big / name).stat().st_size for name in (X, TOPOLOGY))
+        assert (report.ok, report.files, report.blocks, report.bytes) == (True, 2, 5, size)
+        assert str(report) == f"2 files, 5 blocks, {size:,} bytes: all good"
         assert [done for done, _ in seen] == sorted(done for done, _ in seen)
         assert seen[-1] == (size, size)
 
@@ -351,7 +343,7 @@ def test_files_that_are_cut_while_they_are_open(store):
 
 def test_handlers_that_were_installed_after_ours(tmp_path):
     """torch's in its workers, faulthandler's: ours is there again; what is not ours is theirs."""
-    one_column(tmp_path / "big", torch.ones(5000, 100))
+    write_store(Data(x=torch.ones(5000, 100)), tmp_path / "big")
     script = """
         import faulthandler, os, sys
         import torch

@@ -32,7 +32,6 @@ from pyg_graphzero.store.columns import (
 from pyg_graphzero.store.encoding import ENCODINGS, ColumnEncoder, EncodingLoss
 from pyg_graphzero.store.rows import ArrayRows
 from pyg_graphzero.store.verify import verify
-from pyg_graphzero.store.writer import StoreWriter
 from pyg_graphzero_cli import main
 
 HALVES = ["float16", "bfloat16"]
@@ -183,13 +182,6 @@ class TestInt8:
         assert not (tmp_path / "x.gd").exists()
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
-@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.uint8])
-def test_only_floats_are_encoded(encoding, dtype):
-    with pytest.raises(InputError, match=r"dtype: found \w+, expected floating-point numbers"):
-        ColumnEncoder(ArrayRows(torch.ones(3, dtype=dtype)), encoding, "x")
-
-
 # Stores
 
 
@@ -224,7 +216,6 @@ class TestStore:
         assert "x=[400, 37]" in repr(data)
         assert data.num_features == data.num_node_features == 37
         assert data.num_nodes == 400
-        assert not data._store._mapping.raw("x").is_built
         assert data.x.dtype == torch.float32
         assert same_bits(data.x, x)
         assert data.x is data.x
@@ -338,10 +329,7 @@ class TestDamage:
 
     @pytest.fixture
     def store(self, tmp_path):
-        with StoreWriter(tmp_path / "store", is_hetero=False) as writer:
-            writer.add_node_type(None, 50)
-            writer.add_node_attr(None, "x", torch.randn(50, 7), encoding="int8")
-            writer.finish()
+        gz.convert(Data(x=torch.randn(50, 7)), tmp_path / "store", features="int8")
         return tmp_path / "store"
 
     @pytest.mark.parametrize("field", ["scale_offset", "zero_point_offset"])

@@ -13,11 +13,12 @@ import pytest
 import torch
 from store_files import make_store
 from torch import Tensor
+from torch_geometric.data import Data
 
 import pyg_graphzero as gz
+from graphs import write_store
 from pyg_graphzero import _core
 from pyg_graphzero.store.columns import DTYPES, gather, view_column, write_column
-from pyg_graphzero.store.csc import EdgeChunk
 from pyg_graphzero.store.writer import StoreWriter
 
 MB = 1 << 20
@@ -178,13 +179,10 @@ class TestWrites:
 class TestPickle:
     @pytest.fixture
     def path(self, tmp_path):
-        with StoreWriter(tmp_path / "store", is_hetero=False) as writer:
-            writer.add_node_type(None, 20_000)
-            writer.add_node_attr(None, "x", torch.arange(320_000.0).view(20_000, 16))
-            edges = torch.arange(20_000)
-            writer.add_edge_type(None, [EdgeChunk(edges, edges % 100)])
-            writer.finish()
-        return tmp_path / "store"
+        ends = torch.arange(20_000)
+        x = torch.arange(320_000.0).view(20_000, 16)
+        data = Data(x=x, edge_index=torch.stack([ends, ends % 100]))
+        return write_store(data, tmp_path / "store")
 
     def test_by_path(self, path):
         store = gz.open(path)
