@@ -13,28 +13,13 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch_geometric import EdgeIndex, Index
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.sampler import NodeSamplerInput
 from torch_geometric.utils import k_hop_subgraph, subgraph
 
 import pyg_graphzero as gz
-from graphs import heterogeneous, homogeneous, random_edges, write_store
+from graphs import heterogeneous, homogeneous, random_edges, sample, star, write_store
 from pyg_graphzero.loader import NeighborLoader
 from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.store.edge_order import comparable_times
-
-
-def sample(sampler, seeds, times=None, key=7, node_type=None):
-    seeds = torch.as_tensor(seeds, dtype=torch.long)
-    times = None if times is None else torch.as_tensor(times)
-    inputs = NodeSamplerInput(torch.arange(len(seeds)), seeds, times, node_type)
-    return sampler.sample_from_nodes(inputs, key=key)
-
-
-def star(degree: int, **attrs) -> Data:
-    """Edges 0 … degree-1, all into node 0."""
-    edge_index = torch.stack([torch.arange(degree), torch.zeros(degree, dtype=torch.long)])
-    return Data(edge_index=edge_index, num_nodes=degree, **attrs)
-
 
 # Disjoint ########################################################################################
 

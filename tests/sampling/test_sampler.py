@@ -9,17 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from torch_geometric.data import Data
-from torch_geometric.sampler import NodeSamplerInput, NumNeighbors
+from torch_geometric.sampler import NumNeighbors
 
-from graphs import check_neighborhood, heterogeneous, homogeneous, random_edges
+from graphs import check_neighborhood, heterogeneous, homogeneous, random_edges, sample, star
 from pyg_graphzero.sampling.neighbor import NeighborSampler
-
-
-def sample(sampler, seeds, key=7, node_type=None):
-    seeds = torch.as_tensor(seeds)
-    return sampler.sample_from_nodes(
-        NodeSamplerInput(torch.arange(len(seeds)), seeds, input_type=node_type), key=key
-    )
 
 
 @settings(max_examples=60)
@@ -78,8 +71,7 @@ def test_heterogeneous_sample_is_what_the_definition_says(seed, replace, k):
 @pytest.mark.parametrize("replace", [False, True])
 def test_every_neighbor_is_equally_likely(degree, k, replace):
     # Above 2^16 neighbours a 16-bit draw with a modulo favours the first ones.
-    edge_index = torch.stack([torch.arange(degree), torch.zeros(degree, dtype=torch.long)])
-    sampler = NeighborSampler(Data(edge_index=edge_index, num_nodes=degree), [k], replace=replace)
+    sampler = NeighborSampler(star(degree), [k], replace=replace)
     draws = 2000
     seeds = torch.zeros(100, dtype=torch.long)  # every occurrence draws for itself
     counts = torch.zeros(degree)
@@ -167,6 +159,5 @@ def test_edges_outside_the_graph_are_refused():
 def test_a_huge_fanout_is_linear_in_what_it_draws():
     # 40,000 of 50,000 neighbours: a quadratic duplicate check would not finish.
     degree = 50_000
-    edge_index = torch.stack([torch.arange(degree), torch.zeros(degree, dtype=torch.long)])
-    out = sample(NeighborSampler(Data(edge_index=edge_index, num_nodes=degree), [40_000]), [0])
+    out = sample(NeighborSampler(star(degree), [40_000]), [0])
     assert out.edge.unique().numel() == 40_000

@@ -11,7 +11,7 @@ from scipy import stats
 from torch_geometric.data import Data, HeteroData
 
 import pyg_graphzero as gz
-from graphs import random_edges
+from graphs import random_edges, star
 from pyg_graphzero.loader import LinkNeighborLoader, NeighborLoader
 from pyg_graphzero.sampling.neighbor import NeighborSampler
 
@@ -97,10 +97,9 @@ def test_windows_of_a_store_out_of_core(tmp_path):
 def test_draws_are_in_proportion_within_the_window(replace, weighted, window):
     """One of 40 neighbours, 11 or 31 of which are within: chi-squared."""
     degree, draws = 40, 20_000
-    edge_index = torch.stack([torch.arange(degree), torch.zeros(degree, dtype=torch.long)])
     order = torch.randperm(degree, generator=torch.Generator().manual_seed(2))
     weight = 1.0 + torch.arange(degree) % 3 if weighted else torch.ones(degree)
-    data = Data(edge_index=edge_index, num_nodes=degree, time=order, weight=weight)
+    data = star(degree, time=order, weight=weight)
     loader = NeighborLoader(
         data, [1], input_nodes=torch.zeros(draws, dtype=torch.long), batch_size=draws,
         input_time=torch.full((draws,), 30), time_attr="time", time_window=window, replace=replace,
@@ -181,31 +180,30 @@ def test_induced_edges_are_within_the_window():
 
 
 BAD = {
-    "without times": ({"time_window": 3, "time_attr": None}, ValueError, "no time_attr"),
-    "strictly without": ({"options": EARLIER, "time_attr": None}, ValueError, "no time_attr"),
-    "negative": ({"time_window": -1}, ValueError, "found -1, expected a length of time"),
-    "nan": ({"time_window": math.nan}, ValueError, "found nan"),
-    "text": ({"time_window": "3d"}, ValueError, "found '3d'"),
-    "truth": ({"time_window": True}, ValueError, "found True"),
-    "list": ({"time_window": [1, 2]}, ValueError, r"found \[1, 2\], expected a length of time"),
-    "of seeds without times": (
+    "without times": ({"time_window": 3, "time_attr": None}, "no time_attr"),
+    "strictly without": ({"options": EARLIER, "time_attr": None}, "no time_attr"),
+    "negative": ({"time_window": -1}, "found -1, expected a length of time"),
+    "nan": ({"time_window": math.nan}, "found nan"),
+    "text": ({"time_window": "3d"}, "found '3d'"),
+    "truth": ({"time_window": True}, "found True"),
+    "list": ({"time_window": [1, 2]}, r"found \[1, 2\], expected a length of time"),
+    "seeds without times": (
         {"time_window": torch.ones(NODES), "time_attr": None},
-        ValueError,
         "no time_attr",
     ),
-    "seeds": ({"time_window": torch.ones(3)}, ValueError, "found 3, expected one for each of 40"),
-    "of a seed": ({"time_window": -torch.ones(NODES)}, ValueError, r"time_window\[0\]: found -1.0"),
-    "table": ({"time_window": torch.ones(2, 2)}, ValueError, r"of shape \[2, 2\]"),
+    "seeds": ({"time_window": torch.ones(3)}, "found 3, expected one for each of 40"),
+    "of a seed": ({"time_window": -torch.ones(NODES)}, r"time_window\[0\]: found -1.0"),
+    "table": ({"time_window": torch.ones(2, 2)}, r"of shape \[2, 2\]"),
 }
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_bad_windows(name):
-    options, error, said = BAD[name]
+    options, said = BAD[name]
     options = {"time_attr": "time", **options}
     if options["time_attr"]:
         options["input_time"] = torch.full((NODES,), 30)
-    with pytest.raises(error, match=said):
+    with pytest.raises(ValueError, match=said):
         NeighborLoader(timed(), [2, 2], **options)
 
 

@@ -53,31 +53,16 @@ def test_damaged_indptr(store, fanout, value, at):
         sample_all(store, fanout)
     assert e.value.path == str(store / TOPOLOGY)
     assert e.value.field in (f"indptr[{at}]", f"indptr[{at - 1}]")
-    with pytest.raises(FormatError, match=rf"{TOPOLOGY}: indptr\[\d+\]: found a range outside"):
-        _ = gz.open(store).data().edge_index
 
 
 @pytest.mark.parametrize("fanout", [-1, 4])
 def test_damaged_indices(store, fanout):
     overwrite(store / TOPOLOGY, INDICES, b"\xff\xff\xff\xff" * 200)
-    with pytest.raises(FormatError) as caught:
+    words = "indices: found node 4294967295, expected 0 <= node < 50; run `graphzero verify`"
+    with pytest.raises(FormatError, match=f"{store / TOPOLOGY}: {words}"):
         sample_all(store, fanout)
-    assert str(caught.value) == (
-        f"{store / TOPOLOGY}: indices: found node 4294967295, expected 0 <= node < 50; "
-        "run `graphzero verify` on the store"
-    )
     with pytest.raises(FormatError, match="indices: found something else, expected 0 <= node < 50"):
         _ = gz.open(store).data().edge_index
-
-
-def test_damaged_indices_by_which_others_are_read(store):
-    overwrite(store / TOPOLOGY, INDICES + 4 * 70, struct.pack("<I", 77))
-    data = gz.open(store).data()
-    with pytest.raises(FormatError, match="indices: found something else") as caught:
-        gz.loader.NeighborLoader(data, [3], time_attr="y")
-    assert caught.value.path == str(store / TOPOLOGY)
-    with pytest.raises(FormatError, match="indices: found something else"):
-        next(iter(gz.loader.LinkNeighborLoader(data, [3], batch_size=200)))
 
 
 def test_damaged_edge_ids_by_which_rows_are_written(store):
@@ -305,7 +290,8 @@ def test_damage_that_must_not_be_walked_along(store, value):
                 raise AssertionError(name)
         print("alive")
     """
-    which = ["indptr"] if value is None else ["indices", "coo", "csc", "csr", "create_csr"]
+    others = ["coo", "csc", "csr", "create_csr", "temporal", "links"]
+    which = ["indptr"] if value is None else ["indices", *others]
     alive(textwrap.dedent(WALKS) + textwrap.dedent(script), store, *which)
 
 
