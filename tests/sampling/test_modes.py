@@ -19,7 +19,6 @@ import pyg_graphzero as gz
 from graphs import heterogeneous, homogeneous, random_edges, sample, star, write_store
 from pyg_graphzero.loader import NeighborLoader
 from pyg_graphzero.sampling.neighbor import NeighborSampler
-from pyg_graphzero.store.edge_order import comparable_times
 
 # Disjoint ########################################################################################
 
@@ -228,18 +227,24 @@ def test_weights_on_disk_and_by_type(tmp_path):
     assert torch.equal(*outs)
 
 
-def test_weights_in_a_column():
-    """``[num_edges, 1]`` are one weight an edge, as times are."""
+@pytest.mark.parametrize(
+    "options", [{"weight_attr": "w"}, {"time_attr": "w", "input_time": torch.full((300,), 0.5)}]
+)
+def test_weights_and_times_in_a_column(options):
+    """``[num_edges, 1]`` are one an edge."""
     data = homogeneous()
     data.w = (torch.rand(data.num_edges) < 0.5).float()
     batches = []
     for weights in (data.w, data.w.view(-1, 1)):
         data.w = weights
-        loader = NeighborLoader(data, [2], batch_size=300, weight_attr="w")
+        loader = NeighborLoader(data, [2], batch_size=300, **options)
         torch.manual_seed(1)
         batches.append(next(iter(loader)))
     assert torch.equal(batches[0].e_id, batches[1].e_id)
-    assert bool((data.w[batches[1].e_id] > 0).all())
+    assert bool((data.w[batches[1].e_id] == ("weight_attr" in options)).all())
+    data.w = torch.rand(data.num_edges, 2)
+    with pytest.raises(ValueError, match=r"expected one (real number|time)"):
+        NeighborLoader(data, [2], **options)
 
 
 @pytest.mark.parametrize(
@@ -398,14 +403,3 @@ def test_no_edges_no_harm():
     for arguments in ({"weight_attr": "w"}, {"time_attr": "t"}, {"subgraph_type": "induced"}):
         out = sample(NeighborSampler(data, [2], **arguments), [0, 1], node_type="a")
         assert out.row["a", "r", "a"].numel() == 0
-
-
-@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.float32])
-def test_times_in_a_column(dtype):
-    times = torch.tensor([3, 1, 2]).to(dtype)
-    is_float = dtype.is_floating_point
-    of_column = comparable_times(times.view(3, 1), "time", is_float)
-    assert torch.equal(of_column, comparable_times(times, "time", is_float))
-    assert of_column.argsort().tolist() == [1, 2, 0]
-    with pytest.raises(ValueError, match=r"time: found shape \[1, 3\], expected one time each"):
-        comparable_times(times.view(1, 3), "time", is_float)

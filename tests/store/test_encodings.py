@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
-from store_files import edit_schema, not_opened, overwrite, reseal, set_field
+from store_files import not_opened, overwrite, reseal, set_field
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
@@ -348,12 +348,6 @@ class TestDamage:
         reseal(store)
         not_opened(store, "scale_offset: found 8192, expected 28 bytes in fro")
 
-    @pytest.mark.parametrize("encoding", [1, 3, 2**31])
-    def test_encodings(self, store, encoding):
-        set_field(store / "node/x.gd", "encoding", encoding)
-        reseal(store)
-        not_opened(store, f"x.gd: encoding: found {encoding}")
-
     @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
     @pytest.mark.parametrize("section", ["scale_offset", "zero_point_offset"])
     def test_scales_that_are_no_numbers(self, store, section, value):
@@ -363,10 +357,6 @@ class TestDamage:
         assert [line.split(":")[1] for line in verify(store).bad] == [
             " block 0 (offset 4096, 12288 bytes)"
         ]
-
-    def test_statistics_that_are_no_object(self, store):
-        edit_schema(store, lambda body: body["files"]["node/x.gd"].update(encoding=5))
-        not_opened(store, r"files\['node/x.gd'\].encoding: found 5, expected d")
 
 
 def test_cut_short_while_open(tmp_path, graph):

@@ -67,12 +67,9 @@ class TestMemory:
         x = store.data().x
         assert mapped_file(x) == str(large / "node/x.gd")
         assert anonymous_memory() - before < 4 * MB
-        total = float(x.sum())  # reads all of it
-        part, column, row = x[1000:-1000], x[:, 5], x[777]
-        assert part.shape[0] + column.shape[0] + row.shape[0] == 2 * LARGE_ROWS - 2000 + 128
-        some = x[torch.arange(0, LARGE_ROWS, 1000)]
-        assert some.shape == (400, 128)
-        assert total == LARGE_ROWS * 128
+        views = x[1000:-1000], x[:, 5], x[777], x[torch.arange(0, LARGE_ROWS, 1000)]
+        assert [len(each) for each in views] == [LARGE_ROWS - 2000, LARGE_ROWS, 128, 400]
+        assert float(x.sum()) == LARGE_ROWS * 128  # reads all of it
         assert anonymous_memory() - before < 4 * MB
 
 
@@ -80,8 +77,7 @@ class TestLifetime:
     def test_outlives_the_store(self, path):
         store = gz.open(path)
         data = store.data()
-        x, y, part, turned = data.x, data.y, data.x[10:20, 2:], data.x.t()
-        picked, flat, bits = data.x[3], data.x.reshape(-1), data.x.view(torch.int32)
+        x, y, part, bits = data.x, data.y, data.x[10:20, 2:], data.x.view(torch.int32)
         indptr = store.graph_store.csc()[1]
         store.close()
         del store, data
@@ -91,8 +87,6 @@ class TestLifetime:
         del x
         gc.collect()
         assert torch.equal(part, torch.full((10, 5), 4.0))
-        assert turned.shape == (7, 50)
-        assert float(turned.sum() + picked.sum() + flat.sum()) == 4 * (350 + 7 + 350)
         assert int(bits[0, 0]) == 0x40800000
         assert int(indptr[-1]) == 200
 
