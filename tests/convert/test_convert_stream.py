@@ -34,13 +34,14 @@ def tight(request, monkeypatch):
     """Blocks of a few rows, runs of a few ids, nothing kept in memory, or one of three things."""
     monkeypatch.setattr(blocks, "BLOCK_BYTES", 64)
     monkeypatch.setattr(text, "_PIECE_BYTES", 16)
-    turns = itertools.cycle(getattr(request, "param", [False]))
+    given = getattr(request, "param", None)
+    turns = itertools.cycle(given or [False])
     monkeypatch.setattr(Workspace, "hold", lambda space, size: next(turns))
     start = Workspace.__init__
 
     def init(space, *args, **options):
         start(space, *args, **options)
-        space.room = 4096
+        space.room = 1 << 16 if given else 4096
 
     monkeypatch.setattr(Workspace, "__init__", init)
 

@@ -1,4 +1,4 @@
-"""In- and out-neighbours at once, against the definition."""
+"""In- and out-neighbours at once: against the definition, and against PyG's sampler."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from paging import paged
 from read_neighbours import in_pages
 from scipy import stats
 from torch_geometric.data import Data
+from torch_geometric.sampler import BidirectionalNeighborSampler as Stock
 from torch_geometric.sampler import EdgeSamplerInput, NodeSamplerInput
 
 import graphs
 import pyg_graphzero as gz
 from pyg_graphzero.loader import LinkNeighborLoader, NeighborLoader
-from pyg_graphzero.sampler import BidirectionalNeighborSampler
+from pyg_graphzero.sampler import BidirectionalNeighborSampler, NeighborSampler
 
 
 def weighted():
@@ -85,6 +86,44 @@ def test_all_neighbours_both_ways(both, source, workers, hops):
         for ring in rings:
             assert set(batch.n_id[first : first + len(ring)].tolist()) == ring
             first += len(ring)
+
+
+class OneWay:
+    """The engine's sampler of one direction, with the interface that PyG's sampler calls."""
+
+    is_hetero = disjoint = False
+
+    def __init__(self, data, direction):
+        self.sampler = NeighborSampler(data, [-1], sample_direction=direction)
+        self.num_neighbors = None
+
+    def _sample(self, seed, seed_time=None):
+        self.sampler.num_neighbors = self.num_neighbors
+        out = self.sampler.sample_from_nodes(NodeSamplerInput(None, seed.to(torch.int64)))
+        out.edge = self.sampler.original_edge_ids(None, out.edge)
+        return out
+
+
+@pytest.mark.parametrize("hops", [1, 2])
+@pytest.mark.parametrize("source", ["memory", "store"])
+def test_samples_are_pygs(both, source, hops):
+    data, store = both
+    theirs = object.__new__(Stock)
+    theirs.forward_sampler = OneWay(data, "forward")
+    theirs.backward_sampler = OneWay(data, "backward")
+    theirs.num_neighbors, theirs.subgraph_type = [-1] * hops, "directional"
+    mine = BidirectionalNeighborSampler(data if source == "memory" else store, [-1] * hops)
+    for seeds in ([3, 9, 0], [59], [20, 7, 31, 8]):
+        inputs = NodeSamplerInput(None, torch.tensor(seeds))
+        a, b = mine.sample_from_nodes(inputs), theirs.sample_from_nodes(inputs)
+        assert sorted(a.node.tolist()) == sorted(b.node.tolist())
+        assert torch.equal(a.node[: len(seeds)], b.node[: len(seeds)])
+        a.edge = mine.original_edge_ids(None, a.edge)
+        edges = [
+            sorted(torch.stack([out.node[out.row], out.node[out.col], out.edge]).t().tolist())
+            for out in (a, b)
+        ]
+        assert edges[0] == edges[1]
 
 
 @pytest.mark.parametrize("weight_attr", [None, "w"])

@@ -315,3 +315,24 @@ def test_bad_seeds_and_graphs(homo, hetero):
         HGTLoader(hetero[1], [3], "pap")
     with pytest.raises(IndexError, match=r"input_nodes\[0\]: found node 7"):
         HGTLoader(hetero[1], [3], ("venue", [7]))
+
+
+# torch-sparse ####################################################################################
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_torch_sparse_takes_the_same_when_it_takes_all(seed):
+    pytest.importorskip("torch_sparse", reason="torch-sparse is not installed")
+    data = small(seed)  # no hub, no duplicate seeds: where torch-sparse is exact
+    theirs = torch_geometric.loader.HGTLoader(
+        data, [1000, 1000], ("a", torch.arange(4)), batch_size=4
+    )
+    ours = HGTLoader(data, [1000, 1000], ("a", torch.arange(4)), batch_size=4)
+    a, b = next(iter(theirs)), next(iter(ours))
+    for name in data.node_types:
+        assert sorted(a[name].n_id.tolist()) == sorted(b[name].n_id.tolist())
+    for name in data.edge_types:
+        assert sorted(a[name].e_id.tolist()) == sorted(b[name].e_id.tolist())
+        assert b[name].edge_index.size(1) == a[name].edge_index.size(1)
+    assert a["a"].batch_size == b["a"].batch_size
+    assert torch.equal(a["a"].input_id, b["a"].input_id)

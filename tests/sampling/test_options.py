@@ -189,6 +189,16 @@ def test_batches_do_not_depend_on_workers_and_resume(homo, options):
     assert n_ids(resumed) != expected
 
 
+def test_links(homo):
+    data, store = homo
+    for options in (LABOR, BOTH):
+        loader = LinkNeighborLoader(
+            store, [3, 3], neg_sampling="binary", batch_size=500, shuffle=True, **options
+        )
+        for batch in loader:
+            assert torch.equal(batch.n_id[batch.edge_index], data.edge_index[:, batch.e_id])
+
+
 def test_pygs_loaders_take_the_sampler(homo):
     data, store = homo
     sampler = NeighborSampler(store, [4], **DEEP)
