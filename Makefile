@@ -123,7 +123,7 @@ CASES ?= 100000
 JOBS ?= $(shell nproc)
 FUZZ = $(BIN)/python tests/fuzz/run.py
 fuzz: campaigns
-	$(BIN)/python tests/fuzz/faults.py --thorough
+	$(BIN)/python tests/fuzz/syscalls.py --thorough
 
 campaigns: $(VENV)/.tools
 	failed=0; \

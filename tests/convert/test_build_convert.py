@@ -10,7 +10,6 @@ import torch
 from convert_support import converted, refused
 from full_disk import largest_file
 from store_files import edit_schema
-from torch_geometric.data import HeteroData
 
 import pyg_graphzero as gz
 from pyg_graphzero.store import edge_order
@@ -61,17 +60,6 @@ def test_order_by_an_attribute_that_is_not_there(tmp_path):
     edit_schema(tmp_path / "s", lambda body: body["edge_types"][0].update(time_order="gone"))
     with pytest.raises(gz.FormatError, match="time_order 'gone', expected an attribute there is"):
         gz.open(tmp_path / "s")
-
-
-def test_types_are_sorted_where_they_have_times(tmp_path):
-    data = HeteroData()
-    data["a"].num_nodes = data["b"].num_nodes = 100
-    data["a", "x", "b"].edge_index = torch.from_numpy(EDGES)
-    data["a", "x", "b"].time = torch.from_numpy(TIMES)
-    data["b", "y", "a"].edge_index = torch.from_numpy(EDGES)
-    summary = gz.convert(data, tmp_path / "s", time_attr="time")
-    orders = [edge.time_order for edge in summary.edges.values()]
-    assert orders == ["time", None]
 
 
 def test_summary(tmp_path):

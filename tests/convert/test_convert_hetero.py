@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
 
 import chunks
 import numpy as np
@@ -57,21 +55,6 @@ def folder(tmp_path):
     return folder
 
 
-def spec(folder: Path) -> dict[str, Any]:
-    return {
-        "nodes": {"movie": {"file": folder / "movies.csv", "id": "movieId", "attrs": ["year"]}},
-        "edges": [
-            {
-                "type": RATES,
-                "file": folder / "ratings.csv.gz",
-                "src": "userId",
-                "dst": "movieId",
-                "attrs": ["rating", "timestamp"],
-            }
-        ],
-    }
-
-
 @chunks.both
 def test_toml(folder, tmp_path):
     summary = gz.convert(folder / "graph.toml", tmp_path / "s")
@@ -94,16 +77,15 @@ def test_toml(folder, tmp_path):
 
 
 def test_dict_and_json_say_the_same(folder, tmp_path):
-    value = spec(folder)
-    gz.convert(value, tmp_path / "a")
-    write(folder / "graph.json", json.dumps(value, default=str))
-    gz.convert(folder / "graph.json", tmp_path / "b")
-    for name in ("a", "b"):
-        assert edges_of(tmp_path / name, RATES, "rating") == [
-            (5, 1, 4.0),
-            (5, 7, 3.5),
-            (9, 10, 1.0),
-        ]
+    edge = {"type": RATES, "file": folder / "ratings.csv.gz", "src": "userId", "dst": "movieId"}
+    edge["attrs"] = ["rating", "timestamp"]
+    movie = {"file": folder / "movies.csv", "id": "movieId", "attrs": ["year"]}
+    value = {"nodes": {"movie": movie}, "edges": [edge]}
+    text = write(folder / "graph.json", json.dumps(value, default=str))
+    for source in (value, text):
+        gz.convert(source, tmp_path / "s", force=True)
+        rows = edges_of(tmp_path / "s", RATES, "rating")
+        assert rows == [(5, 1, 4.0), (5, 7, 3.5), (9, 10, 1.0)]
 
 
 def test_an_edge_type_may_be_empty(tmp_path):
@@ -135,29 +117,28 @@ def test_node_types_without_edges_or_table(tmp_path):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ({"edgez": []}, "<spec>: key 'edgez': found an unknown key, expected nodes or edges"),
-        ({"edges": {}}, "<spec>: edges: found dict, expected a list of edge types"),
-        ({"edges": []}, "<spec>: spec: found neither nodes nor edges"),
-        ({"edges": [{"type": "a,b,c"}]}, "<spec>: edges[0]: found no file, expected a file with"),
+        ({"edgez": []}, "key 'edgez': found an unknown key, expected nodes or edges"),
+        ({"edges": {}}, "edges: found dict, expected a list of edge types"),
+        ({"edges": []}, "spec: found neither nodes nor edges"),
+        ({"edges": [{"type": "a,b,c"}]}, "edges[0]: found no file, expected a file with"),
         ({"edges": [{"file": "x.csv", "foo": 1}]},
-         "<spec>: edges[0].foo: found an unknown key, expected type, file, src"),
+         "edges[0].foo: found an unknown key, expected type, file, src"),
         ({"edges": [{"file": "x.csv", "type": "a,b"}]},
-         '<spec>: edges[0].type: found \'a,b\', expected ["src", "rel", "dst"]'),
+         'edges[0].type: found \'a,b\', expected ["src", "rel", "dst"]'),
         ({"nodes": {"a": {}}, "edges": [{"file": "x.csv"}]},
-         "<spec>: edges: found an edge type without a type, expected a type for each"),
+         "edges: found an edge type without a type, expected a type for each"),
         ({"edges": [{"file": "x.csv", "type": "a,b,c"}, {"file": "y.csv", "type": "a,b,c"}]},
-         "<spec>: edges: found ('a', 'b', 'c') twice, expected each edge type once"),
+         "edges: found ('a', 'b', 'c') twice, expected each edge type once"),
         ({"nodes": {"a": {}}},
-         "<spec>: nodes.a: found no table, edges, num_nodes or attributes, expected one"),
-        ({"nodes": {"a": {"num_nodes": "3"}}},
-         "<spec>: nodes.a.num_nodes: found '3', expected a value of type int"),
+         "nodes.a: found no table, edges, num_nodes or attributes, expected one"),
+        ({"nodes": {"a": {"num_nodes": "3"}}}, "nodes.a.num_nodes: found '3', expected a"),
         ({"edges": [{"file": "x.csv", "attrs": 3}]},
-         "<spec>: edges[0].attrs: found int, expected attribute = source"),
+         "edges[0].attrs: found int, expected attribute = source"),
     ],
 )  # fmt: skip
 def test_faults_in_the_specification(tmp_path, value, message):
     error = refused(value, tmp_path / "s")
-    assert error.startswith(message)
+    assert error.startswith(f"<spec>: {message}")
 
 
 def test_broken_toml(tmp_path):

@@ -75,8 +75,7 @@ def test_beside_a_node_table(edges, tmp_path):
 
 
 def message(edges: Path, out: Path, **options: Any) -> str:
-    error = refused(edges, out, **options)
-    return error.replace(str(out.parent) + "/", "")
+    return refused(edges, out, **options).replace(f"{out.parent}/", "")
 
 
 def test_tables_that_cannot_be_joined_are_refused(edges, tmp_path):

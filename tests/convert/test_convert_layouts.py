@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,15 +13,13 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
-from convert_support import edges_of, kinds, refused
+from convert_support import edges_of, kinds, refused, write
 from layouts import Graph, academic, citations
 from torch_geometric.data import Data, HeteroData, InMemoryDataset
 
 import pyg_graphzero as gz
 from pyg_graphzero import InputError
 from pyg_graphzero_cli import main
-
-Writer = Callable[[Path, Graph], Path]
 
 
 def unlabeled(graph: Graph) -> Graph:
@@ -83,12 +80,12 @@ def test_ogb_npz(tmp_path, deflated):
     assert (found["x"], found["node_year"]) == ("float32[4]", "int64")
 
 
-@pytest.mark.parametrize("write", [layouts.ogb_hetero_csv, layouts.ogb_hetero_npz])
-def test_ogb_hetero(tmp_path, write):
+@pytest.mark.parametrize("make", [layouts.ogb_hetero_csv, layouts.ogb_hetero_npz])
+def test_ogb_hetero(tmp_path, make):
     graph = academic(349)
-    gz.convert(write(tmp_path / "ogbn_mag", graph), tmp_path / "s")
+    gz.convert(make(tmp_path / "ogbn_mag", graph), tmp_path / "s")
     data = check(tmp_path / "s", graph)
-    if write is layouts.ogb_hetero_csv:
+    if make is layouts.ogb_hetero_csv:
         assert data["author", "writes", "paper"].edge_reltype.shape == (50,)
 
 
@@ -237,63 +234,38 @@ def test_a_dataset_of_several_graphs_is_refused(tmp_path):
         gz.convert(tmp_path / "data.pt", tmp_path / "s")
 
 
-def damage(tmp_path: Path, change: Callable[[Path], None], write: Writer, graph: Graph) -> str:
-    path = write(tmp_path / "ogbn_arxiv", graph)
-    change(path)
-    error = refused(path, tmp_path / "s")
-    assert not (tmp_path / "s").exists()
-    assert [each.name for each in tmp_path.iterdir()] == ["ogbn_arxiv"]
-    return error.replace(str(path), "IN")
-
-
-def rewrite(name: str, edit: Callable[[list[str]], None]) -> Callable[[Path], None]:
-    """Changes the lines of a gzipped file."""
-
-    def change(path: Path) -> None:
-        lines = gzip.decompress((path / name).read_bytes()).decode().splitlines()
-        edit(lines)
-        (path / name).write_bytes(gzip.compress("\n".join(lines).encode()))
-
-    return change
-
-
-def put(at: int, line: str) -> Callable[[list[str]], None]:
-    def edit(lines: list[str]) -> None:
-        lines[at] = line
-
-    return edit
-
-
 @pytest.mark.parametrize(
-    ("name", "edit", "message"),
+    ("name", "at", "line", "message"),
     [
-        ("raw/edge.csv.gz", put(4, "3,30"), "line 5, column 1: found id 30, expected an id below"),
-        ("raw/edge.csv.gz", put(4, "-3,2"), "line 5, column 0: found id -3, expected an id of 0"),
-        ("raw/edge.csv.gz", put(4, "nan,2"), "line 5, column 0: found 'nan', expected an integer"),
-        ("raw/edge.csv.gz", list.pop, "edges: found 89, expected 90, the number stated"),
-        ("raw/node-feat.csv.gz", list.pop,
-         "found 29, expected 30, the number of nodes by their ids"),
-        ("raw/node-label.csv.gz", put(7, "-2"), "line 8, column 0: found class -2, expected a cl"),
-        ("raw/node-label.csv.gz", put(7, "2.5"), "line 8, column 0: found 2.5, expected a value"),
-        ("raw/num-node-list.csv.gz", lambda rows: rows.append("9"),
+        ("raw/edge.csv.gz", 4, "3,30", "line 5, column 1: found id 30, expected an id below"),
+        ("raw/edge.csv.gz", 4, "-3,2", "line 5, column 0: found id -3, expected an id of 0"),
+        ("raw/edge.csv.gz", 4, "nan,2", "line 5, column 0: found 'nan', expected an integer"),
+        ("raw/edge.csv.gz", -1, None, "edges: found 89, expected 90, the number stated"),
+        ("raw/node-feat.csv.gz", -1, None, "found 29, expected 30, the number of nodes by their"),
+        ("raw/node-label.csv.gz", 7, "-2", "line 8, column 0: found class -2, expected a cl"),
+        ("raw/node-label.csv.gz", 7, "2.5", "line 8, column 0: found 2.5, expected a value"),
+        ("raw/num-node-list.csv.gz", -1, "9",
          "graphs: found 2, expected one"),
-        ("split/time/train.csv.gz", put(2, "99"), "line 3, column 0: found id 99, expected an id"),
+        ("split/time/train.csv.gz", 2, "99", "line 3, column 0: found id 99, expected an id"),
     ],
 )  # fmt: skip
-def test_faults_in_ogb_files(tmp_path, name, edit, message):
-    found = damage(tmp_path, rewrite(name, edit), layouts.ogb_csv, citations())
-    assert found.startswith(f"IN/{name}")
-    assert message in found
+def test_faults_in_ogb_files(tmp_path, name, at, line, message):
+    """A line is another one, is missing or one too many."""
+    root = layouts.ogb_csv(tmp_path / "ogbn_arxiv", citations())
+    lines = gzip.decompress((root / name).read_bytes()).decode().splitlines()
+    at %= len(lines) + 1 if line else len(lines)
+    lines[at : at + 1] = [line] * bool(line)
+    write(root / name, "\n".join(lines))
+    error = refused(root, tmp_path / "s")
+    assert error.startswith(f"{root}/{name}")
+    assert message in error
 
 
 @pytest.mark.parametrize("name", ["raw/data.npz", "raw/node-label.npz"])
 def test_archives_cut_short(tmp_path, name):
-    def cut(path):
-        raw = (path / name).read_bytes()
-        (path / name).write_bytes(raw[: len(raw) * 2 // 3])
-
-    found = damage(tmp_path, cut, layouts.ogb_npz, citations())
-    assert found.startswith(f"IN/{name}: file: found a damaged archive")
+    path = layouts.ogb_npz(tmp_path / "ogbn_papers100M", citations()) / name
+    path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3])
+    assert refused(path.parents[1], tmp_path / "s").startswith(f"{path}: file: found a damaged")
 
 
 def test_a_directory_of_nothing_known_says_what_was_looked_for(tmp_path):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from convert_support import refused
+from convert_support import converted, refused, stored
+from differential import difference
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.transforms import RandomLinkSplit
 
-import pyg_graphzero as gz
 from graphs import heterogeneous, homogeneous
 
 RATES = ("user", "rates", "movie")
@@ -32,23 +31,6 @@ def split(is_hetero: bool, **options: Any) -> Data | HeteroData:
     return train
 
 
-def on_disk(data: Any, path: Path, **options: Any) -> Any:
-    gz.convert(data, path, **options)
-    return gz.open(path).data()
-
-
-def assert_equal(found: Any, expected: Any) -> None:
-    """Asserts that both graphs have equal attributes with equal values."""
-    for mine, theirs in zip(found.stores, expected.stores, strict=True):
-        assert {*mine.keys()} - {"num_nodes"} == {*theirs.keys()} - {"num_nodes"}
-        for key, value in theirs.items():
-            if isinstance(value, torch.Tensor):
-                assert mine[key].dtype == value.dtype
-                assert torch.equal(mine[key], value), key
-            else:
-                assert mine[key] == value, key
-
-
 @pytest.mark.parametrize("is_hetero", [False, True])
 @pytest.mark.parametrize(
     "options",
@@ -62,7 +44,7 @@ def assert_equal(found: Any, expected: Any) -> None:
 )
 def test_random_link_split(tmp_path, options, is_hetero):
     data = split(is_hetero, **options)
-    assert_equal(on_disk(data, tmp_path / "store"), data)
+    assert not difference(converted(data, tmp_path / "store"), data)
 
 
 def test_triplets(tmp_path):
@@ -73,14 +55,13 @@ def test_triplets(tmp_path):
     data["movie"].dst_pos_index = torch.randint(20, (50,))
     data["movie"].dst_neg_index = torch.randint(20, (50, 3))
     data["movie"].batch_size = 50
-    store = tmp_path / "store"
-    assert_equal(on_disk(data, store), data)
-    assert_equal(on_disk(gz.open(store).data(), tmp_path / "again"), data)
-    info = gz.open(store).info()
-    movie = next(t for t in info["node_types"] if t["name"] == "movie")
+    store = stored(data, tmp_path / "store")
+    assert not difference(store.data(), data)
+    assert not difference(converted(store.data(), tmp_path / "again"), data)
+    movie = next(t for t in store.info()["node_types"] if t["name"] == "movie")
     assert movie["others"]["batch_size"] == 50
     assert movie["others"]["dst_neg_index"]["shape"] == [50, 3]
-    assert gz.open(store).verify().ok
+    assert store.verify().ok
 
 
 @pytest.mark.parametrize("is_hetero", [False, True])
@@ -94,7 +75,7 @@ def test_labels_stay_with_their_pairs(tmp_path, is_hetero):
     for key in ("edge_attr", "edge_weight", "stars", "edge_time", "e"):
         if key in part:
             del part[key]
-    found = on_disk(data, tmp_path / "store", coalesce="sum")
+    found = converted(data, tmp_path / "store", coalesce="sum")
     found = found[RATES] if is_hetero else found
     assert found.num_edges < part.num_edges
     assert torch.equal(found.edge_label_index, part.edge_label_index)

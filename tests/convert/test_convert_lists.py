@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import sys
-from types import SimpleNamespace
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -43,14 +39,9 @@ def test_any_name(tmp_path):
         gz.convert(torch.tensor([[0], [1]]), tmp_path / "w", format="text")
 
 
-def test_standard_input(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"src,dst\n5,7\n7,8\n")))
-    assert edges_from("-", tmp_path / "s") == [(5, 7), (7, 8)]
-    assert [each.name for each in tmp_path.iterdir()] == ["s"]
-
-
 def test_standard_input_of_the_command_line(tmp_path):
     command = ["convert", "-", "-o", str(tmp_path / "s"), "--no-header"]
     done = CliRunner().invoke(main, command, input="1 2\n1 3\n2 3\n")
     assert done.exit_code == 0, done.output
     assert edges_of(tmp_path / "s") == [(1, 2), (1, 3), (2, 3)]
+    assert [each.name for each in tmp_path.iterdir()] == ["s"]

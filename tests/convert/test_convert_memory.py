@@ -8,6 +8,8 @@ from typing import Any
 import chunks
 import networkx as nx
 import numpy as np
+import pandas
+import polars
 import pyarrow as pa
 import pytest
 import scipy.sparse as sp
@@ -32,12 +34,7 @@ def frames() -> list[Any]:
     table = pa.table(columns)
     found = [table, table.to_batches()[0], pa.concat_tables([table[:2], table[2:]])]
     found.append(table.set_column(0, "u", table["u"].dictionary_encode()))
-    for library in ("pandas", "polars"):
-        try:
-            found.append(__import__(library).DataFrame(columns))
-        except ImportError:
-            continue
-    return found
+    return [*found, pandas.DataFrame(columns), polars.DataFrame(columns)]
 
 
 @pytest.mark.parametrize("frame", frames(), ids=lambda frame: type(frame).__module__)
@@ -65,7 +62,6 @@ def test_tables_of_nodes(tmp_path):
 
 
 def test_an_index_of_pandas_joins(tmp_path):
-    pandas = pytest.importorskip("pandas")
     edges = pandas.DataFrame({"src": ["a", "b"], "dst": ["b", "c"]})
     labels = pandas.DataFrame({"id": ["c", "a", "b"], "y": [2, 0, 1]}).set_index("id")["y"]
     assert converted(edges, tmp_path / "s", node_attrs={"y": labels}).y.tolist() == [0, 1, 2]

@@ -317,8 +317,7 @@ def test_ids_of_64_bits(tmp_path):
 
 def test_refusals_name_the_place_and_the_remedy(tmp_path):
     def told(source):
-        error = refused(source, tmp_path / "s")
-        return error
+        return refused(source, tmp_path / "s")
 
     floats = pd.DataFrame({"src": [0, None], "dst": [1, 0]})
     assert told(floats).startswith("<DataFrame>: row 0, column 'src': found float64, expected int")

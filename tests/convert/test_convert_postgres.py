@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -22,18 +23,14 @@ adbc = pytest.importorskip("adbc_driver_postgresql.dbapi")
 NUM_EDGES = 5000
 
 
-def programs() -> Path:
-    """The folder of ``initdb`` and ``pg_ctl``; Debian has it in no ``PATH``."""
-    found = [shutil.which("initdb"), *Path("/usr/lib/postgresql").glob("*/bin/initdb")]
-    for each in filter(None, found):
-        return Path(each).resolve().parent
-    pytest.skip("no PostgreSQL server is installed")
-
-
 @pytest.fixture(scope="module")
 def server():
     """A server in a folder of its own, reached by the environment; it refuses to run as root."""
-    bin, is_root = programs(), os.geteuid() == 0
+    # Debian has the programs in no PATH.
+    initdb = shutil.which("initdb") or next(Path("/usr/lib/postgresql").glob("*/bin/initdb"), None)
+    if initdb is None:
+        pytest.skip("no PostgreSQL server is installed")
+    bin, is_root = Path(initdb).resolve().parent, os.geteuid() == 0
     folder = Path(tempfile.mkdtemp(prefix="pg", dir="/tmp"))  # the tests' own is closed to others
     who = {"user": "nobody"} if is_root else {}
     if is_root:
@@ -61,23 +58,19 @@ def server():
             shutil.rmtree(folder)
 
 
-def cursor_of(query: str, stack: list) -> object:
+def cursor_of(query: str, stack: ExitStack) -> object:
     """A cursor with a connection of its own, which hands its rows over in small batches."""
-    connection = adbc.connect("postgresql://")
-    cursor = connection.cursor()
-    stack += [cursor, connection]
-    options = {"adbc.postgresql.batch_size_hint_bytes": 4096}
-    cursor.adbc_statement.set_options(**options)
+    connection = stack.enter_context(adbc.connect("postgresql://"))
+    cursor = stack.enter_context(connection.cursor())
+    cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": 4096})
     cursor.execute(query)
     return cursor
 
 
 @pytest.fixture
 def opened():
-    stack: list = []
-    yield stack
-    for each in stack:
-        each.close()
+    with ExitStack() as stack:
+        yield stack
 
 
 @pytest.fixture

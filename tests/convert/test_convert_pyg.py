@@ -8,6 +8,7 @@ import chunks
 import pytest
 import torch
 from convert_support import converted, edges_of, refused
+from differential import difference
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.transforms import ToUndirected
@@ -53,24 +54,12 @@ def full_hetero() -> HeteroData:
 def test_data_round_trip(tmp_path):
     data = full_data()
     summary = gz.convert(data, tmp_path / "s")
-    got = gz.open(tmp_path / "s").data()
-    assert got.num_nodes == 6
-    for name, value in data.to_dict().items():
-        if isinstance(value, torch.Tensor):
-            assert torch.equal(got[name], value), name
-            assert got[name].dtype == value.dtype, name
-        else:
-            assert got[name] == value
+    assert not difference(gz.open(tmp_path / "s").data(), data)
     assert summary.nodes[None].isolated == 2
     assert summary.info["node_types"][0]["index_sets"]["train_idx"]["shape"] == [2]
     assert summary.edges[None].duplicates == 1
-    assert set(summary.info["graph_attrs"]) == {
-        "graph_label",
-        "edge_label_index",
-        "scale",
-        "name",
-        "version",
-    }
+    names = {"graph_label", "edge_label_index", "scale", "name", "version"}
+    assert {*summary.info["graph_attrs"]} == names
     assert "6 nodes, 2 without edges" in str(summary)
 
 
@@ -85,17 +74,7 @@ def test_edge_attributes_go_through_the_same_permutation(tmp_path):
 def test_hetero_round_trip(tmp_path):
     data = full_hetero()
     summary = gz.convert(data, tmp_path / "s")
-    got = gz.open(tmp_path / "s").data()
-    assert set(got.node_types) == set(data.node_types)
-    assert got.edge_types == data.edge_types
-    assert torch.equal(got["paper"].x, data["paper"].x)
-    assert torch.equal(got["paper"].train_idx, data["paper"].train_idx)
-    assert got["author"].num_nodes == 4
-    assert got.year == 2024
-    for edge_type in data.edge_types:
-        assert torch.equal(got[edge_type].edge_index, data[edge_type].edge_index)
-    assert got["author", "writes", "paper"].time.tolist() == [5, 6, 7]
-    assert got["paper", "like", "paper"].edge_attr.shape == (0, 4)
+    assert not difference(gz.open(tmp_path / "s").data(), data)
     assert summary.nodes["author"].isolated == 1
     assert summary.edges["author", "writes", "paper"].self_loops == 0
 
@@ -155,13 +134,11 @@ def test_number_of_nodes(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"foo": [1, 2]},
-         "Data: foo: found list, expected a tensor. Leave it out with skip=['foo']"),
+        ({"foo": [1, 2]}, "Data: foo: found list, expected a tensor. Leave it out with"),
         ({"foo": {"a": 1}}, "Data: foo: found dict, expected a tensor"),
         ({"foo": torch.eye(6).to_sparse()}, "Data: foo: found a tensor of layout torch.sparse_coo"),
         ({"foo": torch.zeros(6, dtype=torch.complex64)}, "Data: foo: found torch.complex64"),
-        ({"edge_attr": torch.zeros(3)},
-         "Data: edge_attr: found shape [3], expected 5 rows, one per edge"),
+        ({"edge_attr": torch.zeros(3)}, "Data: edge_attr: found shape [3], expected 5 rows, one"),
         ({"num_nodes": 3, "x": None}, "Data: src[3]: found id 3, expected an id below 3"),
         ({"edge_index": torch.tensor([[0, -1], [1, 1]])},
          "Data: src[1]: found id -1, expected an id of 0 or more"),
@@ -205,9 +182,7 @@ def test_the_input_object_is_left_alone(tmp_path):
 
 
 def test_a_store_can_be_converted_again(tmp_path):
-    gz.convert(full_data(), tmp_path / "a")
-    gz.convert(gz.open(tmp_path / "a").data(), tmp_path / "b", dtypes={"x": "float16"})
-    first, second = gz.open(tmp_path / "a").data(), gz.open(tmp_path / "b").data()
-    assert torch.equal(first.edge_index, second.edge_index)
-    assert torch.equal(first.edge_attr, second.edge_attr)
-    assert torch.equal(first.x.half(), second.x)
+    first = converted(full_data(), tmp_path / "a")
+    second = converted(first, tmp_path / "b", dtypes={"x": "float16"})
+    first.x = first.x.half()
+    assert not difference(first, second)

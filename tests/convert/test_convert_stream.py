@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
-from pathlib import Path
+import io
+import itertools
+from collections import Counter
 
 import chunks
 import numpy as np
 import pyarrow as pa
 import pytest
+import torch
 from click.testing import CliRunner
 from convert_support import edges_from, edges_of, kinds, refused, write
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
 import pyg_graphzero as gz
 from pyg_graphzero import InputError
 from pyg_graphzero.conversion import blocks, text
+from pyg_graphzero.conversion.distinct import distinct_integers
+from pyg_graphzero.store.rows import ArrayRows
 from pyg_graphzero.util.workspace import Workspace
 from pyg_graphzero_cli import main
 
@@ -22,32 +30,29 @@ PATH = [(0, 1), (1, 2), (2, 0)]
 
 
 @pytest.fixture
-def tight(monkeypatch):
-    """Blocks of a few rows, nothing kept in memory, runs of a few ids."""
+def tight(request, monkeypatch):
+    """Blocks of a few rows, runs of a few ids, nothing kept in memory, or one of three things."""
     monkeypatch.setattr(blocks, "BLOCK_BYTES", 64)
     monkeypatch.setattr(text, "_PIECE_BYTES", 16)
-    monkeypatch.setattr(Workspace, "hold", lambda space, size: False)
+    given = getattr(request, "param", None)
+    turns = itertools.cycle(given or [False])
+    monkeypatch.setattr(Workspace, "hold", lambda space, size: next(turns))
     start = Workspace.__init__
 
     def init(space, *args, **options):
         start(space, *args, **options)
-        space.room = 4096
+        space.room = 1 << 16 if given else 4096
 
     monkeypatch.setattr(Workspace, "__init__", init)
-
-
-def compress(path: Path, codec: str, raw: bytes) -> Path:
-    with pa.CompressedOutputStream(str(path), codec) as out:
-        out.write(raw)
-    return path
 
 
 @pytest.mark.parametrize(
     ("suffix", "codec"), [(".gz", "gzip"), (".zst", "zstd"), (".bz2", "bz2"), (".lz4", "lz4")]
 )
 def test_compressed(tmp_path, suffix, codec):
-    raw = b"0,1\n1,2\n2,0\n"
-    path = compress(tmp_path / f"e.csv{suffix}", codec, raw)
+    path = tmp_path / f"e.csv{suffix}"
+    with pa.CompressedOutputStream(str(path), codec) as out:
+        out.write(b"0,1\n1,2\n2,0\n")
     assert edges_from(path, tmp_path / "store") == PATH
     path.write_bytes(path.read_bytes()[:-5])
     refused(path, tmp_path / "other", rf"file: found damaged {codec} data .*, expected a whole")
@@ -166,18 +171,6 @@ def test_the_first_faulty_row_is_named(tmp_path):
     assert found == [kept.get(row, (0, 0, 0.0)) for row in range(9)]
 
 
-@chunks.both
-def test_ids_without_a_node(tmp_path):
-    table = write(tmp_path / "n.csv", "id,x\n7,1\n5,2\n9,4\n")
-    path = write(tmp_path / "e.csv", "7,5\n5,8\n9,7\n")
-    nodes = {"file": table, "id": "id"}
-    with pytest.raises(InputError, match=r"line 2, column 1: found id 8, expected an id in the no"):
-        gz.convert(path, tmp_path / "s", nodes=nodes)
-    write(path, "7,5\n9,7\n")
-    with pytest.raises(InputError, match=r"train_idx\[1\]: found id 6, expected an id in the node"):
-        gz.convert(path, tmp_path / "s", nodes=nodes, node_attrs={"train_idx": np.array([5, 6, 9])})
-
-
 @pytest.mark.usefixtures("tight")
 def test_spilled_node_table(tmp_path):
     order = np.random.default_rng(0).permutation(100)
@@ -210,3 +203,77 @@ def test_a_quote_that_never_ends_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(blocks, "MAX_ROW_BYTES", 100)
     path = write(tmp_path / "e.csv", 'a,b\n1,2\n"open,2\n' + "3,4\n" * 100)
     refused(path, tmp_path / "s", "line 3: found a row of more than 0 MiB, expected", header=True)
+
+
+spilled = pytest.mark.parametrize("tight", [[True], [False], [True, False, False]], indirect=True)
+
+
+@spilled
+def test_many_runs_are_merged_in_rounds(tmp_path, tight):
+    value = np.random.default_rng(0).integers(0, 1 << 40, 60_000)
+    rows = [ArrayRows(torch.from_numpy(part)) for part in np.array_split(value, 200)]
+    with Workspace(tmp_path / "store") as space:
+        space.room = 1 << 14
+        found = distinct_integers(rows, 0, space)
+        assert np.array_equal(found.read(0, len(found)).numpy(), np.unique(value))
+
+
+CELLS = st.text(st.characters(codec="utf-8", exclude_characters="\r\0"), min_size=1).map(
+    lambda text: text.strip(" \t") or "x"
+)
+FAST = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@chunks.both
+@spilled
+@FAST
+@given(
+    edges=st.lists(
+        st.tuples(
+            st.integers(0, 2**63 - 1),
+            st.integers(0, 2**63 - 1),
+            st.floats(allow_nan=False, allow_infinity=False),
+            st.integers(-(2**63), 2**63 - 1),
+        ),
+        min_size=1,
+    ),
+    delimiter=st.sampled_from([",", "\t", ";", "|"]),
+    header=st.booleans(),
+)
+def test_any_integers_come_back(tmp_path, tight, edges, delimiter, header):
+    rows = [[str(s), str(d), repr(w), str(t)] for s, d, w, t in edges]
+    if header:
+        rows.insert(0, ["source", "target", "w", "t"])
+    path = write(tmp_path / "e.csv", "\n".join(map(delimiter.join, rows)))
+    gz.convert(
+        path,
+        tmp_path / "store",
+        edge_attrs={"w": 2, "t": 3},
+        dtypes={"w": "float64", "t": "int64"},
+        ids="map",
+        force=True,
+    )
+    assert Counter(edges_of(tmp_path / "store", None, "w", "t")) == Counter(edges)
+
+
+@chunks.both
+@spilled
+@FAST
+@given(edges=st.lists(st.tuples(CELLS, CELLS), min_size=1))
+@example(edges=[("0", "FALSE")])
+def test_any_text_ids_come_back(tmp_path, tight, edges):
+    buffer = io.StringIO()
+    csv.writer(buffer, quoting=csv.QUOTE_ALL).writerows(edges)
+    path = write(tmp_path / "e.csv", buffer.getvalue())
+    gz.convert(
+        path,
+        tmp_path / "store",
+        id_type="str",
+        header=False,
+        delimiter=",",
+        comment=None,
+        force=True,
+    )
+    assert edges_of(tmp_path / "store") == edges
+    ids = list(gz.open(tmp_path / "store").ids())
+    assert ids == sorted(set(ids))

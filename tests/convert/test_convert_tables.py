@@ -120,9 +120,7 @@ def test_node_table_with_text_ids(tmp_path, suffix):
 
 
 def message(source: Any, tmp_path: Path, **options: Any) -> str:
-    error = refused(source, tmp_path / "s", **options)
-    assert not (tmp_path / "s").exists()
-    return error.replace(f"{tmp_path}/", "")
+    return refused(source, tmp_path / "s", **options).replace(f"{tmp_path}/", "")
 
 
 def test_nulls_name_file_and_row_group(tmp_path):

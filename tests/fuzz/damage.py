@@ -75,14 +75,12 @@ def _is_ours(path: Path) -> bool:
 
 def _is_listed(path: Path, root: Path) -> bool:
     """Whether the schema names a file, so that opening looks at it."""
+    store = root / "store"
     try:
-        body = json.loads((root / "store" / schema.SCHEMA_FILE).read_bytes())
-        named = {*body["files"], *(os.path.join(x["path"]) for x in body["adopted"].values())}
-    except (KeyError, TypeError, ValueError, AttributeError):
+        files = json.loads((store / schema.SCHEMA_FILE).read_bytes())["files"]
+        return store not in path.parents or str(path.relative_to(store)) in files
+    except (KeyError, TypeError, ValueError):
         return False
-    return (
-        str(path.relative_to(root / "store")) in named if root / "store" in path.parents else True
-    )
 
 
 def reseal(store: Path, path: Path) -> None:
@@ -347,16 +345,13 @@ class Vandal:
         if len(files) < 2:
             return
         a, b = self.rng.sample(files, 2)
-        aside = a.with_name("aside")
-        a.rename(aside)
-        b.rename(a)
-        aside.rename(b)
-        self._touch(a, f"swapped with {b.name}")
-        self._touch(b, f"swapped with {a.name}")
-        if self.rng.random() < 0.7:
-            reseal(self.store, a)
-            reseal(self.store, b)
-            self.done.is_sealed = True
+        contents = b.read_bytes(), a.read_bytes()
+        self.done.is_sealed |= (is_sealed := self.rng.random() < 0.7)
+        for path, other, content in zip((a, b), (b, a), contents, strict=True):
+            path.write_bytes(content)
+            self._touch(path, f"swapped with {other.name}")
+            if is_sealed:
+                reseal(self.store, path)
 
 
 _GUIDES = ("topology", "edge_id", "csr", "csr_slot", "id_offsets", "train_idx", "weight", "time")

@@ -83,7 +83,7 @@ _NUMBER = re.compile(
 )
 
 
-_PLAIN = (".csv", ".tsv", ".txt")
+_CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 
 
 def _decompress(path: Path) -> bytes:
@@ -92,21 +92,18 @@ def _decompress(path: Path) -> bytes:
         return gzip.decompress(raw)
     if path.suffix == ".bz2":
         return bz2.decompress(raw)
-    codec = {".zst": "zstd", ".lz4": "lz4"}.get(path.suffix)
-    if codec is None:
+    if path.suffix not in _CODECS:
         return raw
-    with pa.CompressedInputStream(pa.BufferReader(raw), codec) as stream:
+    with pa.CompressedInputStream(pa.BufferReader(raw), _CODECS[path.suffix]) as stream:
         return stream.read()
 
 
 def _compress(path: Path, raw: bytes) -> None:
-    codec = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}.get(path.suffix)
-    if codec is not None:
-        sink = pa.BufferOutputStream()
-        with pa.CompressedOutputStream(sink, codec) as stream:
-            stream.write(raw)
-        raw = sink.getvalue().to_pybytes()
-    path.write_bytes(raw)
+    if path.suffix not in _CODECS:
+        path.write_bytes(raw)
+        return
+    with pa.CompressedOutputStream(str(path), _CODECS[path.suffix]) as stream:
+        stream.write(raw)
 
 
 def cells(path: Path, delimiter: str) -> list[list[str]]:
@@ -155,9 +152,7 @@ def _word(cell: str) -> str:
 def text(rng: random.Random, directory: Path) -> Input:
     """Delimited text in one or two files, with ids that are integers or words."""
     delimiter = rng.choice([",", "\t", ";", "|", " "])
-    suffix = rng.choice([".csv", ".tsv", ".txt"]) + rng.choice(
-        ["", "", ".gz", ".bz2", ".zst", ".lz4"]
-    )
+    suffix = rng.choice([".csv", ".tsv", ".txt"]) + rng.choice(["", "", *_CODECS])
     has_header, is_text = rng.random() < 0.6, rng.random() < 0.4
     names = ["src", "dst", "weight", "time"]
     files = [directory / f"edges-{part}{suffix}" for part in range(rng.choice([1, 1, 1, 2]))]
@@ -204,13 +199,8 @@ def text(rng: random.Random, directory: Path) -> Input:
     options |= {"src": named[0], "dst": named[1], "id_type": "str" if is_text else "int"}
     options["edge_attrs"] = {"edge_weight": named[2], "time": named[3]}
 
-    def repack(path: Path) -> Callable[[random.Random], None]:
-        return lambda rng: _compress(path, mutate(_decompress(path), rng))
-
     source = files[0] if len(files) == 1 else files
-    compressed = {
-        file: repack(file) for file in files if file.suffix not in (".csv", ".tsv", ".txt")
-    }
+    compressed = {file: inside(file) for file in files if file.suffix in _CODECS}
     return Input(source, files, read, options, compressed)
 
 
@@ -269,6 +259,24 @@ def members(path: Path) -> dict[str, np.ndarray]:
     return found
 
 
+def inside(path: Path) -> Callable[[random.Random], None]:
+    """Damages a member of an archive, or what is compressed in a file."""
+
+    def damage(rng: random.Random) -> None:
+        if path.suffix != ".npz":
+            return _compress(path, mutate(_decompress(path), rng))
+        with zipfile.ZipFile(path) as archive:
+            kind = archive.infolist()[0].compress_type
+            parts = {name: archive.read(name) for name in archive.namelist()}
+        name = rng.choice(sorted(parts))
+        parts[name] = mutate(parts[name], rng)
+        with zipfile.ZipFile(path, "w", kind) as archive:
+            for member, raw in parts.items():
+                archive.writestr(member, raw)
+
+    return damage
+
+
 def npz(rng: random.Random, directory: Path) -> Input:
     """An archive of them, stored or deflated; edges as an index, or compressed rows."""
     path = directory / "graph.npz"
@@ -297,18 +305,8 @@ def npz(rng: random.Random, directory: Path) -> Input:
             ends = _ends(found["edge_index"])
         return Graph({None: (*ends, {"w": found["w"]})}, {None: {"x": found["x"]}})
 
-    def repack(rng: random.Random) -> None:
-        with zipfile.ZipFile(path) as archive:
-            members = {name: archive.read(name) for name in archive.namelist()}
-        name = rng.choice(sorted(members))
-        members[name] = mutate(members[name], rng)
-        kind = zipfile.ZIP_STORED if save is np.savez else zipfile.ZIP_DEFLATED
-        with zipfile.ZipFile(path, "w", kind) as archive:
-            for member, raw in members.items():
-                archive.writestr(member, raw)
-
     options = {"node_attrs": {"x": f"{path}:x"}, "edge_attrs": {"w": f"{path}:w"}}
-    return Input(path, [path], read, options, {path: repack})
+    return Input(path, [path], read, options, {path: inside(path)})
 
 
 # Tables

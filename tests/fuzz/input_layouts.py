@@ -1,38 +1,23 @@
 """Directories of datasets, one file of which is damaged, and specifications in a file.
 
 The other files are whole: a conversion must take from them exactly the values that were written.
-From the damaged one it must take the values that NumPy or gzip read there.
 """
 
 from __future__ import annotations
 
-import gzip
 import json
 import random
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import layouts
 import numpy as np
-import torch
-from input_kinds import Graph, Input, Triplet, cells
-from mutate import mutate
+from input_kinds import Graph, Input, inside
 
 _CLASSES = 19
-
-
-def _read(path: Path) -> Any:
-    """One array of a file."""
-    if path.suffix == ".npy":
-        return np.load(path, allow_pickle=False)
-    if path.suffix == ".pt":
-        return torch.load(path, weights_only=True).numpy()
-    rows = cells(path, ",")
-    is_integer = all(cell.lstrip("-").isdecimal() for row in rows for cell in row)
-    table = np.array([[(int if is_integer else float)(cell) for cell in row] for row in rows])
-    return table[:, 0] if table.shape[1] == 1 else table
+# Words in the names of files that say what is in the others.
+_WHAT_IS_WHAT = ("meta", "dict", "list", "seeds")
 
 
 def _known(graph: layouts.Graph, is_hetero: bool) -> Graph:
@@ -73,70 +58,26 @@ def layout(rng: random.Random, directory: Path) -> Input:
     write(root, graph, **options)
     files = sorted(file for file in root.rglob("*") if file.is_file() and file.stat().st_size)
     damaged = rng.choice(files)
-    is_igb = write is layouts.igb
 
     def read() -> Graph:
+        name = damaged.name
+        if damaged.suffix in (".yaml", ".npz") or any(word in name for word in _WHAT_IS_WHAT):
+            return Graph()  # nothing to hold the store against
         found = _known(graph, is_hetero)
         papers = found.nodes["paper" if is_hetero else None]
         if write is layouts.graphbolt:  # labels of the split's papers only
             del papers["y"]
-        if is_igb:  # it has a split of its own
-            for name in layouts.PARTS.values():
-                del papers[name]
-        attr = _attr_of(damaged)
-        if damaged.suffix in (".yaml", ".npz") or damaged.name in ("meta.pt", "split_dict.pt"):
-            return Graph()  # says what is what: nothing to hold the store against
-        if "dict" in damaged.name or "list" in damaged.name or "seeds" in damaged.name:
-            return Graph()
-        if damaged.parent.name in ("author", "institution", "mapping"):
-            return found
-        if attr in layouts.PARTS.values():
-            ids = _read(damaged)
-            papers[attr] = np.isin(np.arange(len(graph.y)), ids)
-            if attr in papers and ((ids < 0) | (ids >= len(graph.y))).any():
-                raise ValueError("ids")
-        elif attr == "y":
-            papers["y"] = _labels(_read(damaged))
-        elif attr == "x":
-            papers["x"] = _read(damaged)
-        elif damaged.name.startswith(("edge.csv", "edge_index")) or damaged.parent.name == "edges":
-            triplet = _triplet(damaged, graph) if is_hetero else None
-            table = _read(damaged)
-            src, dst = table if damaged.suffix == ".npy" and not is_igb else table.T
-            found.edges[triplet] = (src.tolist(), dst.tolist(), {})
+        if write is layouts.igb:  # it has a split of its own
+            for mask in layouts.PARTS.values():
+                del papers[mask]
+        if name.startswith(("edge.csv", "edge_index")) or damaged.parent.name == "edges":
+            found.edges.clear()
+        if damaged.parent.name not in ("author", "institution", "mapping"):
+            papers.pop(_attr_of(damaged), None)
         return found
 
-    repack = {}
-    if damaged.suffix in (".gz", ".npz"):
-        repack[damaged] = _inside(damaged)
+    repack = {damaged: inside(damaged)} if damaged.suffix in (".gz", ".npz") else {}
     return Input(root, [damaged], read, {}, repack)
-
-
-def _labels(values: np.ndarray) -> np.ndarray:
-    return np.nan_to_num(values, nan=-1).astype(np.int64)
-
-
-def _triplet(path: Path, graph: layouts.Graph) -> Triplet:
-    for triplet in graph.edges:
-        if any(sign.join(triplet) in str(path) for sign in ("___", "__", "_")):
-            return triplet
-    raise AssertionError(path)
-
-
-def _inside(path: Path) -> Callable[[random.Random], None]:
-    def damage(rng: random.Random) -> None:
-        if path.suffix == ".gz":
-            path.write_bytes(gzip.compress(mutate(gzip.decompress(path.read_bytes()), rng)))
-            return
-        with zipfile.ZipFile(path) as archive:
-            parts = {name: archive.read(name) for name in archive.namelist()}
-        name = rng.choice(sorted(parts))
-        parts[name] = mutate(parts[name], rng)
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-            for member, raw in parts.items():
-                archive.writestr(member, raw)
-
-    return damage
 
 
 def specification(rng: random.Random, directory: Path) -> Input:

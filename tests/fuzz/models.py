@@ -249,7 +249,11 @@ def change(model: Model, fast: Model, draw: random.Random) -> None:
         does(each, random.Random(seed))
 
 
-def rows_of(out: Any) -> Tensor:
+def called(model: Model, x: Tensor, edges: Tensor) -> Tensor:
+    """Rows of the seeds."""
+    torch.manual_seed(1)
+    random.seed(1)
+    out = model(x, edges)
     rows: Tensor = out["rows"] if isinstance(out, dict) else out
     return rows[:SEEDS]
 
@@ -265,12 +269,10 @@ def train(model: Model, fast: Model, batch: Any, edges: Tensor) -> None:
         StockError: The stock model raises.
     """
     found = []
-    for each, given in ((model, stock_edges(edges)), (fast, edges)):
+    for each, given in ((model, edges.as_subclass(Tensor)), (fast, edges)):
         each.zero_grad(set_to_none=True)
-        torch.manual_seed(1)
-        random.seed(1)
         try:
-            out = rows_of(each(batch.x, given))
+            out = called(each, batch.x, given)
             if out.requires_grad:
                 (out * torch.arange(1.0, out.numel() + 1).sin().view_as(out)).sum().backward()
         except RuntimeError as error:
@@ -288,18 +290,10 @@ def train(model: Model, fast: Model, batch: Any, edges: Tensor) -> None:
                     parameter -= 0.01 * parameter.grad.clamp(-1, 1)
 
 
-def stock_edges(edges: Tensor) -> Tensor:
-    return edges.as_subclass(Tensor)
-
-
 def predict(model: Model, fast: Model, batch: Any, edges: Tensor, way: Any) -> None:
     with way():
-        torch.manual_seed(1)
-        random.seed(1)
-        expected = rows_of(model(batch.x, stock_edges(edges)))
-        torch.manual_seed(1)
-        random.seed(1)
-        same(rows_of(fast(batch.x, edges)), expected, "prediction")
+        expected = called(model, batch.x, edges.as_subclass(Tensor))
+        same(called(fast, batch.x, edges), expected, "prediction")
 
 
 def same(found: Any, expected: Any, what: str) -> None:

@@ -111,6 +111,11 @@ def flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         yield name, value
 
 
+def check_ids(ids: Tensor, total: int, name: str) -> None:
+    for found in ids.aminmax() if ids.numel() else ():
+        assert 0 <= int(found) < total, f"{name} {int(found)} of {total}"
+
+
 def check_batch(batch: Any, data: Any) -> None:
     """Asserts the properties of any batch, whatever the numbers in the files are."""
     is_hetero = isinstance(batch, HeteroData)
@@ -121,9 +126,7 @@ def check_batch(batch: Any, data: Any) -> None:
             continue
         n_id = nodes.n_id
         assert n_id.numel() == nodes.num_nodes, f"n_id: {n_id.numel()} of {nodes.num_nodes} nodes"
-        if n_id.numel():
-            assert int(n_id.min()) >= 0, f"n_id {int(n_id.min())}"
-            assert int(n_id.max()) < total, f"n_id {int(n_id.max())} of {total}"
+        check_ids(n_id, total, "n_id")
         for key in ("x", "time"):
             if key in nodes and isinstance(nodes[key], Tensor):
                 rows = nodes[key].size(0)
@@ -134,16 +137,13 @@ def check_batch(batch: Any, data: Any) -> None:
             continue
         for end, ids in zip((0, 2), edges.edge_index, strict=True):
             count = batch[name[end]].num_nodes if is_hetero else batch.num_nodes
-            if ids.numel():
-                assert int(ids.min()) >= 0, f"edge_index {int(ids.min())}"
-                assert int(ids.max()) < count, f"edge_index {int(ids.max())} of {count}"
+            check_ids(ids, count, "edge_index")
         e_id = edges.e_id if "e_id" in edges else None
         if e_id is not None and e_id.numel():
             total = (data[name] if is_hetero else data).num_edges
             total = total if isinstance(total, int) else e_id.max() + 1  # an attribute of that name
             assert e_id.numel() == edges.edge_index.size(1)
-            assert int(e_id.min()) >= 0, f"e_id {int(e_id.min())}"
-            assert int(e_id.max()) < total, f"e_id {int(e_id.max())} of {total}"
+            check_ids(e_id, total, "e_id")
 
 
 def check_edges(batch: Any, edges: Edges) -> None:

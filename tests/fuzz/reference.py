@@ -1,15 +1,18 @@
-"""The edges that a store's files have, read with NumPy by the format page: damaged or not."""
+"""The edges that a store's files have, read by the format page's reader: damaged or not."""
 
 from __future__ import annotations
 
 import json
 import struct
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from store_files import page_reader
 
 EdgeType = tuple[str, str, str]
+_reader = page_reader()
 
 
 class Edges:
@@ -29,7 +32,7 @@ class Edges:
         if name not in self._known:
             try:
                 self._known[name] = self._read(name)
-            except (struct.error, ValueError, IndexError, OSError, StopIteration):
+            except (struct.error, ValueError, TypeError, AssertionError, OSError, StopIteration):
                 self._known[name] = None
         known = self._known[name]
         return known is None or bool(np.isin(_pairs(np.asarray(src), np.asarray(dst)), known).all())
@@ -37,23 +40,14 @@ class Edges:
     def _read(self, name: EdgeType | None) -> np.ndarray:
         wanted = None if name is None else list(name)
         record = next(t for t in self.body["edge_types"] if t["name"] == wanted)
-        raw = (self.store / record["topology"]).read_bytes()
-        num_src, num_dst, num_edges = struct.unpack_from("<QQQ", raw, 64)
-        (index_bytes,) = struct.unpack_from("<I", raw, 88)
-        indptr_at, _, indices_at, _ = struct.unpack_from("<QQQQ", raw, 96)
-        indptr = np.frombuffer(raw, "<i8", num_dst + 1, indptr_at)
-        dtype = "<u4" if index_bytes == 4 else "<i8"
-        indices = np.frombuffer(raw, dtype, num_edges, indices_at).astype(np.int64)
+        indptr, indices = _reader["read_topology"](self.store / record["topology"])
         # Bounds outside the arrays give no edges.
         parts = [
-            np.arange(begin, end) if 0 <= begin <= end <= num_edges else np.arange(0)
-            for begin, end in zip(indptr.tolist(), indptr[1:].tolist(), strict=False)
+            np.arange(begin, end) if 0 <= begin <= end <= len(indices) else np.arange(0)
+            for begin, end in pairwise(indptr.tolist())
         ]
-        slots = np.concatenate([np.arange(0), *parts])
-        dst = np.repeat(np.arange(num_dst), [len(part) for part in parts])
-        src = indices[slots]
-        keep = (src >= 0) & (src < num_src)
-        return _pairs(src[keep], dst[keep])
+        dst = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+        return _pairs(indices[np.concatenate([np.arange(0), *parts])], dst)
 
 
 def _pairs(src: np.ndarray, dst: np.ndarray) -> np.ndarray:

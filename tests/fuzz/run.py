@@ -17,15 +17,16 @@ A campaign is a module beside this one with
 from __future__ import annotations
 
 import argparse
+import contextlib
 import faulthandler
 import gc
 import importlib
 import importlib.util
 import json
+import multiprocessing
 import os
 import re
 import resource
-import selectors
 import shutil
 import signal
 import sys
@@ -35,11 +36,13 @@ import traceback
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
 
 HERE = Path(__file__).parent
+FORK = multiprocessing.get_context("fork")
 MiB = 1 << 20
 # Bytes that a case may add to its process's memory, and bytes that kill the process at once.
 GROWTH = 256 * MiB
@@ -91,8 +94,6 @@ def load_engine(core: Path) -> None:
     import torch  # noqa: F401 - its OpenMP runtime first
 
     spec = importlib.util.spec_from_file_location("pyg_graphzero._core", core)
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules["pyg_graphzero._core"] = module
     spec.loader.exec_module(module)
@@ -146,203 +147,159 @@ def signature(error: BaseException) -> str:
 class Worker:
     """A process that runs cases, one at a time."""
 
-    ends: ClassVar[set[int]] = set()  # of pipes to all of them
+    pipes: ClassVar[set[Connection]] = set()  # to all of them
 
     def __init__(self, campaign: ModuleType, root: Path, keeps: bool = False) -> None:
+        self.root = root
         self.stderr = root / f"stderr-{time.monotonic_ns()}"
-        self.seed: int | None = None
-        self.begun = 0.0
-        self.notes: list[str] = []
+        self.stderr.touch()
         self.cases = 0
-        self._rest = b""
-        asked, self._ask = os.pipe()
-        self.answers, answer = os.pipe()
-        Worker.ends |= {self._ask, self.answers}
-        sys.stdout.flush()
-        self.pid = os.fork()
-        if self.pid == 0:
-            for end in Worker.ends:  # those of the others too, or these would not see theirs close
-                os.close(end)
-            status = 70
-            try:
-                self._serve(campaign, root, asked, answer, keeps)
-                status = 0
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                sys.stderr.flush()
-                os._exit(status)
-        os.close(asked)
-        os.close(answer)
-
-    def _serve(
-        self, campaign: ModuleType, root: Path, asked: int, answer: int, keeps: bool
-    ) -> None:
-        os.setsid()  # what a case starts dies with it
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        out = os.open(self.stderr, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
-        for stream in (1, 2):
-            os.dup2(out, stream)
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        faulthandler.register(signal.SIGUSR1, all_threads=True)
-        if "libasan" not in os.environ.get("LD_PRELOAD", ""):
-            faulthandler.enable()  # a sanitizer says more
-
-        from outcome import notes_to
-
-        def say(reply: dict[str, Any]) -> None:
-            os.write(answer, json.dumps(reply).encode() + b"\n")
-
-        notes_to(lambda text: say({"note": text[:2000]}))
-        if hasattr(campaign, "setup"):
-            campaign.setup(root / "shared")
-        gc.collect()
-        gc.freeze()
-        with open(asked) as seeds:
-            for line in seeds:
-                directory = root / f"case-{int(line)}"
-                reply = run_case(campaign, int(line), directory)
-                if int(line) % 16 == 0:
-                    gc.collect()
-                if not keeps:
-                    shutil.rmtree(directory, ignore_errors=True)
-                say(reply)
+        self.pipe, theirs = FORK.Pipe()
+        Worker.pipes.add(self.pipe)
+        self.process = FORK.Process(
+            target=_serve, args=(theirs, campaign, root, self.stderr, keeps)
+        )
+        self.process.start()
+        theirs.close()
 
     def ask(self, seed: int) -> None:
-        self.seed, self.begun, self.notes = seed, time.monotonic(), []
+        self.seed, self.begun, self.notes = seed, time.monotonic(), list[str]()
         self.cases += 1
-        os.write(self._ask, b"%d\n" % seed)
+        self.pipe.send(seed)
 
-    def replies(self) -> list[dict[str, Any]] | None:
-        """New replies of the process; None when it is dead."""
-        data = os.read(self.answers, 1 << 16)
-        if not data:
-            return None
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        found = [json.loads(line) for line in lines]
-        self.notes += [reply["note"] for reply in found if "note" in reply]
-        return [reply for reply in found if "note" not in reply]
+    def reply(self) -> dict[str, Any] | str | None:
+        """What became of the case, or a note; None when the process is dead."""
+        with contextlib.suppress(EOFError, OSError):
+            return self.pipe.recv()
+        return None
 
     def resident(self) -> int:
         try:
-            pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+            pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
         except (OSError, IndexError):
             return 0
         return pages * resource.getpagesize()
 
     def stop(self) -> str:
         """Ends it if it has not ended; what killed it."""
-        for end in (self._ask, self.answers):
-            os.close(end)
-            Worker.ends.remove(end)
-        _, status = os.waitpid(self.pid, 0)
-        with open(self.stderr, errors="replace") as file:
-            self.said = file.read()[-6000:]
+        Worker.pipes.remove(self.pipe)
+        self.pipe.close()
+        self.process.join()
+        self.said = self.stderr.read_text(errors="replace")[-6000:]
         self.stderr.unlink()
-        if os.WIFSIGNALED(status):
-            return signal.Signals(os.WTERMSIG(status)).name
-        return f"exit status {os.WEXITSTATUS(status)}"
+        status = self.process.exitcode or 0
+        return signal.Signals(-status).name if status < 0 else f"exit status {status}"
 
     def kill(self, number: int) -> None:
         try:
-            os.killpg(self.pid, number)
+            os.killpg(self.process.pid, number)
         except ProcessLookupError:
-            os.kill(self.pid, number)
+            self.process.kill()
 
 
-class Runner:
+def _serve(asked: Connection, campaign: ModuleType, root: Path, stderr: Path, keeps: bool) -> None:
+    from outcome import notes_to
+
+    for pipe in Worker.pipes:  # those of the others too, or these would not see theirs close
+        pipe.close()
+    os.setsid()  # what a case starts dies with it
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    out = os.open(stderr, os.O_WRONLY | os.O_APPEND)
+    for stream in (1, 2):
+        os.dup2(out, stream)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    if "libasan" not in os.environ.get("LD_PRELOAD", ""):
+        faulthandler.enable()  # a sanitizer says more
+    notes_to(lambda text: asked.send(text[:2000]))
+    if hasattr(campaign, "setup"):
+        campaign.setup(root / "shared")
+    gc.collect()
+    gc.freeze()
+    with contextlib.suppress(EOFError):
+        while True:
+            seed = asked.recv()
+            directory = root / f"case-{seed}"
+            reply = run_case(campaign, seed, directory)
+            if seed % 16 == 0:
+                gc.collect()
+            if not keeps:
+                shutil.rmtree(directory, ignore_errors=True)
+            asked.send(reply)
+
+
+def set_up(campaign: ModuleType, root: Path) -> None:
+    """Makes what the cases share, in a process of its own: a fork of threads is none."""
+    worker = Worker(campaign, root)
+    how = worker.stop()
+    if how != "exit status 0":
+        raise RuntimeError(f"setup: {how}\n{worker.said}")
+
+
+def run(
+    campaign: ModuleType, root: Path, seeds: Iterator[int], jobs: int, limit: float, keeps: bool
+) -> Result:
     """Hands out numbers to processes, and starts another where one died."""
+    result, begun = Result(), time.monotonic()
+    workers: list[Worker] = []
 
-    def __init__(self, campaign: ModuleType, root: Path, limit: float, keeps: bool = False) -> None:
-        self.campaign = campaign
-        self.root = root
-        self.limit = limit
-        self.keeps = keeps
-
-    def set_up(self) -> None:
-        """Makes what the cases share, in a process of its own: a fork of threads is none."""
-        worker = Worker(self.campaign, self.root)
-        how = worker.stop()
-        if how != "exit status 0":
-            raise RuntimeError(f"setup: {how}\n{worker.said}")
-
-    def run(self, seeds: Iterator[int], jobs: int) -> Result:
-        result, begun = Result(), time.monotonic()
-        selector = selectors.DefaultSelector()
-        workers: list[Worker] = []
-
-        def start() -> None:
-            seed = next(seeds, None)
-            if seed is None:
-                return
-            worker = Worker(self.campaign, self.root, self.keeps)
-            workers.append(worker)
-            selector.register(worker.answers, selectors.EVENT_READ, worker)
+    def go_on(worker: Worker | None = None) -> None:
+        """A process does the next case; another one where it died, or has done many."""
+        seed = next(seeds, None)
+        if worker is not None and (seed is None or worker.cases >= CASES_PER_PROCESS):
+            workers.remove(worker)
+            worker.stop()
+            worker = None
+        if seed is not None:
+            if worker is None:
+                worker = Worker(campaign, root, keeps)
+                workers.append(worker)
             worker.ask(seed)
 
-        def go_on(worker: Worker) -> None:
-            if worker.cases >= CASES_PER_PROCESS:
-                retire(worker)
-                start()
-            elif (seed := next(seeds, None)) is None:
-                retire(worker)
-            else:
-                worker.ask(seed)
+    def finish(worker: Worker, reply: dict[str, Any]) -> None:
+        result.add(reply, worker.notes)
+        result.seconds = time.monotonic() - begun
+        if "kind" in reply:
+            print(f"{reply['seed']}: {reply['kind']}", flush=True)
+        elif result.cases % 1000 == 0:
+            print(result, flush=True)
 
-        def retire(worker: Worker) -> str:
-            workers.remove(worker)
-            selector.unregister(worker.answers)
-            return worker.stop()
+    def bury(worker: Worker, why: str = "") -> None:
+        workers.remove(worker)
+        how = worker.stop()
+        shutil.rmtree(root / f"case-{worker.seed}", ignore_errors=True)
+        kind = why or crash_kind(how, worker.said)
+        finish(worker, {"seed": worker.seed, "kind": kind, "detail": worker.said})
+        go_on()
 
-        def bury(worker: Worker, why: str = "") -> None:
-            seed = worker.seed
-            how = retire(worker)
-            shutil.rmtree(self.root / f"case-{seed}", ignore_errors=True)
-            if seed is None:
-                raise RuntimeError(f"a process died between cases: {how}\n{worker.said}")
-            finish(
-                worker,
-                {"seed": seed, "kind": why or crash_kind(how, worker.said), "detail": worker.said},
-            )
-            start()
-
-        def finish(worker: Worker, reply: dict[str, Any]) -> None:
-            worker.seed = None
-            result.add(reply, worker.notes)
-            if "kind" in reply:
-                print(f"{reply['seed']}: {reply['kind']}", flush=True)
-            elif result.cases % 1000 == 0:
-                result.seconds = time.monotonic() - begun
-                print(result, flush=True)
-
+    try:
         for _ in range(jobs):
-            start()
-        try:
-            while workers:
-                for key, _ in selector.select(0.5):
-                    worker = key.data
-                    replies = worker.replies()
-                    if replies is None:
+            go_on()
+        while workers:
+            ready = wait([worker.pipe for worker in workers], 0.5)
+            for worker in list(workers):
+                if worker.pipe in ready:
+                    reply = worker.reply()
+                    if reply is None:
                         bury(worker)
-                        continue
-                    for reply in replies:
+                    elif isinstance(reply, str):
+                        worker.notes.append(reply)
+                    else:
                         finish(worker, reply)
                         go_on(worker)
-                for worker in list(workers):
-                    if worker.resident() > RUNAWAY:
-                        worker.kill(signal.SIGKILL)
-                        bury(worker, "memory")
-                    elif time.monotonic() - worker.begun > self.limit:
-                        worker.kill(signal.SIGUSR1)  # faulthandler shows where its threads are
-                        time.sleep(0.5)
-                        worker.kill(signal.SIGKILL)
-                        bury(worker, "hang")
-        finally:
-            for worker in list(workers):
-                worker.kill(signal.SIGKILL)
-                retire(worker)
-        result.seconds = time.monotonic() - begun
-        return result
+                elif worker.resident() > RUNAWAY:
+                    worker.kill(signal.SIGKILL)
+                    bury(worker, "memory")
+                elif time.monotonic() - worker.begun > limit:
+                    worker.kill(signal.SIGUSR1)  # faulthandler shows where its threads are
+                    time.sleep(0.5)
+                    worker.kill(signal.SIGKILL)
+                    bury(worker, "hang")
+    finally:
+        for worker in workers:
+            worker.kill(signal.SIGKILL)
+            worker.stop()
+    return result
 
 
 def crash_kind(how: str, said: str) -> str:
@@ -395,28 +352,17 @@ def main() -> int:
     else:
         fast = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
         root = Path(tempfile.mkdtemp(prefix="gz-fuzz-", dir=fast))
-    runner = Runner(campaign, root, args.limit, args.keep is not None)
     try:
-        runner.set_up()
-        result = runner.run(iter(args.seeds), min(args.jobs, len(args.seeds)))
+        set_up(campaign, root)
+        keeps, jobs = args.keep is not None, min(args.jobs, len(args.seeds))
+        result = run(campaign, root, iter(args.seeds), jobs, args.limit, keeps)
         show(result, args.campaign)
     finally:
         if args.keep is None:
             shutil.rmtree(root, ignore_errors=True)
     if args.json is not None:
-        document = {
-            "campaign": args.campaign,
-            "seeds": [args.seeds.start, args.seeds.stop],
-            "cases": result.cases,
-            "clean": result.clean,
-            "errors": dict(result.errors),
-            "seconds": round(result.seconds, 1),
-            "violations": [
-                {"seed": v.seed, "kind": v.kind, "notes": v.notes, "detail": v.detail}
-                for v in result.violations
-            ],
-        }
-        args.json.write_text(json.dumps(document, indent=1) + "\n")
+        document = {"campaign": args.campaign, "seeds": str(args.seeds), **vars(result)}
+        args.json.write_text(json.dumps(document, indent=1, default=vars) + "\n")
     return 1 if result.violations else 0
 
 

@@ -5,7 +5,7 @@ is full from then on, or has one error), or in which the process is killed befor
 the store opens, is what it was or what it was to become, and verifies; trying again succeeds; and
 once it was opened for writing no file is left that nothing names.
 
-    python tests/fuzz/faults.py [--thorough] [--only NAME …]
+    python tests/fuzz/syscalls.py [--thorough] [--only NAME …]
 
 prints what was tried as JSON, and exits with 1 at the first of these that does not hold.
 """
@@ -21,6 +21,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import traceback
@@ -29,19 +30,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+sys.path.append(str(Path(__file__).parents[1] / "support"))
+
+import preload
 import torch
+from store_files import make_store
 from torch_geometric.nn import GraphSAGE
 
 import pyg_graphzero as gz
-from pyg_graphzero.store.csc import EdgeChunk
-from pyg_graphzero.store.writer import StoreWriter
+from pyg_graphzero.memory import costs
 
-NODES, EDGES = 40, 120
+NODES = 50  # of the store
 # Exit status of the process that changes the store.
 DONE, REFUSED, BROKEN = 0, 3, 4
 
 faults = ctypes.CDLL(None)
-faults.faults_struck.restype = ctypes.c_char_p
+if is_preloaded := hasattr(faults, "faults_struck"):
+    faults.faults_struck.restype = ctypes.c_char_p
 
 
 @dataclass(frozen=True)
@@ -56,23 +61,6 @@ class Fault:
 FULL = Fault("full disk", errno.ENOSPC, True)
 KILL = Fault("kill", 0)
 ALL = (FULL, KILL, Fault("I/O error", errno.EIO), KILL)
-
-
-def graph(value: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    generator = torch.Generator().manual_seed(int(value))
-    src, dst = torch.randint(NODES, (2, EDGES), generator=generator)
-    return src, dst, torch.randn(NODES, 3, generator=generator)
-
-
-def make_store(path: Path, value: float = 1.0) -> None:
-    src, dst, x = graph(value)
-    with StoreWriter(path, is_hetero=False, force=True) as writer:
-        writer.add_node_type(None, NODES)
-        writer.add_node_attr(None, "x", x)
-        writer.add_node_attr(None, "wide", x.repeat(1, 7))  # wide enough for a copy
-        writer.add_index_set(None, "train_idx", torch.arange(4))
-        writer.add_edge_type(None, [EdgeChunk(src, dst, {"weight": torch.arange(float(EDGES))})])
-        writer.finish()
 
 
 def put(path: Path, attr: str) -> None:
@@ -109,13 +97,13 @@ def optimize(path: Path) -> None:
 
 
 def convert(path: Path) -> None:
-    src, dst, x = graph(3)
-    gz.convert(torch.stack([src, dst]), path, node_attrs={"x": x}, force=True, progress=False)
+    edges, x = torch.arange(120).view(2, 60) % NODES, torch.ones(NODES, 3)
+    gz.convert(edges, path, node_attrs={"x": x}, force=True, progress=False)
 
 
 def infer(path: Path, layers: int) -> None:
     torch.manual_seed(0)
-    model = GraphSAGE(3, 4, layers, 2)
+    model = GraphSAGE(7, 4, layers, 2)
     try:
         gz.inference.layerwise(model, path, num_workers=0, max_edges=80, progress=False)
     except ValueError as error:
@@ -266,6 +254,7 @@ class Trial:
 def campaign(only: list[str], thorough: bool) -> dict[str, int]:
     """Tries operations; how many calls of each were struck."""
     torch.set_num_threads(1)
+    costs.SMALL_ROW = 8  # rows are wide enough for a copy
     gc.freeze()  # inference collects garbage, and need not look at all that was imported
     shared = Path("/dev/shm")  # nothing waits for a disk there
     counts: dict[str, int] = {}
@@ -285,8 +274,14 @@ def main() -> int:
     parser.add_argument("--thorough", action="store_true", help="every kind of fault at every call")
     parser.add_argument("--only", nargs="*", default=[], choices=list(OPERATIONS))
     given = parser.parse_args()
-    print(json.dumps(campaign(given.only, given.thorough)))
-    return 0
+    if is_preloaded:
+        print(json.dumps(campaign(given.only, given.thorough)))
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        library = preload.compiled(Path(__file__).with_suffix(".cpp"), Path(folder))
+        # One thread: the n-th call is then always the same.
+        environment = os.environ | {"LD_PRELOAD": str(library), "OMP_NUM_THREADS": "1"}
+        return subprocess.run([sys.executable, *sys.argv], env=environment).returncode
 
 
 if __name__ == "__main__":

@@ -28,21 +28,26 @@ def run(tmp_path: Path, campaign: str, seeds: str, *options: str) -> tuple[dict[
     return found, done.stdout
 
 
+def test_every_call_by_which_a_store_changes() -> None:
+    """Each of them meets a full disk, a broken one, or a kill."""
+    command = [sys.executable, RUN.with_name("syscalls.py")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    struck = json.loads(done.stdout)
+    assert min(struck.values()) >= 10  # else nothing was struck where it was meant to be
+
+
+@pytest.mark.parametrize(("campaign", "count"), [("loaders", 20), ("models", 50)])
+def test_random_loaders_and_models(tmp_path: Path, campaign: str, count: int) -> None:
+    found, said = run(tmp_path, campaign, f"0:{count}", "--jobs", "2")
+    assert (found["violations"], found["clean"]) == ([], count), said
+
+
 def test_damaged_stores(tmp_path: Path) -> None:
     found, said = run(tmp_path, "stores", "0:60", "--jobs", "2")
     assert found["violations"] == [], said
     assert found["clean"] > 15  # else the campaign asks for nothing but refusals
     assert found["errors"]["FormatError"] > 20
-
-
-def test_random_loaders(tmp_path: Path) -> None:
-    found, said = run(tmp_path, "loaders", "0:20", "--jobs", "2")
-    assert (found["violations"], found["clean"]) == ([], 20), said
-
-
-def test_random_models(tmp_path: Path) -> None:
-    found, said = run(tmp_path, "models", "0:50", "--jobs", "2")
-    assert (found["violations"], found["clean"]) == ([], 50), said
 
 
 def test_damaged_inputs(tmp_path: Path) -> None:

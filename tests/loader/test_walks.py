@@ -9,9 +9,10 @@ from itertools import pairwise
 import chunks
 import pytest
 import torch
+from convert_support import stored
 from scipy import stats
 from torch_geometric.data import Data, HeteroData
-from walking import PagedWalker, check_counts, kept, probabilities
+from walking import PagedWalker, check_counts, probabilities
 
 import graphs
 import pyg_graphzero as gz
@@ -46,7 +47,7 @@ def typed(seed=0):
 
 @pytest.fixture
 def store(tmp_path):
-    return kept(directed(), tmp_path / "store", both_directions=True)
+    return stored(directed(), tmp_path / "store", both_directions=True)
 
 
 def check_steps(walks, edge_index, reverse=False):
@@ -94,7 +95,7 @@ def test_steps_of_node2vec(tmp_path, where, p, q):
         walker = RandomWalker(data, **options)
     else:
         is_both = where in ("by source", "paged")
-        with kept(data, tmp_path / "s", both_directions=is_both) as opened:
+        with stored(data, tmp_path / "s", both_directions=is_both) as opened:
             walker = (PagedWalker if where == "paged" else RandomWalker)(opened, **options)
     walks = walker.walk(torch.full((20_000,), 3), 2)
     before, at = 3, int(walks[:, 1].mode().values)
@@ -119,7 +120,7 @@ def test_extreme_p_and_q_come_to_an_end(tmp_path, p, q, least, most, is_paged):
     """In a triangle the last has hardly a candidate taken: all neighbours are weighed at once."""
     pair = torch.tensor([[0, 1, 1, 2, 2, 0], [1, 0, 2, 1, 0, 2]])
     data = Data(edge_index=pair, num_nodes=3)
-    source = kept(data, tmp_path / "s", both_directions=True) if is_paged else data
+    source = stored(data, tmp_path / "s", both_directions=True) if is_paged else data
     walker = (PagedWalker if is_paged else RandomWalker)(source, p, q)
     # Walks that are read for together: each time that they reject all candidates costs a read.
     walks = walker.walk(torch.tensor([0, 1, 2] * 26), 4, generator=torch.Generator().manual_seed(0))
@@ -132,7 +133,7 @@ def test_extreme_p_and_q_come_to_an_end(tmp_path, p, q, least, most, is_paged):
 def test_a_step_back_is_taken_where_there_is_no_other(tmp_path, is_paged):
     """Candidates are rejected by the million: it must not take as long."""
     data = Data(edge_index=torch.tensor([[0, 1], [1, 0]]), num_nodes=2)
-    source = kept(data, tmp_path / "s", both_directions=True) if is_paged else data
+    source = stored(data, tmp_path / "s", both_directions=True) if is_paged else data
     walks = (PagedWalker if is_paged else RandomWalker)(source, 1e12).walk(torch.tensor([0]), 5)
     assert walks.tolist() == [[0, 1, 0, 1, 0, 1]]
 
@@ -154,7 +155,7 @@ def test_walks_do_not_depend_on_threads_or_on_where_edges_are(store, p, q):
 @chunks.both
 def test_a_budget_that_does_not_fit_reads(tmp_path, monkeypatch):
     data = graphs.homogeneous(2000, 60_000)
-    store = kept(data, tmp_path / "s", both_directions=True)
+    store = stored(data, tmp_path / "s", both_directions=True)
     from pyg_graphzero.memory import residence as module
 
     start = torch.arange(2000)
@@ -184,7 +185,7 @@ def test_edge_ids(store):
 
 @chunks.both
 def test_directed_edges_are_needed_by_source(tmp_path):
-    store = kept(directed(), tmp_path / "store")
+    store = stored(directed(), tmp_path / "store")
     with pytest.raises(
         gz.UnsupportedError, match=r"one way.*create_csr\(\).*--both-dir.*reverse=T"
     ):
@@ -201,7 +202,7 @@ def test_directed_edges_are_needed_by_source(tmp_path):
 
 def test_undirected_edges_need_nothing(tmp_path):
     data = directed()
-    store = kept(data, tmp_path / "store", undirected=True)
+    store = stored(data, tmp_path / "store", undirected=True)
     walks = gz.sampler.random_walk(store, None, 8)
     check_steps(walks, store.data().edge_index)
     with pytest.raises(gz.UnsupportedError, match=r"edge ids of walks along edges.*create_csr"):
@@ -214,7 +215,7 @@ def test_undirected_edges_need_nothing(tmp_path):
 def test_weights_that_differ_by_direction_need_edges_by_source(tmp_path):
     data = both_ways()
     data.w = torch.arange(2.0 * EDGES)
-    store = kept(data, tmp_path / "store")
+    store = stored(data, tmp_path / "store")
     gz.sampler.random_walk(store, None, 2)
     with pytest.raises(gz.UnsupportedError, match="'w' of edges, which differs"):
         gz.sampler.random_walk(store, None, 2, weight_attr="w")
@@ -223,7 +224,7 @@ def test_weights_that_differ_by_direction_need_edges_by_source(tmp_path):
 @pytest.mark.parametrize("on_disk", [False, True])
 def test_metapaths(tmp_path, on_disk):
     data = typed()
-    source = kept(data, tmp_path / "s", both_directions=True) if on_disk else data
+    source = stored(data, tmp_path / "s", both_directions=True) if on_disk else data
     path = [("a", "writes", "p"), ("p", "written", "a")]
     walks, ids = gz.sampler.random_walk(
         source, torch.arange(20), 4, metapath=path, return_edge_ids=True
@@ -245,7 +246,7 @@ def test_metapaths(tmp_path, on_disk):
 
 
 def test_the_reverse_type_serves_where_it_has_the_same_edges(tmp_path):
-    store = kept(typed(), tmp_path / "s")
+    store = stored(typed(), tmp_path / "s")
     path = [("a", "writes", "p"), ("p", "written", "a")]
     check_steps(
         gz.sampler.random_walk(store, None, 2, metapath=path)[:, :2],

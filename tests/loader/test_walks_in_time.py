@@ -7,8 +7,9 @@ from itertools import pairwise
 
 import pytest
 import torch
+from convert_support import stored
 from torch_geometric.data import Data, HeteroData
-from walking import PagedWalker, check_counts, kept, probabilities
+from walking import PagedWalker, check_counts, probabilities
 
 import graphs
 import pyg_graphzero as gz
@@ -41,7 +42,7 @@ def test_a_step_is_drawn_from_the_window(tmp_path, where, reverse, weight_attr, 
     source = data
     if where != "memory":
         options = {"time_attr": "time"} if where == "by time" else {}
-        source = kept(data, tmp_path / "store", both_directions=True, **options)
+        source = stored(data, tmp_path / "store", both_directions=True, **options)
     kind = PagedWalker if where == "paged" else RandomWalker
     walker = kind(
         source, weight_attr=weight_attr, reverse=reverse, time_attr="time",
@@ -64,7 +65,7 @@ def test_a_step_is_drawn_from_the_window(tmp_path, where, reverse, weight_attr, 
 def test_walks_have_times_and_windows_of_their_own(tmp_path, where, strict, dtype):
     """Every edge is within, and a walk ends only where none that leads on is."""
     data = timed(dtype)
-    source = data if where == "memory" else kept(data, tmp_path / "s", both_directions=True)
+    source = data if where == "memory" else stored(data, tmp_path / "s", both_directions=True)
     random = torch.Generator().manual_seed(2)
     start = torch.arange(NODES).repeat(20)
     times = torch.randint(-20, 25, start.shape, generator=random).to(dtype)
@@ -110,14 +111,14 @@ def test_steps_of_node2vec_know_neighbours_of_their_times():
 
 
 def test_neighbours_that_are_read(tmp_path):
-    store = kept(timed(), tmp_path / "s", both_directions=True)
+    store = stored(timed(), tmp_path / "s", both_directions=True)
     with pytest.raises(gz.UnsupportedError, match=r"p=0.5.*time_attr='time'.*raise gz.open"):
         PagedWalker(store, 0.5, time_attr="time")
 
 
 def test_undirected_edges_need_nothing_if_their_times_are_alike(tmp_path):
     data = timed()
-    store = kept(data, tmp_path / "one", undirected=True)
+    store = stored(data, tmp_path / "one", undirected=True)
     both = Data(edge_index=store.data().edge_index, time=store.data().time)
     assert both.num_edges > 1.5 * EDGES
     valid = valid_edges(both.time, 5, 8)
@@ -135,7 +136,7 @@ def test_undirected_edges_need_nothing_if_their_times_are_alike(tmp_path):
     both.time = torch.cat([data.time, data.time]) + 2**60
     both.time[EDGES + int((data.edge_index[0] != data.edge_index[1]).nonzero()[0])] += 1
     both.num_nodes = NODES
-    other = kept(both, tmp_path / "other")
+    other = stored(both, tmp_path / "other")
     with pytest.raises(gz.UnsupportedError, match=r"'time' of edges, which differs.*create_csr"):
         gz.sampler.random_walk(other, [0], 1, time_attr="time", input_time=torch.tensor([2**61]))
 
@@ -149,7 +150,7 @@ def test_metapaths(tmp_path, on_disk):
     data[writes].edge_index = graphs.random_edges(20, 30, 200)
     data[writes].time = torch.arange(200)
     data[written].edge_index = data[writes].edge_index.flip(0)
-    source = kept(data, tmp_path / "s", both_directions=True) if on_disk else data
+    source = stored(data, tmp_path / "s", both_directions=True) if on_disk else data
     walks, ids = gz.sampler.random_walk(
         source, torch.arange(20).repeat(20), 4, metapath=[writes, written],
         return_edge_ids=True, time_attr="time", input_time=torch.full((400,), 120),

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 import pickle
+from collections import Counter
 
 import pytest
 import torch
 import torch_geometric.loader
-from differential import difference
+from differential import same
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from same import assert_same
 from scipy import stats
 from torch_geometric.data import HeteroData
 from torch_geometric.sampler import EdgeSamplerInput, NodeSamplerInput
@@ -137,25 +139,21 @@ def test_the_first_hop_has_the_exact_probabilities(count):
     data, budget = shares()
     weight = [b * b for b in budget[:5]]
     sampler = HGTSampler(data, {"s": [count]})
-    found: dict[tuple[int, ...], int] = dict.fromkeys(itertools.permutations(range(5), count), 0)
     draws = 20_000
-    for key in range(draws):
-        found[tuple(sample(sampler, [0, 1], "t", key).node["s"].tolist())] += 1
-    expected = []
-    for order in found:
-        probability, left = 1.0, sum(weight)
+    found = Counter(
+        tuple(sample(sampler, [0, 1], "t", key).node["s"].tolist()) for key in range(draws)
+    )
+    counts, expected = Counter(), Counter()
+    for order in itertools.permutations(range(5), count):
+        probability, left = draws, sum(weight)
         for node in order:
             probability *= weight[node] / left
             left -= weight[node]
-        expected.append(draws * probability)
-    # The rare orders together: χ² wants a handful of each.
-    counts = list(found.values())
-    rare = [i for i, e in enumerate(expected) if e < 10]
-    kept = [i for i, e in enumerate(expected) if e >= 10]
-    tail = [sum(counts[i] for i in rare)], [sum(expected[i] for i in rare)]
-    seen = [counts[i] for i in kept] + (tail[0] if rare else [])
-    want = [expected[i] for i in kept] + (tail[1] if rare else [])
-    assert stats.chisquare(seen, want).pvalue > 1e-6
+        bin = order if probability >= 10 else "rare"  # χ² wants a handful of each
+        counts[bin] += found.pop(order, 0)
+        expected[bin] += probability
+    assert not found
+    assert stats.chisquare([*counts.values()], [*expected.values()]).pvalue > 1e-6
 
 
 def test_a_hub_lets_some_neighbors_into_the_budget():
@@ -188,11 +186,8 @@ def test_a_hub_lets_some_neighbors_into_the_budget():
 
 
 def equal(a, b):
-    for part in ("node", "row", "col", "edge"):
-        x, y = getattr(a, part), getattr(b, part)
-        assert x.keys() == y.keys()
-        assert all(torch.equal(x[k], y[k]) for k in x)
-    assert a.num_sampled_nodes == b.num_sampled_nodes
+    for part in ("node", "row", "col", "edge", "num_sampled_nodes"):
+        assert same(getattr(a, part), getattr(b, part)), part
 
 
 def test_the_key_alone_decides(hetero):
@@ -214,11 +209,6 @@ def batches(data, workers=0, **arguments):
         num_workers=workers, **arguments,
     )  # fmt: skip
     return list(loader)
-
-
-def assert_same(some, others):
-    assert len(some) == len(others) > 0
-    assert not any(map(difference, some, others))
 
 
 def test_batches_do_not_depend_on_workers(hetero):

@@ -13,28 +13,12 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch_geometric import EdgeIndex, Index
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.sampler import NodeSamplerInput
 from torch_geometric.utils import k_hop_subgraph, subgraph
 
 import pyg_graphzero as gz
-from graphs import heterogeneous, homogeneous, random_edges, write_store
+from graphs import heterogeneous, homogeneous, random_edges, sample, star, write_store
 from pyg_graphzero.loader import NeighborLoader
 from pyg_graphzero.sampling.neighbor import NeighborSampler
-from pyg_graphzero.store.edge_order import comparable_times
-
-
-def sample(sampler, seeds, times=None, key=7, node_type=None):
-    seeds = torch.as_tensor(seeds, dtype=torch.long)
-    times = None if times is None else torch.as_tensor(times)
-    inputs = NodeSamplerInput(torch.arange(len(seeds)), seeds, times, node_type)
-    return sampler.sample_from_nodes(inputs, key=key)
-
-
-def star(degree: int, **attrs) -> Data:
-    """Edges 0 … degree-1, all into node 0."""
-    edge_index = torch.stack([torch.arange(degree), torch.zeros(degree, dtype=torch.long)])
-    return Data(edge_index=edge_index, num_nodes=degree, **attrs)
-
 
 # Disjoint ########################################################################################
 
@@ -84,7 +68,8 @@ def test_disjoint_heterogeneous():
 @pytest.mark.parametrize("strategy", ["uniform", "last"])
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.float64])
 @pytest.mark.parametrize("replace", [False, True])
-def test_nothing_is_later_than_its_seed(tmp_path, level, strategy, dtype, replace):
+@pytest.mark.parametrize("window", [None, 30])
+def test_nothing_is_outside_of_its_window(tmp_path, level, strategy, dtype, replace, window):
     generator = torch.Generator().manual_seed(3)
     data = Data(edge_index=random_edges(80, 80, 900), num_nodes=80)
     size = 80 if level == "node" else 900
@@ -94,29 +79,32 @@ def test_nothing_is_later_than_its_seed(tmp_path, level, strategy, dtype, replac
     seeds = torch.arange(80)
     times = torch.randint(-40, 60, (80,), generator=generator).to(dtype)
     disk = gz.open(write_store(data, tmp_path / "store")).data()
+    edge_time = data.time if level == "edge" else data.time[data.edge_index[0]]
     outs = []
     for graph in (data, disk):
         sampler = NeighborSampler(
-            graph, [4, 3], time_attr="time", temporal_strategy=strategy, replace=replace
-        )
+            graph, [4, 3], time_attr="time", temporal_strategy=strategy, replace=replace,
+            time_window=window,
+        )  # fmt: skip
         outs.append((sampler, sample(sampler, seeds, times)))
     for sampler, out in outs:
         ids = sampler.original_edge_ids(None, out.edge)
         assert torch.equal(out.node[out.row], data.edge_index[0, ids])
-        limit = times[out.batch[out.col]]
-        seen = data.time[ids] if level == "edge" else data.time[out.node[out.row]]
-        assert (seen <= limit).all()
+        early = times[out.batch[out.col]] - edge_time[ids]
+        assert (early >= 0).all()
+        assert window is None or (early <= window).all()
         assert out.row.numel() > 100
-        check_temporal_counts(data, level, strategy, replace, out, ids, times)
+        check_temporal_counts(data, edge_time, strategy, replace, window, out, ids, times)
     assert torch.equal(outs[0][1].node, outs[1][1].node)
 
 
-def check_temporal_counts(data, level, strategy, replace, out, ids, times):
+def check_temporal_counts(data, edge_time, strategy, replace, window, out, ids, times):
     """Every node of the first hops draws min(valid, k), and `last` the newest."""
-    edge_time = data.time if level == "edge" else data.time[data.edge_index[0]]
     for col in range(80):
         drawn = ids[(out.col == col)]
-        valid = (data.edge_index[1] == out.node[col]) & (edge_time <= times[col])
+        early = times[col] - edge_time
+        valid = (data.edge_index[1] == out.node[col]) & (early >= 0)
+        valid &= early <= (np.inf if window is None else window)
         count = int(valid.sum())
         assert drawn.numel() == (4 if replace and count else min(4, count))
         assert valid[drawn].all()
@@ -126,17 +114,6 @@ def check_temporal_counts(data, level, strategy, replace, out, ids, times):
                 assert (edge_time[drawn] >= newest.min()).all()
             else:
                 assert torch.equal(edge_time[drawn].sort(descending=True).values, newest)
-
-
-def test_temporal_draws_are_uniform_among_what_is_valid():
-    data = star(30, time=torch.arange(30).flip(0))
-    sampler = NeighborSampler(data, [5], time_attr="time")
-    counts = torch.zeros(30)
-    for key in range(60):
-        out = sample(sampler, [0] * 50, [11] * 50, key=key)
-        counts += torch.bincount(sampler.original_edge_ids(None, out.edge), minlength=30)
-    assert (counts[:18] == 0).all()  # times 29 … 12
-    assert stats.chisquare(counts[18:].numpy()).pvalue > 1e-6
 
 
 def test_times_of_some_types_only():
@@ -156,39 +133,37 @@ def test_times_of_some_types_only():
 
 def test_bad_times():
     data = homogeneous()
-    data.time = torch.arange(300)
-    data.float_time = torch.rand(300)
+    data.time, data.float_time = torch.arange(300), torch.rand(300)
     data.nan = torch.full((3000,), float("nan"))
-    with pytest.raises(
-        ValueError, match="time_attr='no': found it in no node or edge type, expected one of"
-    ):
-        NeighborSampler(data, [1], time_attr="no")
-    with pytest.raises(ValueError, match=r"'nan': row 0: found NaN, expected a time"):
-        NeighborSampler(data, [1], time_attr="nan")
-    sampler = NeighborSampler(data, [1], time_attr="time")
-    with pytest.raises(ValueError, match="seed times: found 2, expected 1"):
-        sample(sampler, [1], [1, 2])
-    with pytest.raises(ValueError, match=r"seed times: found torch.float32, expected integers"):
-        sample(sampler, [1], [1.5])
-    with pytest.raises(IndexError, match="found node 300, expected 0 <= node < 300"):
-        sample(sampler, [300])
-    with pytest.raises(ValueError, match="found some, expected none without a time_attr"):
-        sample(NeighborSampler(data, [1]), [1], [1])
-    with pytest.raises(ValueError, match="input_time"):
-        NeighborLoader(data, [1], input_time=torch.arange(300))
-    with pytest.raises(ValueError, match="seed times: found 3, expected one for each of 300"):
-        NeighborLoader(data, [1], input_time=torch.arange(3), time_attr="time")
-    with pytest.raises(ValueError, match="temporal_strategy: found 'first'"):
-        NeighborLoader(data, [1], temporal_strategy="first")
-    some = heterogeneous()
+    some, both = heterogeneous(), heterogeneous()
     some["paper"].time, some["author"].time = torch.arange(200), torch.arange(7)
-    with pytest.raises(ValueError, match="'time' of 'author': found 7 times, expected 120"):
-        NeighborSampler(some, [1], time_attr="time")
-    both = heterogeneous()
     both["paper"].time = torch.arange(200)
     both["paper", "cites", "paper"].time = torch.arange(900)
-    with pytest.raises(ValueError, match="both node and edge types"):
-        NeighborSampler(both, [1], time_attr="time")
+    for graph, attr, words in (
+        (data, "no", "time_attr='no': found it in no node or edge type, expected one of"),
+        (data, "nan", r"'nan': row 0: found NaN, expected a time"),
+        (some, "time", "'time' of 'author': found 7 times, expected 120"),
+        (both, "time", "both node and edge types"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            NeighborSampler(graph, [1], time_attr=attr)
+    sampler = NeighborSampler(data, [1], time_attr="time")
+    for use, times, words in (
+        (sampler, [1, 2], "seed times: found 2, expected 1"),
+        (sampler, [1.5], r"seed times: found torch.float32, expected integers"),
+        (NeighborSampler(data, [1]), [1], "found some, expected none without a time_attr"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            sample(use, [1], times)
+    for options, words in (
+        ({"input_time": torch.arange(300)}, "input_time"),
+        ({"input_time": torch.arange(3), "time_attr": "time"}, "seed times: found 3, expected one"),
+        ({"temporal_strategy": "first"}, "temporal_strategy: found 'first'"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            NeighborLoader(data, [1], **options)
+    with pytest.raises(IndexError, match="found node 300, expected 0 <= node < 300"):
+        sample(sampler, [300])
 
 
 # Weighted ########################################################################################
@@ -205,25 +180,6 @@ def test_weights_are_the_probabilities(weights):
     expected = np.array(weights)[kept] / sum(weights) * counts.sum()
     if expected.min() >= 1:
         assert stats.chisquare(counts[kept], expected).pvalue > 1e-6
-
-
-def test_weights_without_replacement_follow_successive_draws():
-    weights = np.array([1.0, 2.0, 3.0, 6.0])
-    data = star(4, w=torch.tensor(weights))
-    sampler = NeighborSampler(data, [2], weight_attr="w")
-    out = sample(sampler, [0] * 30_000)
-    pairs = sampler.original_edge_ids(None, out.edge).view(-1, 2).sort(1).values
-    found, expected = [], []
-    for i in range(4):
-        for j in range(i + 1, 4):
-            found.append(int(((pairs[:, 0] == i) & (pairs[:, 1] == j)).sum()))
-            first, second = weights[i] / 12, weights[j] / 12
-            expected.append(
-                30_000 * (first * weights[j] / (12 - weights[i])
-                          + second * weights[i] / (12 - weights[j]))
-            )  # fmt: skip
-    assert sum(found) == 30_000
-    assert stats.chisquare(found, expected).pvalue > 1e-6
 
 
 @pytest.mark.parametrize("replace", [False, True])
@@ -271,26 +227,24 @@ def test_weights_on_disk_and_by_type(tmp_path):
     assert torch.equal(*outs)
 
 
-def test_weights_in_a_column():
-    """``[num_edges, 1]`` are one weight an edge, as times are."""
+@pytest.mark.parametrize(
+    "options", [{"weight_attr": "w"}, {"time_attr": "w", "input_time": torch.full((300,), 0.5)}]
+)
+def test_weights_and_times_in_a_column(options):
+    """``[num_edges, 1]`` are one an edge."""
     data = homogeneous()
     data.w = (torch.rand(data.num_edges) < 0.5).float()
     batches = []
     for weights in (data.w, data.w.view(-1, 1)):
         data.w = weights
-        loader = NeighborLoader(data, [2], batch_size=300, weight_attr="w")
+        loader = NeighborLoader(data, [2], batch_size=300, **options)
         torch.manual_seed(1)
         batches.append(next(iter(loader)))
     assert torch.equal(batches[0].e_id, batches[1].e_id)
-    assert bool((data.w[batches[1].e_id] > 0).all())
-
-
-def test_weighted_and_temporal():
-    data = star(8, w=torch.tensor([1.0, 1, 0, 5, 1, 1, 9, 1]), t=torch.arange(8))
-    sampler = NeighborSampler(data, [3], weight_attr="w", time_attr="t")
-    out = sample(sampler, [0] * 100, [4] * 100)
-    assert set(out.edge.tolist()) == {0, 1, 3, 4}
-    assert (torch.bincount(out.col, minlength=100)[:100] == 3).all()
+    assert bool((data.w[batches[1].e_id] == ("weight_attr" in options)).all())
+    data.w = torch.rand(data.num_edges, 2)
+    with pytest.raises(ValueError, match=r"expected one (real number|time)"):
+        NeighborLoader(data, [2], **options)
 
 
 @pytest.mark.parametrize(
@@ -449,14 +403,3 @@ def test_no_edges_no_harm():
     for arguments in ({"weight_attr": "w"}, {"time_attr": "t"}, {"subgraph_type": "induced"}):
         out = sample(NeighborSampler(data, [2], **arguments), [0, 1], node_type="a")
         assert out.row["a", "r", "a"].numel() == 0
-
-
-@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.float32])
-def test_times_in_a_column(dtype):
-    times = torch.tensor([3, 1, 2]).to(dtype)
-    is_float = dtype.is_floating_point
-    of_column = comparable_times(times.view(3, 1), "time", is_float)
-    assert torch.equal(of_column, comparable_times(times, "time", is_float))
-    assert of_column.argsort().tolist() == [1, 2, 0]
-    with pytest.raises(ValueError, match=r"time: found shape \[1, 3\], expected one time each"):
-        comparable_times(times.view(1, 3), "time", is_float)

@@ -17,9 +17,7 @@ from store_files import edit_schema, not_opened
 
 import pyg_graphzero as gz
 from pyg_graphzero import FormatError, InputError
-from pyg_graphzero.store.rows import FileRows
 from pyg_graphzero.store.verify import verify
-from pyg_graphzero.store.writer import StoreWriter
 from pyg_graphzero_cli import main
 
 N, WIDTH = 300, 37
@@ -105,44 +103,29 @@ class TestReading:
 
 
 class TestChanges:
-    def test_gone(self, adopted):
+    @pytest.mark.parametrize("change", [None, -1, 1, 4096])
+    def test_gone_or_of_another_size(self, adopted, change):
         store, file = adopted
         size = file.stat().st_size
-        file.unlink()
+        if change is None:
+            file.unlink()
+            words = f"file: found nothing, expected the {size} bytes that {store} has adopted"
+        else:
+            os.truncate(file, size + change)
+            words = f"file size: found {size + change} bytes, expected {size} bytes, as when it"
         with pytest.raises(FormatError) as caught:
             gz.open(store)
-        assert str(caught.value) == (
-            f"{file.resolve()}: file: found nothing, expected the {size} bytes that {store} has "
-            "adopted from here"
-        )
+        assert str(caught.value).startswith(f"{file.resolve()}: {words}")
         assert verify(store).bad == [str(caught.value)]
 
-    @pytest.mark.parametrize("change", [-1, 1, 4096])
-    def test_another_size(self, adopted, change):
+    @pytest.mark.parametrize("row", [0, N - 1, None])
+    def test_other_rows_or_another_dtype(self, adopted, x, row):
         store, file = adopted
-        size = file.stat().st_size
-        os.truncate(file, size + change)
-        with pytest.raises(FormatError) as caught:
-            gz.open(store)
-        assert str(caught.value) == (
-            f"{file.resolve()}: file size: found {size + change} bytes, expected {size} bytes, "
-            "as when it was adopted"
-        )
-        assert verify(store).bad == [str(caught.value)]
-
-    def test_another_dtype_of_the_same_size(self, tmp_path, x):
-        np.save(tmp_path / "x.npy", x)
-        gz.convert(EDGES, tmp_path / "s", node_attrs={"x": tmp_path / "x.npy"}, adopt=True)
-        np.save(tmp_path / "x.npy", x.view(np.int32))
-        not_opened(tmp_path / "s", r"x.npy: header, first and last rows: found fingerpr")
-
-    @pytest.mark.parametrize("row", [0, N - 1])
-    def test_other_rows(self, adopted, x, row):
-        store, file = adopted
-        x = x.copy()
-        x[row] += 1
+        x = x.copy() if row is not None else x.view(np.int32)
+        if row is not None:
+            x[row] += 1
         save(file.parent, x, file.suffix[1:])
-        not_opened(store, "adopted it: convert again")
+        not_opened(store, "header, first and last rows: found fingerprint .* convert again")
 
     def test_cut_short_while_open(self, adopted):
         store, file = adopted
@@ -238,11 +221,7 @@ class TestDamage:
     @pytest.fixture
     def store(self, tmp_path, x):
         np.save(tmp_path / "x.npy", x)
-        with StoreWriter(tmp_path / "s", is_hetero=False) as writer:
-            writer.add_node_type(None, N)
-            rows = FileRows(tmp_path / "x.npy", 128, (N, WIDTH), torch.float32)
-            writer.adopt_node_attr(None, "x", rows)
-            writer.finish()
+        gz.convert(EDGES, tmp_path / "s", node_attrs={"x": tmp_path / "x.npy"}, adopt=True)
         return tmp_path / "s"
 
     @pytest.mark.parametrize(
@@ -254,13 +233,11 @@ class TestDamage:
             ("bytes", -1, r"bytes: found -1, expected a count"),
             ("bytes", 10, "x.npy: file size: found 44528 bytes, expected 10 bytes"),
             ("dtype", "float33", r"dtype: found 'float33', expected one of bool, "),
-            ("dtype", "float64",
-             r"x.npy: row_stride: found 148, expected at least row_bytes \(296"),
+            ("dtype", "float64", r"x.npy: row_stride: found 148, expected at least row_bytes"),
             ("shape", [N, "a"], "shape: found .*, expected at most 8 counts"),
             ("shape", [N, 2**62], r"x.npy: shape: found \d+ x \d+ bytes, expected a size below"),
             ("shape", [2**62, 1], r"x.npy: shape: found .* expected a size below"),
-            ("shape", [N + 1, WIDTH],
-             "x.npy: file size: found 44528 bytes, expected 44676 or more"),
+            ("shape", [N + 1, WIDTH], "x.npy: file size: found 44528 bytes, expected 44676 or"),
             ("shape", [N - 1, WIDTH], "x.npy: header, first and last rows: found fingerprint"),
             ("shape", [1] * 9, "shape: found .*, expected at most 8 counts"),
             ("offset", 2**62, "x.npy: file size: found 44528 bytes, expected"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import pickle
 import shutil
 import struct
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
-from store_files import edit_schema, not_opened, overwrite, reseal, set_field
+from store_files import not_opened, overwrite, reseal, set_field
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
@@ -31,7 +32,6 @@ from pyg_graphzero.store.columns import (
 from pyg_graphzero.store.encoding import ENCODINGS, ColumnEncoder, EncodingLoss
 from pyg_graphzero.store.rows import ArrayRows
 from pyg_graphzero.store.verify import verify
-from pyg_graphzero.store.writer import StoreWriter
 from pyg_graphzero_cli import main
 
 HALVES = ["float16", "bfloat16"]
@@ -182,13 +182,6 @@ class TestInt8:
         assert not (tmp_path / "x.gd").exists()
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
-@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.uint8])
-def test_only_floats_are_encoded(encoding, dtype):
-    with pytest.raises(InputError, match=r"dtype: found \w+, expected floating-point numbers"):
-        ColumnEncoder(ArrayRows(torch.ones(3, dtype=dtype)), encoding, "x")
-
-
 # Stores
 
 
@@ -223,7 +216,6 @@ class TestStore:
         assert "x=[400, 37]" in repr(data)
         assert data.num_features == data.num_node_features == 37
         assert data.num_nodes == 400
-        assert not data._store._mapping.raw("x").is_built
         assert data.x.dtype == torch.float32
         assert same_bits(data.x, x)
         assert data.x is data.x
@@ -337,10 +329,7 @@ class TestDamage:
 
     @pytest.fixture
     def store(self, tmp_path):
-        with StoreWriter(tmp_path / "store", is_hetero=False) as writer:
-            writer.add_node_type(None, 50)
-            writer.add_node_attr(None, "x", torch.randn(50, 7), encoding="int8")
-            writer.finish()
+        gz.convert(Data(x=torch.randn(50, 7)), tmp_path / "store", features="int8")
         return tmp_path / "store"
 
     @pytest.mark.parametrize("field", ["scale_offset", "zero_point_offset"])
@@ -359,12 +348,6 @@ class TestDamage:
         reseal(store)
         not_opened(store, "scale_offset: found 8192, expected 28 bytes in fro")
 
-    @pytest.mark.parametrize("encoding", [1, 3, 2**31])
-    def test_encodings(self, store, encoding):
-        set_field(store / "node/x.gd", "encoding", encoding)
-        reseal(store)
-        not_opened(store, f"x.gd: encoding: found {encoding}")
-
     @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
     @pytest.mark.parametrize("section", ["scale_offset", "zero_point_offset"])
     def test_scales_that_are_no_numbers(self, store, section, value):
@@ -375,19 +358,18 @@ class TestDamage:
             " block 0 (offset 4096, 12288 bytes)"
         ]
 
-    def test_statistics_that_are_no_object(self, store):
-        edit_schema(store, lambda body: body["files"]["node/x.gd"].update(encoding=5))
-        not_opened(store, r"files\['node/x.gd'\].encoding: found 5, expected d")
-
 
 def test_cut_short_while_open(tmp_path, graph):
     """Decoding reads mapped pages as copying does: a cut is an error, no crash."""
     wide = graph.x.repeat(20, 10)
     rows, _ = encode(tmp_path / "x.gd", wide, "int8")
-    with (tmp_path / "x.gd").open("r+b") as file:
-        file.truncate(8192)
-    for threads in (1, 4):
-        with pytest.raises(OSError, match="was truncated"):
-            gather(rows, torch.arange(len(wide)), threads)
+    write_column(tmp_path / "plain.gd", wide)
+    plain = view_column(_core.Column.open(str(tmp_path / "plain.gd")))
+    for table, name in ((rows, "x.gd"), (plain, "plain.gd")):
+        os.truncate(tmp_path / name, 8192)
+        for threads in (1, 4):
+            with pytest.raises(OSError, match="was truncated") as caught:
+                gather(table, torch.arange(len(wide)), threads)
+            assert caught.value.filename == str(tmp_path / name)
     with pytest.raises(OSError, match="was truncated"):
         decoded(rows)

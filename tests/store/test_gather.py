@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from pyg_graphzero import FormatError, _core
 from pyg_graphzero.store.columns import gather, in_memory
 
 LAYOUTS = {
@@ -53,19 +52,6 @@ def test_an_empty_table():
     assert gather(torch.empty(0, 3), torch.empty(0, dtype=torch.int64)).shape == (0, 3)
     with pytest.raises(IndexError, match="outside 0 <= row < 0"):
         gather(torch.empty(0, 3), torch.tensor([0]))
-
-
-def test_edge_ids_are_widened():
-    ids = torch.tensor([1, 0, 2], dtype=torch.int32)
-    rows = torch.tensor([2, 0, 0, 1])
-    for column in (ids, ids.to(torch.int64)):
-        table = _core.RowTable(column.view(torch.uint8).view(3, -1))
-        assert _core.gather_int64(table, rows).tolist() == [2, 1, 1, 0]
-        with pytest.raises(IndexError, match=r"index\[0\]: found row 3"):
-            _core.gather_int64(table, torch.tensor([3]))
-        column[1] = -1
-        with pytest.raises(FormatError, match="ids in memory: rows: found -1, expected"):
-            _core.gather_int64(table, rows)
 
 
 def test_tensors_in_memory_are_not_copied():

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from click.testing import CliRunner
 from store_files import edit_schema, not_opened
 
 import pyg_graphzero as gz
@@ -67,10 +68,10 @@ def everything(store: Path) -> list[Callable[[], object]]:
     ]
 
 
-def refused(store: Path, calls: list[Callable[[], object]] | None = None) -> list[FormatError]:
+def refused(store: Path) -> list[FormatError]:
     """The errors of what follows the names in a store; there must be one."""
     errors = []
-    for call in everything(store) if calls is None else calls:
+    for call in everything(store):
         try:
             call()
         except FormatError as error:
@@ -197,16 +198,7 @@ def test_half_of_a_surrogate_pair(store, text, tmp_path):
     ):
         other = Path(shutil.copytree(store, tmp_path / "store-copy"))
         edit_schema(other, change)
-        with pytest.raises(FormatError, match="half of a surrogate pair") as caught:
-            gz.open(other)
-        str(caught.value).encode()
+        done = CliRunner().invoke(main, ["verify", str(other)])
+        assert done.exit_code == 1
+        assert "half of a surrogate pair" in done.output
         shutil.rmtree(other)
-
-
-def test_a_store_with_any_text_in_it_verifies_on_the_command_line(store):
-    from click.testing import CliRunner
-
-    edit_schema(store, lambda body: body.update(created_by="\ud800"))
-    done = CliRunner().invoke(main, ["verify", str(store)])
-    assert done.exit_code == 1
-    assert "half of a surrogate pair" in done.output

@@ -11,6 +11,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -244,9 +245,7 @@ def disks_of(events: list[Event], name: str, folder: Path) -> Iterator[Path]:
                 disk.apply(event)
 
 
-STEPS = ["convert", "replace", "put_tensor", "put_tensor_again", "remove_tensor", "create_csr",
-         "create_column", "publish", "discard", "infer",
-         "optimize"]  # fmt: skip
+STEPS = re.findall(r'mark\("(\w+)"\)', WORK)[:-1]
 
 
 @pytest.fixture(scope="module")

@@ -13,11 +13,12 @@ import pytest
 import torch
 from store_files import make_store
 from torch import Tensor
+from torch_geometric.data import Data
 
 import pyg_graphzero as gz
+from graphs import write_store
 from pyg_graphzero import _core
 from pyg_graphzero.store.columns import DTYPES, gather, view_column, write_column
-from pyg_graphzero.store.csc import EdgeChunk
 from pyg_graphzero.store.writer import StoreWriter
 
 MB = 1 << 20
@@ -66,12 +67,9 @@ class TestMemory:
         x = store.data().x
         assert mapped_file(x) == str(large / "node/x.gd")
         assert anonymous_memory() - before < 4 * MB
-        total = float(x.sum())  # reads all of it
-        part, column, row = x[1000:-1000], x[:, 5], x[777]
-        assert part.shape[0] + column.shape[0] + row.shape[0] == 2 * LARGE_ROWS - 2000 + 128
-        some = x[torch.arange(0, LARGE_ROWS, 1000)]
-        assert some.shape == (400, 128)
-        assert total == LARGE_ROWS * 128
+        views = x[1000:-1000], x[:, 5], x[777], x[torch.arange(0, LARGE_ROWS, 1000)]
+        assert [len(each) for each in views] == [LARGE_ROWS - 2000, LARGE_ROWS, 128, 400]
+        assert float(x.sum()) == LARGE_ROWS * 128  # reads all of it
         assert anonymous_memory() - before < 4 * MB
 
 
@@ -79,8 +77,7 @@ class TestLifetime:
     def test_outlives_the_store(self, path):
         store = gz.open(path)
         data = store.data()
-        x, y, part, turned = data.x, data.y, data.x[10:20, 2:], data.x.t()
-        picked, flat, bits = data.x[3], data.x.reshape(-1), data.x.view(torch.int32)
+        x, y, part, bits = data.x, data.y, data.x[10:20, 2:], data.x.view(torch.int32)
         indptr = store.graph_store.csc()[1]
         store.close()
         del store, data
@@ -90,8 +87,6 @@ class TestLifetime:
         del x
         gc.collect()
         assert torch.equal(part, torch.full((10, 5), 4.0))
-        assert turned.shape == (7, 50)
-        assert float(turned.sum() + picked.sum() + flat.sum()) == 4 * (350 + 7 + 350)
         assert int(bits[0, 0]) == 0x40800000
         assert int(indptr[-1]) == 200
 
@@ -178,13 +173,10 @@ class TestWrites:
 class TestPickle:
     @pytest.fixture
     def path(self, tmp_path):
-        with StoreWriter(tmp_path / "store", is_hetero=False) as writer:
-            writer.add_node_type(None, 20_000)
-            writer.add_node_attr(None, "x", torch.arange(320_000.0).view(20_000, 16))
-            edges = torch.arange(20_000)
-            writer.add_edge_type(None, [EdgeChunk(edges, edges % 100)])
-            writer.finish()
-        return tmp_path / "store"
+        ends = torch.arange(20_000)
+        x = torch.arange(320_000.0).view(20_000, 16)
+        data = Data(x=x, edge_index=torch.stack([ends, ends % 100]))
+        return write_store(data, tmp_path / "store")
 
     def test_by_path(self, path):
         store = gz.open(path)
@@ -199,18 +191,6 @@ class TestPickle:
         features = pickle.loads(pickle.dumps(store.feature_store))
         assert torch.equal(features[None, "x", 3], data.x[3])
         assert int(pickle.loads(pickle.dumps(store.graph_store)).csc()[1][-1]) == 20_000
-
-    def test_changes_travel(self, path):
-        data = gz.open(path).data()
-        data.y = torch.arange(20_000)
-        data.name = "mine"
-        again = pickle.loads(pickle.dumps(data))
-        assert torch.equal(again.y, data.y)
-        assert again.name == "mine"
-        data.x[7] = -1  # in place
-        assert pickle.loads(pickle.dumps(data)).x[7].tolist() == [-1.0] * 16
-        del data.x
-        assert "x" not in pickle.loads(pickle.dumps(data))
 
     def test_a_store_that_is_gone(self, path):
         text = pickle.dumps(gz.open(path).data())

@@ -200,8 +200,6 @@ def text_of(page: str) -> str:
 def tool(name: str) -> ModuleType:
     """A script of ``tools/`` as a module."""
     spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

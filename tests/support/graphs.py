@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
+from torch_geometric.sampler import NodeSamplerInput
 
 import pyg_graphzero as gz
 
@@ -50,6 +52,20 @@ def heterogeneous(seed: int = 0) -> HeteroData:
     data["paper", "in", "venue"].edge_index = random_edges(200, 7, 150, seed + 2)
     data["venue", "hosts", "author"].edge_index = torch.empty(2, 0, dtype=torch.long)
     return data
+
+
+def star(degree: int, **attrs: Tensor) -> Data:
+    """Edges 0 … degree-1, all into node 0."""
+    edge_index = torch.stack([torch.arange(degree), torch.zeros(degree, dtype=torch.long)])
+    return Data(edge_index=edge_index, num_nodes=degree, **attrs)
+
+
+def sample(sampler: Any, seeds: Any, times: Any = None, key: Any = 7, node_type: Any = None) -> Any:
+    """The output of a sampler for seeds that are a tensor or a list."""
+    seeds = seeds if isinstance(seeds, Tensor) else torch.tensor(seeds, dtype=torch.long)
+    times = None if times is None else torch.as_tensor(times)
+    inputs = NodeSamplerInput(torch.arange(len(seeds)), seeds, times, node_type)
+    return sampler.sample_from_nodes(inputs, key=key)
 
 
 def write_store(data: Data | HeteroData, path: Path) -> Path:

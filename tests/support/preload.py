@@ -9,9 +9,10 @@ from pathlib import Path
 
 
 def compiled(source: Path, folder: Path) -> Path:
-    """The library of a C file, in ``folder``."""
+    """The library of a file in C or C++20, in ``folder``."""
     library = folder / source.with_suffix(".so").name
-    compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()
-    command = [*compiler, "-O1", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"]
-    subprocess.run(command, check=True)
+    name, usual, *flags = ("CC", "cc") if source.suffix == ".c" else ("CXX", "c++", "-std=c++20")
+    compiler = (os.environ.get(name) or sysconfig.get_config_var(name) or usual).split()
+    flags += ["-O1", "-shared", "-fPIC", "-o", str(library)]
+    subprocess.run([*compiler, *flags, str(source), "-ldl"], check=True)
     return library

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import io
 import json
 import os
-import select
 import signal
 import socket
 import subprocess
 import sys
 import textwrap
-import time
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -68,21 +67,13 @@ class Python:
     def communicate(self, timeout: float = _PATIENCE) -> tuple[str, str]:
         """All it writes until it ends; killed with its session if it takes longer than that."""
         self.stdin.close()
-        end = time.monotonic() + timeout
-        written = {self.stdout: io.BytesIO(), self.stderr: io.BytesIO()}
-        left = set(written)
-        while left:
-            ready, _, _ = select.select(left, [], [], max(0.0, end - time.monotonic()))
-            if not ready:
-                self.send_signal(signal.SIGKILL)
-                raise subprocess.TimeoutExpired(["python"], timeout)
-            for each in ready:
-                part = os.read(each.fileno(), 1 << 16)
-                written[each].write(part)
-                if not part:
-                    left.remove(each)
+        kill = threading.Timer(timeout, self.send_signal, [signal.SIGKILL])
+        kill.start()
+        with ThreadPoolExecutor(2) as readers:
+            out, err = readers.map(lambda stream: stream.read(), (self.stdout, self.stderr))
+        kill.cancel()
         self.wait()
-        return tuple(each.getvalue().decode() for each in written.values())  # type: ignore[return-value]
+        return out, err
 
     def wait(self) -> int:
         """Its exit code, or the signal that ended it, negative."""

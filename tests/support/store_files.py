@@ -53,6 +53,14 @@ def _fields() -> tuple[list[Field], list[Field]]:
     return common + sections["Columns: `.gd`"], common + sections["Topologies: `.gl`"]
 
 
+def page_reader() -> dict[str, Any]:
+    """The functions of the reader on the format page."""
+    (code,) = re.findall(r"```python\n(.*?)```", FORMAT_PAGE.read_text(), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    return names
+
+
 COLUMN_FIELDS, TOPOLOGY_FIELDS = _fields()
 
 

@@ -6,15 +6,8 @@ import numpy as np
 import torch
 from scipy import stats
 
-import pyg_graphzero as gz
 from pyg_graphzero import _core
 from pyg_graphzero.sampler import RandomWalker
-
-
-def kept(data, path, **options):
-    """A store of a graph."""
-    gz.convert(data, path, progress=False, **options)
-    return gz.open(path)
 
 
 class PagedWalker(RandomWalker):
