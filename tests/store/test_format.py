@@ -237,14 +237,16 @@ FORGED_DOCUMENTS = [
     (_set("edge_types", 0, "edge_ids", to=False), "flags: found [], expected ['edge_ids_absent']"),
     (lambda body: (body["edge_types"][0].update(edge_ids=False),
      body.update(flags=["edge_ids_absent"])), "edge_types[0].edge_ids: found false beside edge_id"),
-    (_set("edge_types", 0, "topology", to=7), "edge_types[0].topology: found 7, expected a file path inside the store"),
+    (_set("edge_types", 0, "topology", to=7),
+     "edge_types[0].topology: found 7, expected a file path inside the store"),
     (_set("graph_attrs", to={"a": 1}), "graph_attrs['a']: found 1, expected one of file, value"),
     (_set("graph_attrs", to={"a": {"file": "/etc/passwd"}}), "graph_attrs['a'].file: found"),
     (_set("files", X, "encoding", to=5), "files['node/x.gd'].encoding: found 5, expected dict"),
     (_set("files", X, to=8200), "files['node/x.gd']: found int, expected an object"),
     (_set("files", X), "files: found no entry for 'node/x.gd', expected one"),
     (_set("node_types", 0, "ids"), "node_types[0].ids: found nothing, expected a value"),
-    (_set("edge_types", 0, "num_edges"), "edge_types[0].num_edges: found nothing, expected a value"),
+    (_set("edge_types", 0, "num_edges"),
+     "edge_types[0].num_edges: found nothing, expected a value"),
 ]  # fmt: skip
 
 
