@@ -23,7 +23,7 @@ def timed(level="edge", dtype=torch.int64, seed=0):
     random = torch.Generator().manual_seed(seed)
     data = Data(edge_index=random_edges(NODES, NODES, EDGES, seed), num_nodes=NODES)
     data.time = torch.randint(50, (EDGES if level == "edge" else NODES,), generator=random)
-    data.time = data.time.to(dtype) / (4 if dtype.is_floating_point else 1)
+    data.time = data.time.to(dtype) / 4 if dtype.is_floating_point else data.time
     return data
 
 
