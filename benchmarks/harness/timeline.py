@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def with_peak(work: Callable[[], T]) -> tuple[T, int]:
-    """What ``work`` returns, and the most bytes of memory that this process had meanwhile.
+    """The result of ``work``, and the most bytes of memory that this process had meanwhile.
 
     Pages of files are left out.
     """

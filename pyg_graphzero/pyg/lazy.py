@@ -221,11 +221,9 @@ def _mapping_again(
     packed: dict[str, tuple[str | None, Any]],
     levels: dict[str, str],
 ) -> LazyMapping:
-    out = LazyMapping.of(contents, *origin)
-    out._values = {
-        key: value if file is None else contents.view(file) if file else out._values[key]
-        for key, (file, value) in packed.items()
-    }
+    out, stored = LazyMapping(contents, origin), LazyMapping.of(contents, *origin)
+    for key, (file, value) in packed.items():
+        out[key] = value if file is None else contents.view(file) if file else stored.raw(key)
     out.levels = levels
     return out
 
@@ -233,7 +231,9 @@ def _mapping_again(
 def raw_items(storage: BaseStorage) -> list[tuple[str, Any]]:
     """The items of any PyG storage, ``OnDemand`` values not built."""
     mapping = storage._mapping
-    return list((mapping._values if isinstance(mapping, LazyMapping) else mapping).items())
+    if isinstance(mapping, LazyMapping):
+        return [(key, mapping.raw(key)) for key in mapping]
+    return list(mapping.items())
 
 
 def _fill_type(mapping: LazyMapping, contents: StoreContents, record: TypeSchema) -> None:

@@ -132,6 +132,11 @@ def limited(folder: Path, limit: int) -> None:
         pytest.skip("the temporary folder is in memory")
 
 
+def test_a_limit_of_nothing():
+    with pytest.raises(ValueError, match="limit: found 0, expected a positive number of bytes"):
+        MemoryCap(0)
+
+
 @needs_compiler
 @pytest.mark.long
 def test_out_of_core(tmp_path):

@@ -168,7 +168,7 @@ class Worker:
         self.pipe.send(seed)
 
     def reply(self) -> dict[str, Any] | str | None:
-        """What became of the case, or a note; None when the process is dead."""
+        """The outcome of the case, or a note; None when the process is dead."""
         with contextlib.suppress(EOFError, OSError):
             return self.pipe.recv()
         return None

@@ -98,3 +98,27 @@ def test_strict_allows_uses_that_take_no_memory(path):
     data.mapped = mapped
     assert store.how.strict
     assert pickle.loads(pickle.dumps(store)).how.strict
+
+
+@pytest.mark.parametrize("of_edges", [False, True])
+def test_a_whole_attribute_that_does_not_fit(tmp_path, monkeypatch, of_edges):
+    """Encoded rows of nodes, and edges that have another order on disk, are built in memory."""
+    edges = torch.tensor([[0, 1, 2, 0], [2, 1, 0, 1]])
+    memory = Data(x=torch.ones(3, 8), weight=torch.arange(4.0), edge_index=edges)
+    gz.convert(memory, tmp_path / "s", features="float16", progress=False)
+    store, attr, size = gz.open(tmp_path / "s"), *(("weight", 16) if of_edges else ("x", 96))
+    group = (None, None) if of_edges else None
+    whole = {
+        "data": lambda: store.data()[attr],
+        "feature store": lambda: store.feature_store.get_tensor(group, attr, None),
+    }
+    for take in whole.values():
+        assert torch.equal(take(), memory[attr])
+    monkeypatch.setattr("pyg_graphzero.store.contents.free_memory", lambda: size - 1)
+    for take in whole.values():
+        with pytest.raises(gz.DoesNotFitError) as caught:
+            take()
+        assert str(caught.value).startswith(
+            f"{store.path}: attribute {attr!r}: found {size - 1} bytes of memory free, expected "
+            f"{size} for all rows; read some: store.feature_store.get_tensor("
+        )

@@ -63,7 +63,7 @@ class TestSize:
 
 class TestHeader:
     def test_magic(self, store):
-        """Of an archive, and of a topology where a column belongs."""
+        """An archive, and a topology where a column belongs."""
         overwrite(store / X, 0, b"PK\x03\x04GZIP")
         words = "magic: found bytes {}, expected bytes 89 47 5a 44 0d 0a 1a 0a"
         assert refused(store / X) == words.format("50 4b 03 04 47 5a 49 50")
