@@ -172,6 +172,9 @@ class Topology:
 def is_mapped(address: int) -> bool:
     """Whether memory at an address is a file of a store."""
 
+def will_need(address: int, size: int) -> None:
+    """Has the kernel begin to read these bytes of a mapped file of a store."""
+
 class LockFile:
     """An exclusive advisory lock, held while the object lives."""
 

@@ -196,6 +196,14 @@ void init_storage(nb::module_& m) {
         return !find_mapped(reinterpret_cast<const void*>(address)).path.empty();
       },
       "address"_a, "Whether memory at an address is a file of a store.");
+  m.def(
+      "will_need",
+      [](std::uintptr_t address, std::uint64_t size) {
+        will_need(reinterpret_cast<const void*>(address), size);
+      },
+      "address"_a, "size"_a,
+      "Has the kernel begin to read these bytes of a mapped file of a store.",
+      nb::call_guard<nb::gil_scoped_release>());
 
   nb::class_<File>(m, "LockFile", "An exclusive advisory lock, held while the object lives.")
       .def_static(

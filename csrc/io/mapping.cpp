@@ -1,5 +1,6 @@
 #include "io/mapping.h"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -15,6 +16,14 @@ struct Registry {
 Registry& registry() {
   static Registry* const live = new Registry;  // outlives mappings freed at interpreter exit
   return *live;
+}
+
+// The live mapping that has this byte, or null. REQUIRES the registry's lock.
+const Mapping* find(const std::byte* at) {
+  const auto next = registry().by_address.upper_bound(at);
+  if (next == registry().by_address.begin()) return nullptr;
+  const Mapping* const mapping = std::prev(next)->second;
+  return at < mapping->data() + mapping->size() ? mapping : nullptr;
 }
 
 }  // namespace
@@ -36,12 +45,18 @@ Mapping::~Mapping() {
 MappedPlace find_mapped(const void* address) {
   const auto* const at = static_cast<const std::byte*>(address);
   const std::lock_guard lock(registry().mutex);
-  auto next = registry().by_address.upper_bound(at);
-  if (next == registry().by_address.begin()) return {};
-  const Mapping& mapping = *std::prev(next)->second;
-  const auto offset = static_cast<std::uint64_t>(at - mapping.data());
-  if (offset >= mapping.size()) return {};
-  return {mapping.path(), offset};
+  const Mapping* const mapping = find(at);
+  if (mapping == nullptr) return {};
+  return {mapping->path(), static_cast<std::uint64_t>(at - mapping->data())};
+}
+
+void will_need(const void* address, std::uint64_t size) noexcept {
+  const auto* const at = static_cast<const std::byte*>(address);
+  const std::lock_guard lock(registry().mutex);
+  const Mapping* const mapping = find(at);
+  if (mapping == nullptr) return;
+  const auto left = static_cast<std::uint64_t>(mapping->data() + mapping->size() - at);
+  read_ahead(at, std::min(size, left));
 }
 
 }  // namespace gz

@@ -46,8 +46,9 @@ class Mapping {
   bool writable_;
 };
 
-// For the destructor of Mapping alone.
+// For mapping.cpp alone: the system's own calls.
 void unmap_file(std::byte* data, std::uint64_t size) noexcept;
+void read_ahead(const std::byte* data, std::uint64_t size) noexcept;
 
 // The file and offset that `address` belongs to among all live mappings; path empty if none.
 struct MappedPlace {
@@ -55,5 +56,8 @@ struct MappedPlace {
   std::uint64_t offset = 0;
 };
 MappedPlace find_mapped(const void* address);
+
+// Asks the kernel to start reading these bytes, as far as they are of one live mapping.
+void will_need(const void* address, std::uint64_t size) noexcept;
 
 }  // namespace gz

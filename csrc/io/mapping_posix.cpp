@@ -1,4 +1,5 @@
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cerrno>
 
@@ -35,6 +36,12 @@ std::shared_ptr<const Mapping> Mapping::map(const File& file, std::uint64_t size
 }
 
 void unmap_file(std::byte* data, std::uint64_t size) noexcept { ::munmap(data, size); }
+
+void read_ahead(const std::byte* data, std::uint64_t size) noexcept {
+  static const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const std::uintptr_t before = reinterpret_cast<std::uintptr_t>(data) % page;
+  ::madvise(const_cast<std::byte*>(data) - before, size + before, MADV_WILLNEED);
+}
 
 void Mapping::forget_pages() const noexcept { ::madvise(data_, size_, MADV_DONTNEED); }
 

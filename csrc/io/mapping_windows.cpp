@@ -44,6 +44,11 @@ std::shared_ptr<const Mapping> Mapping::map(const File& file, std::uint64_t size
 
 void unmap_file(std::byte* data, std::uint64_t) noexcept { ::UnmapViewOfFile(data); }
 
+void read_ahead(const std::byte* data, std::uint64_t size) noexcept {
+  WIN32_MEMORY_RANGE_ENTRY range{const_cast<std::byte*>(data), static_cast<SIZE_T>(size)};
+  ::PrefetchVirtualMemory(::GetCurrentProcess(), 1, &range, 0);
+}
+
 // Pages that are not locked leave the working set.
 void Mapping::forget_pages() const noexcept { ::VirtualUnlock(data_, size_); }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -361,12 +361,15 @@ def in_memory(table: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     if rows is None:
         return table if dtype is None else table.to(dtype)
     out = torch.empty(tuple(table.shape), dtype=dtype or table.dtype)
-    if out.dtype == table.dtype:
-        _gather_all(out, rows, lambda places: places)
-        return out
-    for first in range(0, len(table), _DECODED_ROWS):
-        piece = out[first : first + _DECODED_ROWS]
-        piece.copy_(gather(table, torch.arange(first, first + len(piece))))
+    row = table.stride(0) * table.element_size()
+    for first, piece in _pieces(out):
+        # The map has no read-ahead: this piece, and the next one while this is copied.
+        _core.will_need(table.data_ptr() + first * row, 2 * len(piece) * row)
+        places = torch.arange(first, first + len(piece))
+        if out.dtype == table.dtype:
+            gather_into(piece, rows, places)
+        else:
+            piece.copy_(gather(table, places))
     return out
 
 
@@ -389,10 +392,14 @@ def permuted(table: Tensor | EncodedRows, index: Tensor) -> Tensor:
 
 
 def _gather_all(out: Tensor, rows: _core.RowTable, index: Callable[[Tensor], Tensor]) -> None:
-    """Fills ``out`` by pieces: an index of all rows might need more memory than the rows."""
-    for number, piece in enumerate(out.split(_DECODED_ROWS)):
-        first = number * _DECODED_ROWS
+    for first, piece in _pieces(out):
         gather_into(piece, rows, index(torch.arange(first, first + len(piece))))
+
+
+def _pieces(out: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """Rows to fill, and the number of the first: an index of all might need more memory than they."""
+    for first in range(0, len(out), _DECODED_ROWS):
+        yield first, out[first : first + _DECODED_ROWS]
 
 
 def gather_into(out: Tensor, rows: _core.RowTable, index: Tensor, num_threads: int = 0) -> None:

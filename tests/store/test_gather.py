@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import resource
+
 import pytest
 import torch
 
-from pyg_graphzero.store.columns import gather, in_memory
+from pyg_graphzero import _core
+from pyg_graphzero.store.columns import gather, in_memory, view_column, write_column
+from pyg_graphzero.util.system import drop_pages
 
 LAYOUTS = {
     "contiguous": torch.randn(6, 4),
@@ -58,3 +62,14 @@ def test_tensors_in_memory_are_not_copied():
     table = torch.tensor([1, 2], dtype=torch.int32)
     assert in_memory(table) is table
     assert in_memory(table, torch.int64).dtype == torch.int64
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float64])
+def test_a_mapped_column_is_not_read_page_by_page(tmp_path, dtype):
+    times = torch.arange(9 << 20)  # files of this size are mapped without read-ahead
+    write_column(tmp_path / "times.gd", times)
+    drop_pages(tmp_path / "times.gd")
+    view = view_column(_core.Column.open(str(tmp_path / "times.gd")))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_majflt
+    assert torch.equal(in_memory(view, dtype), times.to(dtype))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_majflt - before < 4000  # of 18,432 pages
