@@ -397,7 +397,7 @@ def _gather_all(out: Tensor, rows: _core.RowTable, index: Callable[[Tensor], Ten
 
 
 def _pieces(out: Tensor) -> Iterator[tuple[int, Tensor]]:
-    """Rows to fill, and the number of the first: an index of all might need more memory than they."""
+    """Rows to fill, and the first one's number: an index of all might need more memory."""
     for first in range(0, len(out), _DECODED_ROWS):
         yield first, out[first : first + _DECODED_ROWS]
 
