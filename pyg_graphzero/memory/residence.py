@@ -145,7 +145,7 @@ class Residence:
     def preload(self) -> None:
         """Starts a thread that reads neighbours that stay in memory; does not wait for it."""
         threading.Thread(
-            target=_preload, args=(weakref.ref(self),), daemon=True, name="graphzero-preload"
+            target=_preload, args=(weakref.ref(self),), name="graphzero-preload"
         ).start()
 
     # Reads of neighbours and reads of rows do not wait for each other.
@@ -198,12 +198,16 @@ def _reader() -> _core.DiskGather:
 
 
 def _preload(files: weakref.ref[Residence]) -> None:
-    """Reads neighbours that stay in memory, as long as another reference to the files lives."""
-    now = files()
+    """Reads neighbours that stay in memory, as long as another reference to the files lives.
+
+    The thread ends with the main one: Python waits for it then. A daemon that is in the engine
+    when the interpreter ends would abort the process.
+    """
+    now, main = files(), threading.main_thread()
     names = [] if now is None else list(now.topologies)
     for name in names:
         group = 0
-        while group >= 0:
+        while group >= 0 and main.is_alive():
             now = files()
             if now is None:
                 return

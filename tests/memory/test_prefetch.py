@@ -3,6 +3,7 @@
 import os
 import time
 
+import pythons
 import torch
 from torch_geometric.data import Data
 
@@ -33,3 +34,27 @@ def test_files_that_cannot_be_opened_are_left_out(tmp_path):
     thread = prefetch_all([tmp_path / "gone", here])
     thread.join(60)
     assert not thread.is_alive()
+
+
+def test_a_process_ends_while_neighbours_are_read_ahead():
+    code = """
+        from types import SimpleNamespace
+        import numpy as np
+        from pyg_graphzero import _core
+        from pyg_graphzero.memory.residence import Residence
+
+        rows, counts = np.zeros(1 << 25, np.int64), np.zeros(1, np.int16)
+
+        class Endless:
+            def preload(self, group):
+                _core.count_rows(rows, counts)  # in the engine, for some time
+                return group
+
+        class Files(SimpleNamespace):
+            preload = Residence.preload
+
+        files = Files(topologies={None: Endless()})
+        files.preload()
+    """
+    done = pythons.run(code)
+    assert (done.returncode, done.stderr) == (0, "")
