@@ -1,6 +1,6 @@
 // How much of a long loop is done at a time. These sizes decide speed and memory, never what comes
 // out; they stand together so that tests can make all of them tiny and see the second chunk of
-// everything. tools/check_chunk_sizes.py finds one that stands elsewhere.
+// everything.
 #pragma once
 
 #include <cstddef>
