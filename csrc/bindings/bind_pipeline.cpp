@@ -295,8 +295,9 @@ void init_pipeline(nb::module_& m) {
             {
               const nb::gil_scoped_release released;
               for (const SourceList& list : self.step()) {
-                Buffer<std::int64_t> slots(std::ssize(list.slots));
-                std::copy(list.slots.begin(), list.slots.end(), slots.data());
+                Buffer<std::int64_t> slots(list.slots.size());
+                std::int64_t* to = slots.data();
+                list.slots.for_each([&](std::int64_t slot) { *to++ = slot; });
                 found.emplace_back(list.csc->name, std::move(slots));
               }
             }
@@ -312,11 +313,11 @@ void init_pipeline(nb::module_& m) {
             const auto lists = self.lists();
             bool fits = sources.size() == lists.size();
             for (std::size_t i = 0; fits && i < lists.size(); ++i) {
-              fits = sources[i].size() == lists[i].slots.size();
+              fits = static_cast<std::int64_t>(sources[i].size()) == lists[i].slots.size();
             }
             if (!fits) throw std::invalid_argument("sources: expected one of each slot");
             for (std::size_t i = 0; i < lists.size(); ++i) {
-              std::copy_n(sources[i].data(), sources[i].size(), lists[i].sources);
+              lists[i].fill([&](std::int64_t j) { return sources[i].data()[j]; });
             }
           },
           "sources"_a, "The sources of what step() has listed, int64 [n] each.")

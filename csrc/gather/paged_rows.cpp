@@ -112,8 +112,6 @@ Buffer<std::int64_t> PagedRows::unite(std::span<const IdList> lists, std::size_t
                                 " rows in one window, expected fewer: the bits of both counts "
                                 "together must be at most 64");
   }
-  keys_.resize(wanted ? 0 : total);
-  std::uint64_t* const keys = keys_.data();
   std::int64_t found = 0, at = 0;
   std::array<std::int64_t, RowCache::kFindAtOnce> block, places, others;
   std::size_t filled = 0;
@@ -122,14 +120,9 @@ Buffer<std::int64_t> PagedRows::unite(std::span<const IdList> lists, std::size_t
     locate({block.data(), filled}, places.data());
     std::size_t num_others = 0;
     for (std::size_t i = 0; i < filled; ++i, ++at) {
-      if (places[i] < 0 && wanted) {
+      if (places[i] < 0) {
         window.places.set(at, num_places() + block[i]);  // until the rows are numbered
         others[num_others++] = block[i];
-        continue;
-      }
-      if (places[i] < 0) {
-        keys[found++] =
-            static_cast<std::uint64_t>(block[i]) << ordinal_bits | static_cast<std::uint64_t>(at);
         continue;
       }
       window.places.set(at, places[i]);
@@ -155,6 +148,11 @@ Buffer<std::int64_t> PagedRows::unite(std::span<const IdList> lists, std::size_t
   window.stats.hits = window.hits.back();
   if (wanted) return number(*wanted, window.places);
   keys_.resize(found);
+  for (std::int64_t i = 0, next = 0; i < total; ++i) {
+    const std::int64_t row = window.places[i] - num_places();
+    if (row < 0) continue;
+    keys_[next++] = static_cast<std::uint64_t>(row) << ordinal_bits | static_cast<std::uint64_t>(i);
+  }
   radix_sort(keys_, room_, ordinal_bits, row_bits);
 
   const std::uint64_t ordinal_mask = (std::uint64_t{1} << ordinal_bits) - 1;

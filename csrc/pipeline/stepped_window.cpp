@@ -26,7 +26,7 @@ std::span<const SourceList> SteppedWindow::step() {
       bool goes_on = true;
       while (lists_.size() == before && (goes_on = made.run.advance())) {
         for (const SourceList& list : made.run.wanted()) {
-          if (!list.slots.empty()) lists_.push_back(list);
+          if (list.slots.size() > 0) lists_.push_back(list);
         }
       }
       if (goes_on) continue;

@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "arrays/narrow_ids.h"
 #include "base/chunk_sizes.h"
 #include "base/rng.h"
 #include "sampling/draw.h"
@@ -77,8 +78,10 @@ class NeighborSampler::Run {
     workspace.ids.resize(num_node_types);
     workspace.node_room.resize(num_node_types);
     workspace.edge_room.resize(num_edge_types);
+    waiting_.resize(num_edge_types);
     for (std::size_t e = 0; e < num_edge_types; ++e) {
-      out_.edges[e].reserve(with_slack(std::exchange(workspace.edge_room[e], 0)));
+      const std::int64_t most = std::exchange(workspace.edge_room[e], 0);
+      if (!is_asked(e)) out_.edges[e].reserve(with_slack(most));
     }
     // A run that waits for neighbours with others has few nodes yet, and takes no room for more.
     const bool waits = sampler.reads();
@@ -196,6 +199,8 @@ class NeighborSampler::Run {
     return !request_.disjoint && sampler_.num_nodes_[node_type] <= kNarrowNodes;
   }
 
+  bool is_asked(std::size_t e) const { return sampler_.edge_types_[e].csc.is_asked(); }
+
   // The key of `node` in the id map: the node itself, or the node of its tree.
   template <class Key>
   Key key_of(std::int64_t node, std::int64_t tree, std::int64_t num_nodes) const {
@@ -245,7 +250,7 @@ class NeighborSampler::Run {
     const std::int64_t begin = begin_[static_cast<std::size_t>(type.dst_type)];
     const std::int64_t end = end_[static_cast<std::size_t>(type.dst_type)];
     const std::int64_t k = request_.num_neighbors[e][hop];
-    Sample::Edges& edges = out_.edges[e];
+    Sample::Edges& edges = is_asked(e) ? drawn_ : out_.edges[e];
     const std::int64_t base = base_[e] = edges.row.size();
     if (begin == end || k == 0 || type.csc.num_edges == 0) return;
     const std::int64_t total = look_up_degrees(e, begin, end - begin, k, excluded_[e].get());
@@ -274,16 +279,35 @@ class NeighborSampler::Run {
 
   // The second: their sources, from memory or to be read.
   void fetch(std::size_t e) {
+    const SampledEdgeType& type = sampler_.edge_types_[e];
+    if (is_asked(e)) {
+      Sample::Edges drawn = std::exchange(drawn_, {});
+      find_slots(type, drawn.slot.data(), drawn.slot.size(), request_.threads);
+      waiting_[e] = {NarrowIds(drawn.slot.span()), NarrowIds(drawn.col.span()), {}};
+      wanted_.push_back({&type.csc, waiting_[e].slot, nullptr, &waiting_[e].source});
+      return;
+    }
     Sample::Edges& edges = out_.edges[e];
-    fetch_sources(sampler_.edge_types_[e], edges.slot.data() + base_[e],
-                  edges.row.data() + base_[e], edges.slot.size() - base_[e], request_.threads,
-                  wanted_);
+    fetch_sources(type, edges.slot.data() + base_[e], edges.row.data() + base_[e],
+                  edges.slot.size() - base_[e], request_.threads, wanted_);
+  }
+
+  // Edges that have waited for their sources join those of the hops before.
+  void keep_waiting(std::size_t e) {
+    const Waiting waited = std::exchange(waiting_[e], {});
+    Sample::Edges& edges = out_.edges[e];
+    const std::int64_t base = base_[e] = edges.row.size(), count = waited.slot.size();
+    edges.resize(base + count);
+    waited.slot.widen_to(edges.slot.data() + base);
+    waited.col.widen_to(edges.col.data() + base);
+    waited.source.read(0, {edges.row.data() + base, static_cast<std::size_t>(count)});
   }
 
   // The third: their positions in the batch, which grows by the nodes that are new.
   void relabel(std::size_t e) {
     const SampledEdgeType& type = sampler_.edge_types_[e];
     const auto src = static_cast<std::size_t>(type.src_type);
+    if (is_asked(e)) keep_waiting(e);
     Sample::Edges& edges = out_.edges[e];
     check_room(src, edges.row.size() - base_[e]);
     if (narrow(src)) {
@@ -444,10 +468,18 @@ class NeighborSampler::Run {
     }
   }
 
+  // Edges of a hop that wait for their sources; many batches wait at a time.
+  struct Waiting {
+    NarrowIds slot, col;
+    NarrowNumbers source;
+  };
+
   const NeighborSampler& sampler_;
   const SampleRequest& request_;
   Workspace& workspace_;
   Sample out_;
+  Sample::Edges drawn_;                    // of an edge type whose sources are asked for
+  std::vector<Waiting> waiting_;           // [edge type]
   std::vector<std::int64_t> begin_, end_;  // [node type]: the frontier
   std::vector<std::int64_t> base_;         // [edge type]: where the hop's edges begin
   std::vector<std::unique_ptr<ExcludedEdges>> excluded_;  // [edge type], or null

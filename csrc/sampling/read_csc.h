@@ -131,15 +131,22 @@ void fetch_sources(const SampledEdgeType& type, const Sources& sources, std::int
 
 }  // namespace detail
 
-// Ranks in slot[0 … count) to slots, and the neighbours in them to `source`. Slots of a paged edge
-// type are added to `wanted` instead, for whoever reads them.
+// Ranks in slot[0 … count) to slots.
+inline void find_slots(const SampledEdgeType& type, std::int64_t* slot, std::int64_t count,
+                       int threads) {
+  parallel_for(count, kEdgeGrain, threads, [&](std::int64_t from, std::int64_t to) {
+    guarded([&] { detail::ranks_to_slots(type.order, slot, from, to); });
+  });
+}
+
+// Ranks to slots, and the neighbours in them to `source`. Slots of a paged edge type are added to
+// `wanted` instead, for whoever reads them.
 inline void fetch_sources(const SampledEdgeType& type, std::int64_t* slot, std::int64_t* source,
                           std::int64_t count, int threads, std::vector<SourceList>& wanted) {
   if (type.csc.is_asked()) {
-    parallel_for(count, kEdgeGrain, threads, [&](std::int64_t from, std::int64_t to) {
-      guarded([&] { detail::ranks_to_slots(type.order, slot, from, to); });
-    });
-    wanted.push_back({&type.csc, {slot, static_cast<std::size_t>(count)}, source});
+    find_slots(type, slot, count, threads);
+    wanted.push_back(
+        {&type.csc, std::span<const std::int64_t>(slot, static_cast<std::size_t>(count)), source});
     return;
   }
   const auto from = [&](const auto& sources) {

@@ -16,27 +16,16 @@ struct Wanted {
   SourceList list;
 };
 
-// Places in a table of indices become the indices.
+// The list with this number in a window, from a table of indices.
 template <class Index>
-void look_up(const RowTable& table, std::int64_t* at, std::size_t count) {
+void fill(const SourceList& list, const RowWindow& window, std::size_t number) {
+  const RowTable table = list.csc->paged->table(0, window);
   const auto* const kept = reinterpret_cast<const Index*>(table.data);
   const auto* const read = reinterpret_cast<const Index*>(table.rest);
-  for (std::size_t j = 0; j < count; ++j) {
-    const std::int64_t place = at[j];
-    at[j] =
-        static_cast<std::int64_t>(place < table.split ? kept[place] : read[place - table.split]);
-  }
-}
-
-void fill(const SourceList& list, const RowWindow& window, std::size_t number) {
-  const PagedRows& paged = *list.csc->paged;
-  window.places.read(window.first[number], {list.sources, list.slots.size()});
-  const RowTable table = paged.table(0, window);
-  if (list.csc->index_bytes == 4) {
-    look_up<std::uint32_t>(table, list.sources, list.slots.size());
-  } else {
-    look_up<std::int64_t>(table, list.sources, list.slots.size());
-  }
+  list.fill([&, first = window.first[number]](std::int64_t i) {
+    const std::int64_t place = window.places[first + i];
+    return static_cast<std::int64_t>(place < table.split ? kept[place] : read[place - table.split]);
+  });
 }
 
 // Lists of one file, as many at a time as may be. False if stopped.
@@ -72,7 +61,10 @@ bool read_sources(std::span<const Wanted> wanted, std::int64_t max_bytes, std::s
     for (std::size_t k = 0; k < window.num_lists(); ++k) {
       std::exception_ptr& error = out.errors[wanted[k].run];
       if (window.errors[k]) error = window.errors[k];
-      if (!error) fill(wanted[k].list, window, k);
+      if (error) continue;
+      const SourceList& list = wanted[k].list;
+      list.csc->index_bytes == 4 ? fill<std::uint32_t>(list, window, k)
+                                 : fill<std::int64_t>(list, window, k);
     }
     wanted = wanted.subspan(window.num_lists());
   }
@@ -111,7 +103,7 @@ SampleWindow sample_window(std::span<SamplingRun> runs, std::int64_t max_bytes,
     std::vector<Wanted> wanted;
     for (const std::size_t k : going) {
       for (const SourceList& list : runs[k].wanted()) {
-        if (!list.slots.empty()) wanted.push_back({k, list});
+        if (list.slots.size() > 0) wanted.push_back({k, list});
       }
     }
     std::stable_sort(wanted.begin(), wanted.end(), [&](const Wanted& a, const Wanted& b) {
@@ -127,13 +119,13 @@ SampleWindow sample_window(std::span<SamplingRun> runs, std::int64_t max_bytes,
   }
 }
 
-void read_sources(const SourceList& list, std::int64_t max_bytes,
-                  const std::function<void()>& checkpoint) {
+void read_sources(const Csc& csc, std::span<const std::int64_t> slots, std::int64_t* sources,
+                  std::int64_t max_bytes, const std::function<void()>& checkpoint) {
   const auto size = static_cast<std::size_t>(chunk_sizes.walked_slots);
   std::vector<Wanted> wanted;
-  for (std::size_t first = 0; first < list.slots.size(); first += size) {
-    const auto part = list.slots.subspan(first, std::min(size, list.slots.size() - first));
-    wanted.push_back({0, {list.csc, part, list.sources + first}});
+  for (std::size_t first = 0; first < slots.size(); first += size) {
+    const auto part = slots.subspan(first, std::min(size, slots.size() - first));
+    wanted.push_back({0, {&csc, part, sources + first}});
   }
   for (std::span<const Wanted> left = wanted; !left.empty(); checkpoint()) {
     const auto together = left.first(std::min(left.size(), std::size_t{16}));

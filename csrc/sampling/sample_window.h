@@ -7,22 +7,41 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <limits>
 #include <span>
 #include <stop_token>
 #include <utility>
 #include <vector>
 
+#include "arrays/narrow_ids.h"
 #include "gather/paged_rows.h"
 #include "sampling/graph.h"
 #include "sampling/sample.h"
 
 namespace gz {
 
-// Slots of an edge type whose samplers ask for sources, and where their sources go.
+// Slots of an edge type whose samplers ask for sources, and where their sources go: to an array of
+// as many, or to numbers that many batches keep at a time.
 struct SourceList {
   const Csc* csc;
-  std::span<const std::int64_t> slots;
+  IdList slots;
   std::int64_t* sources;
+  NarrowNumbers* narrow = nullptr;  // in place of `sources`
+
+  // Takes the sources, `source(i)` of each slot.
+  template <class Source>
+  void fill(const Source& source) const {
+    const std::int64_t count = slots.size();
+    if (narrow == nullptr) {
+      for (std::int64_t i = 0; i < count; ++i) sources[i] = source(i);
+      return;
+    }
+    // Any number of a damaged file has to be kept as it is.
+    const bool is_short = csc->paged != nullptr && csc->index_bytes == 4;
+    narrow->reset(count,
+                  is_short ? std::int64_t{1} << 32 : std::numeric_limits<std::int64_t>::max());
+    for (std::int64_t i = 0; i < count; ++i) narrow->set(i, source(i));
+  }
 };
 
 // One batch that is being sampled: a coroutine that a sampler begins. It yields the lists that it
@@ -85,11 +104,11 @@ SampleWindow sample_window(std::span<SamplingRun> runs, std::int64_t max_bytes,
                            const std::function<void(std::size_t, Sample)>& take,
                            std::stop_token stop = {});
 
-// Fills in the sources of one list, for callers without runs; what is read at once takes about
-// `max_bytes`. `checkpoint` is called between reads and may raise. Raises OsError where a neighbour
-// cannot be read.
-void read_sources(const SourceList& list, std::int64_t max_bytes,
-                  const std::function<void()>& checkpoint);
+// Reads the sources of slots into an array of as many, for callers without runs; what is read at
+// once takes about `max_bytes`. `checkpoint` is called between reads and may raise. Raises OsError
+// where a neighbour cannot be read.
+void read_sources(const Csc& csc, std::span<const std::int64_t> slots, std::int64_t* sources,
+                  std::int64_t max_bytes, const std::function<void()>& checkpoint);
 
 // sample_window() for one run: raises its error.
 Sample sample_alone(SamplingRun run);

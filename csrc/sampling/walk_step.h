@@ -174,7 +174,7 @@ class WalkStepper {
       if (slot[walks[j]] >= 0) wanted.push_back(slot[walks[j]]);
     }
     found.resize(wanted.size());
-    read_sources({&csc_, wanted, found.data()}, request_.max_bytes, checkpoint_);
+    read_sources(csc_, wanted, found.data(), request_.max_bytes, checkpoint_);
     std::size_t next = 0;
     for (std::int64_t j = 0; j < count; ++j) {
       if (slot[walks[j]] >= 0) source[walks[j]] = found[next++];

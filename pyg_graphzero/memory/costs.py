@@ -19,11 +19,13 @@ SPARED_SHARE = 1 / 16
 # Each node of a batch: its id. Each edge: both ends and its slot.
 NODE = 8
 EDGE = 24
-# A batch whose neighbours are read, while it waits for those of its last hop. An edge: its ends and
-# slot, and for reading its place, its key twice, and itself, as if none were in memory. A node that
-# the batch has by then: in the id map and as a destination. No memory is set aside for another
-# window that may wait meanwhile: once frames are full, so much is in memory that both fit.
-READ_EDGE = 24 + 32
+# A batch whose neighbours are read, while it waits for those of its last hop. An edge: its end by
+# a byte, and two numbers, its slot and the place of its source. A source that is not in memory: its
+# key twice, sorted, its number, and itself. A node that the batch has by then: in the id map and as
+# a destination. No memory is set aside for another window that may wait meanwhile: once frames are
+# full, so much is in memory that both fit.
+READ_END = 1
+READ_SOURCE = 28
 READ_NODE = 100
 # Batches differ by a few percent.
 SLACK = 1.15

@@ -105,7 +105,9 @@ class BatchSize:
         sampled: Its nodes and edges, while it waits for its rows.
         whole: All of it with its rows, as the consumer gets it.
         nodes: Number of its nodes of all types.
-        reading: All of it while the neighbours of its last hop are read.
+        reading: All of it while the neighbours of its last hop are read, none of which is in
+            memory.
+        sources: The part of ``reading`` that these neighbours take.
         sampling: Its nodes and edges until its ids are narrowed.
     """
 
@@ -113,6 +115,7 @@ class BatchSize:
     whole: int = 0
     nodes: int = 0
     reading: int = 0
+    sources: int = 0
     sampling: int = 0
 
     def larger(self, other: BatchSize) -> BatchSize:
@@ -187,10 +190,13 @@ def batch_size(loader: BatchSource, batch: _core.Batch) -> BatchSize:
     ids = [*batch.nodes, *batch.trees, *(end for both in batch.edge_index for end in both)]
     ids += batch.slots if keeps_slots else []
     waits = sum(_core.narrow_bytes(engine_array(each)) for each in ids)
-    reading = costs.READ_EDGE * batch.num_edges + costs.READ_NODE * sum(inner)
-    sizes = waits, whole, reading, sampling
-    waits, whole, reading, sampling = (int(costs.SLACK * size) for size in sizes)
-    return BatchSize(waits, whole, sum(nodes), reading, sampling)
+    sources = costs.READ_SOURCE * batch.num_edges
+    number = 8 if any(file.num_rows > 1 << 32 for file in files_of(loader)) else 4
+    edges = (costs.READ_END + 2 * number) * batch.num_edges
+    reading = edges + sources + costs.READ_NODE * sum(inner)
+    sizes = waits, whole, reading, sources, sampling
+    waits, whole, reading, sources, sampling = (int(costs.SLACK * size) for size in sizes)
+    return BatchSize(waits, whole, sum(nodes), reading, sources, sampling)
 
 
 def files_of(loader: BatchSource) -> list[Need]:

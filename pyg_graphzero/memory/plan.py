@@ -212,9 +212,12 @@ def _with_windows(
     paged = [file for file in others if file.name not in held]
     lists = [file for file in needs.of(Kind.NEIGHBOURS) if file.name not in held]
     rows = [file for file in paged if file.kind is not Kind.NEIGHBOURS]
-    plan = _read_together(plan, budget, batch, lists, one)
     share = costs.HOT_SHARE if rows and not lists else costs.HOT_SHARE + costs.TOPOLOGY_SHARE
-    hot = _keep_used(budget, paged, one, None if by_pieces else share)
+    used = None if by_pieces else share
+    about = _keep_used(Budget(budget.left, 0), paged, one, used)
+    served = min((file.served(about.get(file.name, 0)) for file in lists), default=0.0)
+    plan = _read_together(plan, budget, batch, lists, one, served)
+    hot = _keep_used(budget, paged, one, used)
     for file in lists:
         if file.uses is None:
             most = max(0, min(file.num_bytes, budget.left - one))
@@ -224,7 +227,12 @@ def _with_windows(
 
 
 def _read_together(
-    plan: MemoryPlan, budget: Budget, batch: BatchSize, lists: Sequence[Need], one: int
+    plan: MemoryPlan,
+    budget: Budget,
+    batch: BatchSize,
+    lists: Sequence[Need],
+    one: int,
+    served: float,
 ) -> MemoryPlan:
     """Adds batches whose neighbours are read together; spares their reader where none are.
 
@@ -234,16 +242,18 @@ def _read_together(
         batch: Size of a batch.
         lists: Neighbours that are not held.
         one: Bytes that stay free.
+        served: Share of the uses of each of them that memory will serve, about.
     """
     if not lists:
         spared = int(min(costs.READER / 2, costs.SPARED_SHARE * max(0, budget.left)))
         return replace(plan, reading=costs.READER + budget.spend(-spared))
-    each = max(1, batch.reading)
-    most = min(costs.MAX_TOGETHER, (budget.left - one) // each)
+    each = max(1, batch.reading - int(served * batch.sources))
+    more = each - batch.reading  # the first one has room for all that it wants
+    most = min(costs.MAX_TOGETHER, (budget.left - one + more) // each)
     is_ranked = all(file.uses is not None for file in lists)
     share = costs.TOGETHER_RANKED if is_ranked else costs.TOGETHER_SHARE
-    count = how_many(budget.left, share, each, 1, most)
-    num_bytes = budget.spend(min(count * each, budget.left))
+    count = how_many(budget.left + more, share, each, 1, most)
+    num_bytes = budget.spend(min(count * each - more, budget.left))
     return replace(plan, topology_window=count, topology_windows=num_bytes, reading=costs.READER)
 
 

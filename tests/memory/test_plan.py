@@ -40,7 +40,8 @@ def some_needs(draw, kinds=tuple(Kind)):
     files = tuple(draw(a_need(f"f{i}", kinds)) for i in range(draw(st.integers(1, 6))))
     sampled = draw(st.integers(1, 10**8))
     whole, reading = (sampled * draw(st.integers(2, 9)) for _ in range(2))
-    batch = BatchSize(sampled, whole, draw(st.integers(1, sampled)), reading)
+    nodes, sources = draw(st.integers(1, sampled)), draw(st.integers(0, reading))
+    batch = BatchSize(sampled, whole, nodes, reading, sources)
     needs = Needs(files, batch, is_summed=draw(st.booleans()))
     return needs, draw(st.integers(0, 10**9))
 
@@ -95,6 +96,18 @@ def test_a_plan_is_within_its_budget(need, extra, processes):
             assert file.name in plan.held
         most = file.num_bytes if file.uses is None else file.used_bytes
         assert plan.hot.get(file.name, 0) <= most
+
+
+def test_batches_whose_neighbours_are_in_memory_wait_in_less():
+    """More of them are read together: keys are for those that are not in memory."""
+    lists = Need("lists", 10**8, 4, Kind.NEIGHBOURS, uses=((9.0, 10**7), (1.0, 9 * 10**7)))
+    rows = Need("x", 10**6, 512, Kind.ROWS, uses=((1.0, 10**6),))
+    together = [
+        divide(400 * MB, 0, Needs((lists, rows), BatchSize(MB, MB, 1000, 2 * MB, sources)))
+        for sources in (0, MB)
+    ]
+    assert together[1].topology_window > together[0].topology_window > 1
+    assert together[1].topology_windows <= together[0].topology_windows
 
 
 @given(some_needs())
