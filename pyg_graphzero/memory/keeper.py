@@ -247,6 +247,8 @@ class Keeper:
         room = self.memory - self._baseline - costs.READER
         if watch is None:  # no batch is there yet, so neighbours may have the memory of batches
             room -= sampling_bytes(needs)
+        else:  # a loop has the last one of the epoch before
+            room -= needs.batch.whole + Watch.num_bytes(graph)
         lists = watch is not None or room >= making_bytes(graph, lists=True)
         if not lists and not neighbours_are_held(plan, needs):
             check_room(contents, least_memory(needs, self._baseline + Watch.num_bytes(graph)))

@@ -88,6 +88,26 @@ def test_loaders_made_anew_in_each_epoch_have_one_copy(store):
     assert len(made - {None}) == 1
 
 
+def test_a_loop_keeps_its_last_batch_while_rows_are_copied(store, monkeypatch):
+    rooms, copy_used = [], keeper.copy_used
+
+    def seen(*arguments):
+        rooms.append(arguments[-2])
+        return copy_used(*arguments)
+
+    monkeypatch.setattr(keeper, "copy_used", seen)
+    monkeypatch.setattr(costs, "HELD_SHARE", 0.0)  # neighbours are read, and an epoch is counted
+    monkeypatch.setattr(keeper, "making_bytes", lambda graph, lists: 1 << 40)
+    loader = training(store)
+    (*_, last) = loader
+    assert epoch(loader)[1].reordered
+    used = keeper.keeper_of(loader.graph_sampler.graph.contents)
+    tensors = [each for each in last.to_dict().values() if isinstance(each, torch.Tensor)]
+    counts = 2 * 2 * loader.data.num_nodes
+    held = counts + sum(each.nbytes for each in tensors)
+    assert rooms[0] <= used.memory - used._baseline - READER_BYTES - held
+
+
 def test_rows_that_all_stay_are_read_once(store):
     data = gz.open(store, memory=budget_beside(ROOM)).data()
     loader = gz.loader.NeighborLoader(data, [-1], torch.arange(0, 60_000, 120), batch_size=128)
