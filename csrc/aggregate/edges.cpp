@@ -4,6 +4,7 @@
 #include <atomic>
 #include <bit>
 #include <limits>
+#include <ranges>
 #include <stdexcept>
 #include <string>
 
@@ -85,18 +86,11 @@ EdgePieces EdgePieces::in_parts(const GroupedEdges& edges, std::int64_t parts) {
 }
 
 std::int64_t EdgePieces::first(std::int64_t piece) const noexcept {
-  std::int64_t low = 0, high = std::ssize(bounds_) - 1;
-  while (low < high) {
-    const std::int64_t middle = low + (high - low) / 2;
-    const std::int64_t before =
-        bounds_[static_cast<std::size_t>(middle)] - bounds_.front() + middle;
-    if (before < piece * size_) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
+  const auto is_before = [&](std::size_t d) {
+    return bounds_[d] - bounds_.front() + static_cast<std::int64_t>(d) < piece * size_;
+  };
+  const auto destinations = std::views::iota(std::size_t{0}, bounds_.size() - 1);
+  return static_cast<std::int64_t>(*std::ranges::partition_point(destinations, is_before));
 }
 
 void for_destinations(const GroupedEdges& edges, RangeBody body) {

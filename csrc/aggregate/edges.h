@@ -18,8 +18,7 @@ struct GroupedEdges {
   std::span<const std::int64_t> src;     // of every edge, a row of the sources
   std::span<const std::int64_t> bounds;  // one more than destinations
   std::int64_t num_src = 0;
-  int threads = 0;           // 0: as many as torch uses; what comes out is the same with any number
-  bool is_portable = false;  // only instructions that every machine has, for tests
+  int threads = 0;  // 0: as many as torch uses; what comes out is the same with any number
 
   std::int64_t num_dst() const noexcept { return std::ssize(bounds) - 1; }
 };

@@ -21,7 +21,7 @@ void neighbor_max(const GroupedEdges& edges, RowShape shape, Rows<const T> sourc
   const std::int64_t size = shape.size();
   for_destinations(edges, [&](std::int64_t first, std::int64_t last) {
     std::vector<S> of_dst(static_cast<std::size_t>(size));
-    run_widest(edges.is_portable, [&]() GZ_INLINED {
+    run_widest([&]() GZ_INLINED {
       S* const __restrict found = of_dst.data();
       const S sign = is_min ? S{-1} : S{1};
       const std::int64_t last_edge = bounds[last] - kPrefetchAhead;
@@ -56,7 +56,7 @@ void neighbor_max_backward(const GroupedEdges& edges, RowShape shape, Rows<const
   const std::int64_t size = shape.size();
   Buffer<S> shares(edges.num_dst() * size);
   for_destinations(edges, [&](std::int64_t first, std::int64_t last) {
-    run_widest(edges.is_portable, [&]() GZ_INLINED {
+    run_widest([&]() GZ_INLINED {
       for (std::int64_t d = first; d < last; ++d) {
         const T* const winner = made[d];
         const T* const of_dst = grad[d];
@@ -74,7 +74,7 @@ void neighbor_max_backward(const GroupedEdges& edges, RowShape shape, Rows<const
   });
   EdgesBySource(edges).for_sources([&](const OutEdges& run) {
     std::vector<S> of_source(static_cast<std::size_t>(size));
-    run_widest(edges.is_portable, [&]() GZ_INLINED {
+    run_widest([&]() GZ_INLINED {
       S* const __restrict sums = of_source.data();
       std::int64_t at = 0;
       const std::int64_t last_edge = run.count() - kPrefetchAhead;
@@ -104,9 +104,6 @@ void neighbor_max_backward(const GroupedEdges& edges, RowShape shape, Rows<const
   template void neighbor_max<T>(const GroupedEdges&, RowShape, Rows<const T>, bool, T*); \
   template void neighbor_max_backward<T>(const GroupedEdges&, RowShape, Rows<const T>,   \
                                          Rows<const T>, Rows<const T>, T*);
-GZ_NEIGHBOR_MAX(float)
-GZ_NEIGHBOR_MAX(double)
-GZ_NEIGHBOR_MAX(Float16)
-GZ_NEIGHBOR_MAX(BFloat16)
+GZ_FOR_NUMBERS(GZ_NEIGHBOR_MAX)
 
 }  // namespace gz

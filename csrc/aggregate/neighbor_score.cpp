@@ -35,7 +35,7 @@ void backward_at_destinations(const GroupedEdges& edges, const ScoreInputs<T>& i
   std::vector<double> of_parts(static_cast<std::size_t>(parts.count()) * row_size);
   parallel_for(parts.count(), 1, edges.threads, [&](std::int64_t begin, std::int64_t end) {
     std::vector<S> of_dst(row_size), of_attention(row_size);
-    run_widest(edges.is_portable, [&]() GZ_INLINED {
+    run_widest([&]() GZ_INLINED {
       S* const to_dst = of_dst.data();
       S* const to_attention = of_attention.data();
       for (std::int64_t part = begin; part < end; ++part) {
@@ -77,7 +77,7 @@ void backward_at_sources(const GroupedEdges& edges, const ScoreInputs<T>& inputs
   const std::int64_t size = inputs.shape.size();
   EdgesBySource(edges).for_sources([&](const OutEdges& run) {
     std::vector<S> of_source(static_cast<std::size_t>(size));
-    run_widest(edges.is_portable, [&]() GZ_INLINED {
+    run_widest([&]() GZ_INLINED {
       S* const to = of_source.data();
       S* const none = nullptr;
       std::int64_t at = 0;
@@ -111,7 +111,7 @@ void neighbor_score(const GroupedEdges& edges, const ScoreInputs<T>& inputs, Sum
   const auto [heads, channels] = inputs.shape;
   clear_rest(edges, heads, out);
   for_destinations(edges, [&](std::int64_t first, std::int64_t last) {
-    run_widest(edges.is_portable, [&]() GZ_INLINED {
+    run_widest([&]() GZ_INLINED {
       const std::int64_t last_edge = bounds[last] - kPrefetchAhead;
       for (std::int64_t d = first; d < last; ++d) {
         for (std::int64_t e = bounds[d]; e < bounds[d + 1]; ++e) {
@@ -145,9 +145,6 @@ void neighbor_score_backward(const GroupedEdges& edges, const ScoreInputs<T>& in
   template void neighbor_score<T>(const GroupedEdges&, const ScoreInputs<T>&, Sum<T>*); \
   template void neighbor_score_backward<T>(const GroupedEdges&, const ScoreInputs<T>&,  \
                                            const Sum<T>*, T*, T*, Sum<T>*);
-GZ_NEIGHBOR_SCORE(float)
-GZ_NEIGHBOR_SCORE(double)
-GZ_NEIGHBOR_SCORE(Float16)
-GZ_NEIGHBOR_SCORE(BFloat16)
+GZ_FOR_NUMBERS(GZ_NEIGHBOR_SCORE)
 
 }  // namespace gz

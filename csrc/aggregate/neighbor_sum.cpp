@@ -16,7 +16,7 @@ void neighbor_sum(const GroupedEdges& edges, RowShape shape, Rows<const T> sourc
   const std::int64_t* const bounds = edges.bounds.data();
   for_destinations(edges, [&](std::int64_t first, std::int64_t last) {
     std::vector<Sum<T>> sums(static_cast<std::size_t>(shape.channels));
-    run_widest(edges.is_portable, [&]() GZ_INLINED {
+    run_widest([&]() GZ_INLINED {
       const std::int64_t last_edge = bounds[last] - kPrefetchAhead;
       for (std::int64_t d = first; d < last; ++d) {
         const std::int64_t begin = bounds[d], end = bounds[d + 1];
@@ -48,7 +48,7 @@ void source_sum(const GroupedEdges& edges, RowShape shape, Rows<const T> destina
   const EdgesBySource by_source(edges);
   by_source.for_sources([&](const OutEdges& run) {
     std::vector<Sum<T>> sums(static_cast<std::size_t>(shape.channels));
-    run_widest(edges.is_portable, [&]() GZ_INLINED {
+    run_widest([&]() GZ_INLINED {
       std::int64_t begin = 0;
       const std::int64_t last_edge = run.count() - kPrefetchAhead;
       for (std::int64_t s = run.first; s < run.last; ++s) {
@@ -81,7 +81,7 @@ void edge_dot(const GroupedEdges& edges, RowShape shape, Rows<const T> destinati
   const std::int64_t* const bounds = edges.bounds.data();
   clear_rest(edges, shape.heads, out);
   for_destinations(edges, [&](std::int64_t first, std::int64_t last) {
-    run_widest(edges.is_portable, [&]() GZ_INLINED {
+    run_widest([&]() GZ_INLINED {
       const std::int64_t last_edge = bounds[last] - kPrefetchAhead;
       for (std::int64_t d = first; d < last; ++d) {
         const std::int64_t begin = bounds[d], end = bounds[d + 1];
@@ -110,9 +110,6 @@ void edge_dot(const GroupedEdges& edges, RowShape shape, Rows<const T> destinati
                               T*);                                                                 \
   template void edge_dot<T>(const GroupedEdges&, RowShape, Rows<const T>, Rows<const T>, bool,     \
                             Sum<T>*);
-GZ_NEIGHBOR_SUM(float)
-GZ_NEIGHBOR_SUM(double)
-GZ_NEIGHBOR_SUM(Float16)
-GZ_NEIGHBOR_SUM(BFloat16)
+GZ_FOR_NUMBERS(GZ_NEIGHBOR_SUM)
 
 }  // namespace gz

@@ -105,13 +105,14 @@ template <class Sampler, class Request>
 std::shared_ptr<Recipe> recipe_of(std::shared_ptr<const Sampler> sampler, Request request,
                                   std::shared_ptr<const GatherPlan> plan, bool backward,
                                   const Window& window) {
-  Recipe recipe{{}, std::move(plan), backward};
+  Recipe recipe{{}, std::move(plan), backward, sampler->reads()};
   std::tie(recipe.sampled.max_batches, recipe.sampled.max_bytes) = window;
   if (recipe.sampled.max_batches < 1) {
     throw std::invalid_argument("window: found " + std::to_string(recipe.sampled.max_batches) +
                                 " batches, expected 1 or more");
   }
-  auto ask = [request = std::move(request)](SampleInput input, BatchKey key, int threads) {
+  recipe.begin = [sampler = std::move(sampler), request = std::move(request)](
+                     SampleInput input, BatchKey key, int threads) {
     Request one = request;
     one.seeds = std::move(input.seeds);
     if constexpr (requires { one.excluded; }) {
@@ -121,19 +122,8 @@ std::shared_ptr<Recipe> recipe_of(std::shared_ptr<const Sampler> sampler, Reques
     }
     one.key = key;
     one.threads = threads;
-    return one;
+    return sampler->begin(std::move(one));
   };
-  if (sampler->reads()) {
-    recipe.begin = [sampler = std::move(sampler), ask = std::move(ask)](SampleInput input,
-                                                                        BatchKey key, int threads) {
-      return sampler->begin(ask(std::move(input), key, threads));
-    };
-  } else {
-    recipe.sample = [sampler = std::move(sampler), ask = std::move(ask)](
-                        SampleInput input, BatchKey key, int threads) {
-      return sampler->sample(ask(std::move(input), key, threads));
-    };
-  }
   return std::make_shared<Recipe>(std::move(recipe));
 }
 
@@ -143,11 +133,7 @@ constexpr std::chrono::milliseconds kSlice{50};
 std::unique_ptr<Batch> wait(Epoch& epoch, std::uint64_t number, double timeout) {
   const auto begin = std::chrono::steady_clock::now();
   while (true) {
-    std::unique_ptr<Batch> batch;
-    {
-      const nb::gil_scoped_release released;
-      batch = epoch.get(number, kSlice);
-    }
+    auto batch = without_gil([&] { return epoch.get(number, kSlice); });
     if (batch != nullptr) return batch;
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
     const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
@@ -172,11 +158,6 @@ class OwnedEpoch : public Epoch {
 void init_pipeline(nb::module_& m) {
   nb::class_<Recycling>(m, "Recycling", "While one lives, memory of dead batches is kept.")
       .def(nb::init<bool>(), "is_bounded"_a);
-  nb::class_<PoolState>(m, "PoolState", "Memory of batches, in bytes.")
-      .def_ro("used", &PoolState::used, "Of batches that live.")
-      .def_ro("idle", &PoolState::idle, "Kept for the next ones.")
-      .def_ro("peak", &PoolState::peak, "The most in use at once.");
-  m.def("pool_state", &pool_state);
   m.def(
       "narrow_bytes",
       [](const Int64Array& ids) {
@@ -251,13 +232,11 @@ void init_pipeline(nb::module_& m) {
           [](const Recipe& self, const SeedArrays& seeds, std::uint64_t key, int num_threads,
              std::uint64_t number, const ExcludedArrays& excluded) {
             const BatchRequest request = request_of(seeds, excluded, {key, number});
-            Batch batch;
-            {
-              const nb::gil_scoped_release released;
-              batch = sample_batch(self, request, num_threads);
+            return TensorBatch::of(without_gil([&] {
+              Batch batch = sample_batch(self, request, num_threads);
               gather_batch(self, batch, num_threads);
-            }
-            return TensorBatch::of(std::move(batch));
+              return batch;
+            }));
           },
           "seeds"_a, "key"_a, "num_threads"_a = 0, "number"_a = 0, "excluded"_a = ExcludedArrays(),
           nb::sig("def make(self, seeds: Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], "
@@ -291,17 +270,13 @@ void init_pipeline(nb::module_& m) {
       .def(
           "step",
           [](SteppedWindow& self) {
-            std::vector<std::pair<std::string, Buffer<std::int64_t>>> found;
-            {
-              const nb::gil_scoped_release released;
-              for (const SourceList& list : self.step()) {
-                Buffer<std::int64_t> slots(std::ssize(list.slots));
-                std::copy(list.slots.begin(), list.slots.end(), slots.data());
-                found.emplace_back(list.csc->name, std::move(slots));
-              }
-            }
             std::vector<std::pair<std::string, Int64Tensor>> lists;
-            for (auto& [name, slots] : found) lists.emplace_back(name, to_tensor(std::move(slots)));
+            for (const SourceList& list : without_gil([&] { return self.step(); })) {
+              lists.emplace_back(list.csc->name,
+                                 fill_tensor(list.slots.size(), [&](std::int64_t* slots) {
+                                   std::ranges::copy(list.slots, slots);
+                                 }));
+            }
             return lists;
           },
           "Goes on until sources are wanted: the path of a topology and its slots, int64 [n], for "

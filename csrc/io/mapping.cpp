@@ -1,8 +1,12 @@
 #include "io/mapping.h"
 
+#include <cerrno>
 #include <map>
 #include <mutex>
 #include <utility>
+
+#include "base/errors.h"
+#include "io/fault_guard.h"
 
 namespace gz {
 namespace {
@@ -42,6 +46,13 @@ MappedPlace find_mapped(const void* address) {
   const auto offset = static_cast<std::uint64_t>(at - mapping.data());
   if (offset >= mapping.size()) return {};
   return {mapping.path(), offset};
+}
+
+void detail::throw_unreadable(const void* address) {
+  const MappedPlace place = find_mapped(address);
+  throw OsError("the file was truncated or its disk failed: cannot read offset " +
+                    std::to_string(place.offset) + " of",
+                place.path.empty() ? "a mapped file" : place.path, EIO);
 }
 
 }  // namespace gz

@@ -13,12 +13,11 @@
 #include <vector>
 
 #include "arrays/buffer.h"
-#include "arrays/parallel.h"
 #include "base/rng.h"
+#include "sampling/draw.h"
 #include "sampling/id_map.h"
 #include "sampling/induce.h"
 #include "sampling/read_csc.h"
-#include "sampling/subset.h"
 
 namespace gz {
 namespace {
@@ -222,20 +221,19 @@ class HgtSampler::Run {
     const std::int64_t total = look_up(e, hop, kMaxNeighbors);
     workspace_.slot.resize(total);
     workspace_.source.resize(total);
-    const std::int64_t count = workspace_.offset.size() - 1;
-    parallel_for(count, kFrontierGrain, request_.threads, [&](std::int64_t from, std::int64_t to) {
-      SubsetSampler subset;
-      for (std::int64_t i = from; i < to; ++i) {
-        const std::int64_t wanted = workspace_.offset[i + 1] - workspace_.offset[i];
-        std::int64_t* const out = workspace_.slot.data() + workspace_.offset[i];
-        if (wanted == workspace_.degree[i]) {
-          for (std::int64_t j = 0; j < wanted; ++j) out[j] = workspace_.first[i] + j;
-        } else {
-          CounterRng rng(key, static_cast<std::uint64_t>(i));
-          subset.draw(rng, workspace_.degree[i], wanted, workspace_.first[i], out);
-        }
-      }
-    });
+    const EdgeOrder alike;
+    draw_ranks({.order = alike,
+                .first = workspace_.first.data(),
+                .degree = workspace_.degree.data(),
+                .offset = workspace_.offset.data(),
+                .count = workspace_.offset.size() - 1,
+                .k = kMaxNeighbors,
+                .replace = false,
+                .key = key,
+                .col = 0,
+                .ranks = workspace_.slot.data(),
+                .cols = workspace_.source.data()},  // where sources will be
+               request_.threads);
   }
 
   // Moves up to k nodes of a type from its budget into the sample. Successive draws in proportion
@@ -299,22 +297,7 @@ HgtSampler::HgtSampler(std::vector<std::int64_t> num_nodes, std::vector<SampledE
 HgtSampler::~HgtSampler() = default;
 
 void HgtSampler::check(const HgtRequest& request) const {
-  if (request.num_samples.size() != num_nodes_.size()) {
-    throw std::invalid_argument("num_samples: found " + std::to_string(request.num_samples.size()) +
-                                " lists, expected one per node type (" +
-                                std::to_string(num_nodes_.size()) + ")");
-  }
-  for (const auto& hops : request.num_samples) {
-    if (hops.size() != request.num_samples.front().size()) {
-      throw std::invalid_argument("num_samples: node types differ in their number of hops");
-    }
-    for (const std::int64_t k : hops) {
-      if (k < 0) {
-        throw std::invalid_argument("num_samples: found " + std::to_string(k) +
-                                    ", expected a count or 0");
-      }
-    }
-  }
+  check_hops("num_samples", request.num_samples, "node type", num_nodes_.size(), 0);
   for (const Seeds& seeds : request.seeds) check_seed_type(seeds.node_type, num_nodes_.size());
   check_files(edge_types_);
 }

@@ -16,27 +16,12 @@ struct Wanted {
   SourceList list;
 };
 
-// Places in a table of indices become the indices.
-template <class Index>
-void look_up(const RowTable& table, std::int64_t* at, std::size_t count) {
-  const auto* const kept = reinterpret_cast<const Index*>(table.data);
-  const auto* const read = reinterpret_cast<const Index*>(table.rest);
-  for (std::size_t j = 0; j < count; ++j) {
-    const std::int64_t place = at[j];
-    at[j] =
-        static_cast<std::int64_t>(place < table.split ? kept[place] : read[place - table.split]);
-  }
-}
-
 void fill(const SourceList& list, const RowWindow& window, std::size_t number) {
   const PagedRows& paged = *list.csc->paged;
   window.places.read(window.first[number], {list.sources, list.slots.size()});
   const RowTable table = paged.table(0, window);
-  if (list.csc->index_bytes == 4) {
-    look_up<std::uint32_t>(table, list.sources, list.slots.size());
-  } else {
-    look_up<std::int64_t>(table, list.sources, list.slots.size());
-  }
+  const auto copy = list.csc->index_bytes == 4 ? copy_ids<std::uint32_t> : copy_ids<std::int64_t>;
+  copy(table, list.sources, std::ssize(list.slots), list.sources);
 }
 
 // Lists of one file, as many at a time as may be. False if stopped.
