@@ -41,23 +41,21 @@ std::string text(std::int64_t number) { return std::to_string(number); }
 }  // namespace
 
 void check_bounds(const GroupedEdges& edges) {
-  const std::span<const std::int64_t> bounds = edges.bounds;
-  if (bounds.empty()) {
+  if (edges.bounds.empty()) {
     throw std::invalid_argument("bounds: found none, expected one more than destinations");
   }
-  const std::int64_t num_edges = std::ssize(edges.src);
-  const std::int64_t falls = find_bad(edges.num_dst(), edges.threads, [=](std::int64_t d) {
-    const auto at = static_cast<std::size_t>(d);
-    return bounds[at] > bounds[at + 1];
-  });
+  const std::int64_t* const bounds = edges.bounds.data();
+  const std::int64_t num_dst = edges.num_dst(), num_edges = std::ssize(edges.src);
+  const std::int64_t falls =
+      find_bad(num_dst, edges.threads, [=](std::int64_t d) { return bounds[d] > bounds[d + 1]; });
   if (falls >= 0) {
-    const auto at = static_cast<std::size_t>(falls);
-    throw std::invalid_argument("bounds[" + text(falls + 1) + "]: found " + text(bounds[at + 1]) +
-                                " after " + text(bounds[at]) + ", expected ascending numbers");
+    throw std::invalid_argument("bounds[" + text(falls + 1) + "]: found " +
+                                text(bounds[falls + 1]) + " after " + text(bounds[falls]) +
+                                ", expected ascending numbers");
   }
-  if (bounds.front() < 0 || bounds.back() > num_edges) {
-    throw std::invalid_argument("bounds: found " + text(bounds.front()) + " to " +
-                                text(bounds.back()) + ", expected numbers from 0 to the " +
+  if (bounds[0] < 0 || bounds[num_dst] > num_edges) {
+    throw std::invalid_argument("bounds: found " + text(bounds[0]) + " to " +
+                                text(bounds[num_dst]) + ", expected numbers from 0 to the " +
                                 text(num_edges) + " edges of src");
   }
 }
@@ -103,8 +101,9 @@ void for_destinations(const GroupedEdges& edges, RangeBody body) {
 
 EdgesBySource::EdgesBySource(const GroupedEdges& edges)
     : num_src_(edges.num_src), threads_(edges.threads) {
-  const std::span<const std::int64_t> bounds = edges.bounds;
-  const std::int64_t num_edges = bounds.back() - bounds.front();
+  const std::int64_t* const src = edges.src.data();
+  const std::int64_t* const bounds = edges.bounds.data();
+  const std::int64_t num_edges = edges.bounds.back() - bounds[0];
   if (std::max({num_src_, edges.num_dst(), std::int64_t{std::ssize(edges.src)}}) >
       std::numeric_limits<std::uint32_t>::max()) {
     throw std::invalid_argument(
@@ -124,10 +123,8 @@ EdgesBySource::EdgesBySource(const GroupedEdges& edges)
         const std::int64_t last = slices.first(slice + 1);
         std::int64_t* const place = places.data() + slice * num_runs_;
         for (std::int64_t d = slices.first(slice); d < last; ++d) {
-          for (std::int64_t e = bounds[static_cast<std::size_t>(d)];
-               e < bounds[static_cast<std::size_t>(d) + 1]; ++e) {
-            const std::int64_t source = edges.src[static_cast<std::size_t>(e)];
-            visit(source, d, e, place[source >> run_bits_]);
+          for (std::int64_t e = bounds[d]; e < bounds[d + 1]; ++e) {
+            visit(src[e], d, e, place[src[e] >> run_bits_]);
           }
         }
       }
@@ -164,7 +161,7 @@ OutEdges EdgesBySource::sort_run(std::int64_t run, Buffer<std::uint32_t>& ends,
   std::uint32_t sum = 0;
   for (std::int64_t i = 0; i < last - first; ++i) sum += std::exchange(ends[i], sum);
   for (const Edge* edge = begin; edge < end; ++edge) order[ends[edge->src]++] = edge->out;
-  return {first, last, ends.data(), order.data()};
+  return {first, last, ends.data(), order.data(), order.size()};
 }
 
 }  // namespace gz

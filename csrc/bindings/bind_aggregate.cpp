@@ -86,11 +86,6 @@ T* dense_rows(const RowArray& rows, const char* name, RowShape shape, std::int64
   return found.data;
 }
 
-template <class T>
-T* out_rows(const RowArray& rows, RowShape shape, std::int64_t count) {
-  return dense_rows<T>(rows, "out", shape, count);
-}
-
 template <class S>
 S* edge_numbers(const EdgeArray& array, const char* name, const GroupedEdges& edges,
                 std::int64_t heads) {
@@ -114,7 +109,7 @@ void sum_neighbors(const RowArray& x, const Int64Array& src, const Int64Array& b
   const RowShape shape = shape_of(x);
   with_type(x, [&]<class T>(T*) {
     const auto from = rows_of<const T>(x, "x", shape, edges.num_src);
-    T* const to = out_rows<T>(out, shape, edges.num_dst());
+    T* const to = dense_rows<T>(out, "out", shape, edges.num_dst());
     const Sum<T>* const weights = edge_numbers<Sum<T>>(weight, "weight", edges, shape.heads);
     const nb::gil_scoped_release released;
     check_edges(edges);
@@ -129,7 +124,7 @@ void sum_at_sources(const RowArray& rows, const Int64Array& src, const Int64Arra
   const RowShape shape = shape_of(rows);
   with_type(rows, [&]<class T>(T*) {
     const auto from = rows_of<const T>(rows, "rows", shape, edges.num_dst());
-    T* const to = out_rows<T>(out, shape, edges.num_src);
+    T* const to = dense_rows<T>(out, "out", shape, edges.num_src);
     const Sum<T>* const weights = edge_numbers<Sum<T>>(weight, "weight", edges, shape.heads);
     const nb::gil_scoped_release released;
     check_edges(edges);
@@ -178,7 +173,7 @@ void max_of_neighbors(const RowArray& x, const Int64Array& src, const Int64Array
   const RowShape shape = shape_of(x);
   with_type(x, [&]<class T>(T*) {
     const auto from = rows_of<const T>(x, "x", shape, edges.num_src);
-    T* const to = out_rows<T>(out, shape, edges.num_dst());
+    T* const to = dense_rows<T>(out, "out", shape, edges.num_dst());
     const nb::gil_scoped_release released;
     check_edges(edges);
     neighbor_max<T>(edges, shape, from, is_min, to);
@@ -193,7 +188,7 @@ void max_backward(const RowArray& x, const Int64Array& src, const Int64Array& bo
     const auto from = rows_of<const T>(x, "x", shape, edges.num_src);
     const auto winners = rows_of<const T>(made, "made", shape, edges.num_dst());
     const auto grads = rows_of<const T>(grad, "grad", shape, edges.num_dst());
-    T* const to = out_rows<T>(out, shape, edges.num_src);
+    T* const to = dense_rows<T>(out, "out", shape, edges.num_src);
     const nb::gil_scoped_release released;
     check_edges(edges);
     neighbor_max_backward<T>(edges, shape, from, winners, grads, to);
@@ -252,8 +247,8 @@ void score_backward(const RowArray& x_src, const RowArray& x_dst, const EdgeArra
                grad_attention.shape(1) == attention.shape(1),
            "grad_attention", "the type and shape of att");
     const auto* const from = edge_numbers<Sum<T>>(grad, "grad", edges, inputs.shape.heads);
-    T* const to_src = out_rows<T>(grad_src, inputs.shape, edges.num_src);
-    T* const to_dst = out_rows<T>(grad_dst, inputs.shape, edges.num_dst());
+    T* const to_src = dense_rows<T>(grad_src, "grad_src", inputs.shape, edges.num_src);
+    T* const to_dst = dense_rows<T>(grad_dst, "grad_dst", inputs.shape, edges.num_dst());
     const nb::gil_scoped_release released;
     check_edges(edges);
     neighbor_score_backward(edges, inputs, from, to_src, to_dst,

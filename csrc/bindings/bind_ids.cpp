@@ -102,8 +102,7 @@ void init_ids(nb::module_& m) {
       },
       "rows"_exact, "counts"_exact,
       "Adds 1 to the count of every row that occurs in `rows`, however often; counts end at the "
-      "most "
-      "that they can be.");
+      "most that they can be.");
   m.def(
       "add_rows",
       [](const Int64Array& rows, const Numbers<std::uint8_t>& bits,
@@ -114,8 +113,7 @@ void init_ids(nb::module_& m) {
       },
       "rows"_exact, "bits"_exact, "list"_exact, "met"_a,
       "Puts those of `rows` that are not in `list` (`[num_rows]`) yet behind its first `met` "
-      "items, "
-      "in their order, and sets their `bits`; returns how many there are then.");
+      "items, in their order, and sets their `bits`; returns how many there are then.");
   m.def(
       "hottest_first",
       [](const Numbers<std::int16_t>& counts, const Numbers<std::int32_t>& list, std::int32_t hot) {

@@ -101,8 +101,7 @@ void init_io(nb::module_& m) {
       },
       "Bytes that PagedRows take beside rows, of each frame, and of each row of a window while "
       "those asked for are sorted; bytes of rows that a batch without a window reads at a time; "
-      "and "
-      "by which factor windows grow when an epoch begins.");
+      "and by which factor windows grow when an epoch begins.");
   nb::class_<ColumnFile>(m, "ColumnFile", "The rows of a file, for reading past the page cache.")
       .def_static("of", &ColumnFile::of, "column"_a, "direct"_a = true)
       .def_static("of_indices", &ColumnFile::of_indices, "topology"_a, "direct"_a = true,

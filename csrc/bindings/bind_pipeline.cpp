@@ -35,6 +35,10 @@ using SeedArrays = std::vector<std::tuple<int, Int64Array, std::optional<Int64Ar
 using ExcludedArrays =
     std::vector<std::tuple<int, Int64Array, Int64Array, std::optional<Int64Array>>>;
 
+// These in the signatures that users read.
+#define GZ_SEEDS "Sequence[tuple[int, torch.Tensor, torch.Tensor | None]]"
+#define GZ_EXCLUDED "Sequence[tuple[int, torch.Tensor, torch.Tensor, torch.Tensor | None]]"
+
 BatchRequest request_of(const SeedArrays& seeds, const ExcludedArrays& excluded, BatchKey key) {
   BatchRequest request;
   request.key = key;
@@ -239,13 +243,11 @@ void init_pipeline(nb::module_& m) {
             }));
           },
           "seeds"_a, "key"_a, "num_threads"_a = 0, "number"_a = 0, "excluded"_a = ExcludedArrays(),
-          nb::sig("def make(self, seeds: Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], "
-                  "key: int, num_threads: int = 0, number: int = 0, excluded: "
-                  "Sequence[tuple[int, torch.Tensor, torch.Tensor, torch.Tensor | None]] = ()) -> "
-                  "Batch"),
+          nb::sig("def make(self, seeds: " GZ_SEEDS ", key: int, num_threads: int = 0, "
+                  "number: int = 0, excluded: " GZ_EXCLUDED " = ()) -> Batch"),
           "One batch, the `number`th of its epoch, made at once by the caller. `excluded`: edges "
-          "by "
-          "edge type that are in no sample of `neighbors`, by their ends, and by their time unless "
+          "by edge type that are in no sample of `neighbors`, by their ends, and by their time "
+          "unless "
           "that is None.");
 
   using Requests = std::vector<std::tuple<std::shared_ptr<const Recipe>, SeedArrays, std::uint64_t,
@@ -262,10 +264,8 @@ void init_pipeline(nb::module_& m) {
             new (self) SteppedWindow(std::move(batches), num_threads);
           },
           "requests"_a, "num_threads"_a = 0,
-          nb::sig("def __init__(self, requests: Sequence[tuple[Recipe, Sequence[tuple[int, "
-                  "torch.Tensor, torch.Tensor | None]], int, int, Sequence[tuple[int, "
-                  "torch.Tensor, torch.Tensor, torch.Tensor | None]]]], num_threads: int = 0) -> "
-                  "None"),
+          nb::sig("def __init__(self, requests: Sequence[tuple[Recipe, " GZ_SEEDS
+                  ", int, int, " GZ_EXCLUDED "]], num_threads: int = 0) -> None"),
           "(recipe, seeds, key, number, excluded) of each batch, as of Recipe.make().")
       .def(
           "step",
@@ -313,10 +313,8 @@ void init_pipeline(nb::module_& m) {
             self.add(number, std::move(recipe), request_of(seeds, excluded, {key, number}));
           },
           "number"_a, "recipe"_a, "seeds"_a, "key"_a, "excluded"_a = ExcludedArrays(),
-          nb::sig("def add(self, number: int, recipe: Recipe, seeds: "
-                  "Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], key: int, excluded: "
-                  "Sequence[tuple[int, torch.Tensor, torch.Tensor, torch.Tensor | None]] = ()) -> "
-                  "None"),
+          nb::sig("def add(self, number: int, recipe: Recipe, seeds: " GZ_SEEDS ", key: int, "
+                  "excluded: " GZ_EXCLUDED " = ()) -> None"),
           "Adds batch `number`, which is `end`; `excluded` as in Recipe.make().")
       .def(
           "get",

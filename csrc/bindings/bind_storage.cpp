@@ -172,8 +172,7 @@ void init_storage(nb::module_& m) {
           "Writes a topology with these bounds, whose neighbours lie elsewhere.")
       .def("forget_pages", &Topology::forget_pages,
            "Lets go of what samplers have touched, until they touch it again: it no longer counts "
-           "as "
-           "this process's memory.")
+           "as this process's memory.")
       .def(
           "view",
           [](const Topology& t) {

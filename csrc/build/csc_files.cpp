@@ -5,6 +5,7 @@
 #include "arrays/packed_ints.h"
 #include "arrays/parallel.h"
 #include "base/chunk_sizes.h"
+#include "build/edge_source.h"
 
 namespace gz {
 namespace {
@@ -14,19 +15,6 @@ constexpr std::uint64_t kBlock = 8192;  // numbers that there is room for at a t
 std::uint64_t block_size() { return std::min(kBlock, chunk_sizes.csc_numbers); }
 
 std::uint32_t id_bytes_for(std::uint64_t num_ids) { return num_ids <= (1ULL << 31) ? 4 : 8; }
-
-// `count` numbers of 4 or 8 bytes each.
-void unpack(const Byte* numbers, std::uint32_t bytes, std::uint64_t count, std::uint64_t* out) {
-  if (bytes == 8) {
-    std::memcpy(out, numbers, count * 8);
-    return;
-  }
-  for (std::uint64_t i = 0; i < count; ++i) {
-    std::uint32_t number;
-    std::memcpy(&number, numbers + 4 * i, sizeof number);
-    out[i] = number;
-  }
-}
 
 }  // namespace
 
@@ -98,7 +86,8 @@ void CscFiles::write_numbers(const Byte* numbers, std::uint64_t count) {
   const std::uint64_t most = block_size();
   for (std::uint64_t at = 0; at < count; at += most) {
     const std::uint64_t n = std::min(most, count - at);
-    unpack(numbers + at * bytes, bytes, n, ids);
+    const auto as = bytes == 8 ? IdArray::of<std::uint64_t> : IdArray::of<std::uint32_t>;
+    as(numbers + at * bytes, 1).read(0, static_cast<std::int64_t>(n), ids);
     // Without reverses and added loops, numbers are ids.
     for (std::uint64_t i = 0; i < n && numbering_.end() > numbering_.reverse_base(); ++i) {
       if (ids[i] >= numbering_.loop_base()) {

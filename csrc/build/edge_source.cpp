@@ -81,13 +81,21 @@ std::int64_t EdgeSource::keys(int slice_number, std::int64_t begin, std::int64_t
   const std::int64_t n = end - begin;
   std::int64_t count = 0;
   std::uint64_t reverses = 0;
-  each_record(slice, n, [&](std::int64_t i, std::uint64_t, std::uint64_t dst, bool is_reverse) {
-    keys[count++] = dst;
-    reverses += is_reverse;
-    if (counting_ && marks_ != nullptr && !is_reverse) marks_->mark(slice.src[i]);
-  });
+  const bool drop = plan_.options.self_loops == SelfLoops::kRemove;
+  if (!plan_.options.undirected && !drop) {
+    std::copy_n(slice.dst, count = n, keys);
+  } else {
+    each_record(slice, n, [&](std::int64_t, std::uint64_t, std::uint64_t dst, bool is_reverse) {
+      keys[count++] = dst;
+      reverses += is_reverse;
+    });
+  }
   if (counting_) {
-    for (std::int64_t i = 0; i < n; ++i) slice.loops += is_loop(slice.src[i], slice.dst[i]);
+    for (std::int64_t i = 0; i < n; ++i) {
+      const bool loop = is_loop(slice.src[i], slice.dst[i]);
+      slice.loops += loop;
+      if (marks_ != nullptr && !(loop && drop)) marks_->mark(slice.src[i]);
+    }
     slice.edges += static_cast<std::uint64_t>(count) - reverses;
     slice.reverses += reverses;
   }
@@ -113,13 +121,15 @@ const Byte* EdgeSource::records(int slice_number, std::int64_t begin, std::int64
   Byte* record = space;
   if (plan_.packed) {
     each_record(slice, end - begin,
-                [&](std::int64_t, std::uint64_t src, std::uint64_t dst, bool is_reverse) {
-                  plan_.packed->put(record, src, dst, is_reverse);
-                  record += plan_.packed->size();
+                [&, packed = *plan_.packed](std::int64_t, std::uint64_t src, std::uint64_t dst,
+                                            bool is_reverse) {
+                  packed.put(record, src, dst, is_reverse);
+                  record += packed.size();
                 });
     return space;
   }
   const RecordLayout& layout = plan_.layout;
+  const std::uint32_t size = layout.size();
   each_record(slice, end - begin,
               [&](std::int64_t i, std::uint64_t src, std::uint64_t dst, bool is_reverse) {
                 layout.set_ends(record, src, dst);
@@ -129,7 +139,7 @@ const Byte* EdgeSource::records(int slice_number, std::int64_t begin, std::int64
                   copy_row(record + layout.column_at(c),
                            slab_.columns[c] + (slab_.begin + begin + i) * row, row);
                 }
-                record += layout.size();
+                record += size;
               });
   return space;
 }

@@ -51,17 +51,25 @@ std::uint64_t NeighborhoodSorter::sort(const Runs& runs, const DestinationRange&
   if (plan_.options.self_loops == SelfLoops::kAdd) add_loops(range);
 
   // Reverses come behind all edges of the input, but lie between them in the records.
-  const bool undirected = plan_.options.undirected;
-  const std::uint32_t keys_per_dst = undirected ? 2 : 1;
+  const std::uint32_t keys_per_dst = plan_.options.undirected ? 2 : 1;
   const std::uint64_t num_keys = range.num_dst() * keys_per_dst;
   ends_.resize(static_cast<std::int64_t>(num_keys));
   order_.resize(num_records_);
-  const auto key = [&](std::uint32_t i) {
-    const Byte* const r = record(i);
-    const std::uint64_t dst = layout.dst(r) - range.first_dst;
-    return undirected ? 2 * dst + (layout.number(r) >= plan_.numbering.reverse_base()) : dst;
-  };
-  counting_order(num_records_, num_keys, key, ends_.data(), order_.data());
+  if (keys_per_dst == 1) {
+    counting_order(
+        num_records_, num_keys,
+        [&](std::uint32_t i) { return layout.dst(record(i)) - range.first_dst; }, ends_.data(),
+        order_.data());
+  } else {
+    const std::uint64_t reverse_base = plan_.numbering.reverse_base();
+    counting_order(
+        num_records_, num_keys,
+        [&](std::uint32_t i) {
+          const Byte* const r = record(i);
+          return 2 * (layout.dst(r) - range.first_dst) + (layout.number(r) >= reverse_base);
+        },
+        ends_.data(), order_.data());
+  }
 
   std::uint32_t begin = 0, done = 0;
   for (std::uint64_t d = 0; d < range.num_dst(); ++d) {

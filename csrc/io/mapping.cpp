@@ -23,6 +23,15 @@ Registry& registry() {
 
 }  // namespace
 
+std::shared_ptr<const Mapping> Mapping::map(const File& file, std::uint64_t size, MapMode mode) {
+  bool writable = mode == MapMode::kCopyOnWrite;
+  std::byte* at = map_file(file, size, writable);
+  // The system may have to promise memory for every page of the file, and has not that much.
+  if (at == nullptr && writable && errno == ENOMEM) at = map_file(file, size, writable = false);
+  if (at == nullptr) throw OsError("cannot map", file.path(), errno);
+  return std::shared_ptr<const Mapping>(new Mapping(at, size, file.path(), writable));
+}
+
 Mapping::Mapping(std::byte* data, std::uint64_t size, std::string path, bool writable)
     : data_(data), size_(size), path_(std::move(path)), writable_(writable) {
   const std::lock_guard lock(registry().mutex);

@@ -46,7 +46,8 @@ class Mapping {
   bool writable_;
 };
 
-// For the destructor of Mapping alone.
+// For Mapping alone. A map of the file's first bytes, to be written to or not; null and errno.
+std::byte* map_file(const File& file, std::uint64_t size, bool writable) noexcept;
 void unmap_file(std::byte* data, std::uint64_t size) noexcept;
 
 // The file and offset that `address` belongs to among all live mappings; path empty if none.

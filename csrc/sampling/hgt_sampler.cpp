@@ -124,10 +124,24 @@ class HgtSampler::Run {
   // is to be read before fill_budget(). The types take turns only between the hop's two halves:
   // their order does not matter.
   std::span<const SourceList> choose(std::size_t e, std::size_t hop) {
-    const SampledEdgeType& type = sampler_.edge_types_[e];
-    choose(e, hop, derive_key(derive_key(request_.key, hop), out_.nodes.size() + e));
+    const std::int64_t total = look_up(e, hop, kMaxNeighbors);
+    workspace_.slot.resize(total);
+    workspace_.source.resize(total);
+    const EdgeOrder alike;
+    draw_ranks({.order = alike,
+                .first = workspace_.first.data(),
+                .degree = workspace_.degree.data(),
+                .offset = workspace_.offset.data(),
+                .count = workspace_.offset.size() - 1,
+                .k = kMaxNeighbors,
+                .replace = false,
+                .key = derive_key(derive_key(request_.key, hop), out_.nodes.size() + e),
+                .col = 0,
+                .ranks = workspace_.slot.data(),
+                .cols = workspace_.source.data()},  // where sources will be
+               request_.threads);
     wanted_.clear();
-    fetch_sources(type, workspace_.slot.data(), workspace_.source.data(), workspace_.slot.size(),
+    fetch_sources(sampler_.edge_types_[e], workspace_.slot.data(), workspace_.source.data(), total,
                   request_.threads, wanted_);
     return wanted_;
   }
@@ -214,26 +228,6 @@ class HgtSampler::Run {
 
   Positions positions(const SampledEdgeType& type) const {
     return {workspace_.known[static_cast<std::size_t>(type.src_type)]};
-  }
-
-  // Fills slot with neighbours of the destinations that the hop before has added.
-  void choose(std::size_t e, std::size_t hop, std::uint64_t key) {
-    const std::int64_t total = look_up(e, hop, kMaxNeighbors);
-    workspace_.slot.resize(total);
-    workspace_.source.resize(total);
-    const EdgeOrder alike;
-    draw_ranks({.order = alike,
-                .first = workspace_.first.data(),
-                .degree = workspace_.degree.data(),
-                .offset = workspace_.offset.data(),
-                .count = workspace_.offset.size() - 1,
-                .k = kMaxNeighbors,
-                .replace = false,
-                .key = key,
-                .col = 0,
-                .ranks = workspace_.slot.data(),
-                .cols = workspace_.source.data()},  // where sources will be
-               request_.threads);
   }
 
   // Moves up to k nodes of a type from its budget into the sample. Successive draws in proportion
