@@ -356,9 +356,9 @@ class NeighborSums:
     Sums over the in-neighbours of blocks of destinations, a chunk of their column at a time.
     """
 
-    def __init__(self, topology: Topology, column: ColumnFile, items: int, encoding: Encoding | None, scale: Annotated[torch.Tensor, dict(dtype='float32', shape=(None,), order='C', device='cpu', writable=False)] | None, zero_point: Annotated[torch.Tensor, dict(dtype='float32', shape=(None,), order='C', device='cpu', writable=False)] | None, chunk_rows: int, max_mapped: int, room: int, num_threads: int = 0) -> None:
+    def __init__(self, topology: Topology, column: Column, direct: bool, chunk_rows: int, max_mapped: int, room: int, num_threads: int = 0) -> None:
         """
-        `items`: numbers of a row; `encoding` and the two after it: as for RowTable; `room`: bytes for a block's sums and edges.
+        `direct`: reads past the page cache; `room`: bytes for a block's sums and edges.
         """
 
     def begin(self, first: int, last: int) -> None:

@@ -187,22 +187,16 @@ void init_sampling(nb::module_& m) {
                            "their column at a time.")
       .def(
           "__init__",
-          [](NeighborSums* self, std::shared_ptr<const Topology> topology, const ColumnFile& column,
-             std::int64_t items, std::optional<Encoding> encoding,
-             const std::optional<FloatArray>& scale, const std::optional<FloatArray>& zero_point,
-             std::int64_t chunk_rows, std::int64_t max_mapped, std::int64_t room, int num_threads) {
-            SummedColumn summed{column, items, encoding, {}, {}};
-            if (scale) summed.scale.assign(scale->data(), scale->data() + scale->size());
-            if (zero_point) {
-              summed.zero_point.assign(zero_point->data(), zero_point->data() + zero_point->size());
-            }
-            new (self) NeighborSums(gz::csc_of(std::move(topology)), std::move(summed),
-                                    {chunk_rows, max_mapped, room, num_threads});
+          [](NeighborSums* self, std::shared_ptr<const Topology> topology, const Column& column,
+             bool direct, std::int64_t chunk_rows, std::int64_t max_mapped, std::int64_t room,
+             int num_threads) {
+            new (self)
+                NeighborSums(gz::csc_of(std::move(topology)), SummedColumn::of(column, direct),
+                             {chunk_rows, max_mapped, room, num_threads});
           },
-          "topology"_a, "column"_a, "items"_a, "encoding"_a, "scale"_a, "zero_point"_a,
-          "chunk_rows"_a, "max_mapped"_a, "room"_a, "num_threads"_a = 0,
-          "`items`: numbers of a row; `encoding` and the two after it: as for RowTable; `room`: "
-          "bytes for a block's sums and edges.")
+          "topology"_a, "column"_a, "direct"_a, "chunk_rows"_a, "max_mapped"_a, "room"_a,
+          "num_threads"_a = 0,
+          "`direct`: reads past the page cache; `room`: bytes for a block's sums and edges.")
       .def("begin", &NeighborSums::begin, "first"_a, "last"_a,
            nb::call_guard<nb::gil_scoped_release>(),
            "Sorts the edges of destinations [first, last).")

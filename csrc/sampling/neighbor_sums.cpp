@@ -35,6 +35,17 @@ double seconds_since(Clock::time_point start) {
 
 }  // namespace
 
+SummedColumn SummedColumn::of(const Column& column, bool direct) {
+  if (!column.encoding() && column.dtype().name != "float32") {
+    throw std::invalid_argument(column.path() + ": found " + std::string(column.dtype().name) +
+                                ", expected float32");
+  }
+  SummedColumn found{ColumnFile::of(column, direct), 0, column.encoding(), column.scale(),
+                     column.zero_point()};
+  found.items = static_cast<std::int64_t>(column.row_bytes()) / found.item_bytes();
+  return found;
+}
+
 NeighborSums::NeighborSums(Csc csc, SummedColumn column, const SumLimits& limits)
     : csc_(std::move(csc)),
       column_(std::move(column)),

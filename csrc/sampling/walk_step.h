@@ -55,8 +55,8 @@ struct WalkGroup {
         low(before.size()),
         high(before.size()),
         asked(before.size()),
-        rng(static_cast<std::size_t>(size), CounterRng(0, 0)),
-        chance(static_cast<std::size_t>(before.size())) {}
+        rng(size),
+        chance(before.size()) {}
 
   // Bytes of one of them where neighbours are read, with what is looked up for it.
   static std::int64_t bytes_each(const WalkRequest& request) {
@@ -70,8 +70,8 @@ struct WalkGroup {
   Buffer<std::int64_t> earliest, latest;  // where edges have times: which they may have
   // For node2vec: where each was, -1: nowhere; bounds of a search; walks that look a node up.
   Buffer<std::int64_t> before, low, high, asked;
-  std::vector<CounterRng> rng;
-  std::vector<double> chance;  // compared with a candidate's probability
+  Buffer<CounterRng> rng;
+  Buffer<double> chance;  // compared with a candidate's probability
 };
 
 // One edge type, as a group steps over it.
@@ -123,7 +123,7 @@ class WalkStepper {
     const bool is_paged = csc_.paged != nullptr;
     for (std::int64_t j = 0; j < count; ++j) {
       const std::int64_t i = walks[j];
-      CounterRng& rng = group.rng[static_cast<std::size_t>(i)];
+      CounterRng& rng = group.rng[i];
       if (is_first && request_.restart > 0 && fraction(rng) < request_.restart) {
         group.slot[i] = kWalkRestart;
         continue;
@@ -148,7 +148,7 @@ class WalkStepper {
             first + static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(last - first))));
       }
       group.slot[i] = slot;
-      if (is_biased_ && slot >= 0) group.chance[static_cast<std::size_t>(i)] = fraction(rng);
+      if (is_biased_ && slot >= 0) group.chance[i] = fraction(rng);
       if (!is_paged && slot >= 0) csc_.prefetch_source(slot);
     }
   }
@@ -196,7 +196,7 @@ class WalkStepper {
   enum class Fate { kTaken, kRejected, kUnknown };
   Fate judge(const WalkGroup& group, std::int64_t i) const {
     if (group.slot[i] < 0 || group.before[i] < 0) return Fate::kTaken;
-    const double chance = group.chance[static_cast<std::size_t>(i)];
+    const double chance = group.chance[i];
     if (chance < bias_.least) return Fate::kTaken;
     if (group.source[i] == group.before[i]) {
       return chance < bias_.back ? Fate::kTaken : Fate::kRejected;
@@ -206,7 +206,7 @@ class WalkStepper {
     return Fate::kUnknown;
   }
   bool is_taken(const WalkGroup& group, std::int64_t i, bool is_near) const {
-    return group.chance[static_cast<std::size_t>(i)] < (is_near ? bias_.near : bias_.far);
+    return group.chance[i] < (is_near ? bias_.near : bias_.far);
   }
 
   // Leaves the walks whose candidate is rejected; returns how many. REQUIRES as choose().
@@ -278,24 +278,23 @@ class WalkStepper {
         high[asked[j]] = csc_.indptr[t + 1];
       }
     });
-    std::vector<std::int64_t> middle(group.rng.size()), found(group.rng.size(), -1);
-    std::vector<bool> is_near(group.rng.size(), false);
+    Buffer<std::int64_t> middle(group.rng.size()), found(group.rng.size());
+    std::vector<bool> is_near(static_cast<std::size_t>(group.rng.size()), false);
     while (searching > 0) {
       std::int64_t going = 0;
       for (std::int64_t j = 0; j < searching; ++j) {
         const std::int64_t i = asked[j];
         if (is_near[static_cast<std::size_t>(i)] || low[i] >= high[i]) continue;
-        middle[static_cast<std::size_t>(i)] = low[i] + (high[i] - low[i]) / 2;
+        middle[i] = low[i] + (high[i] - low[i]) / 2;
         asked[going++] = i;
       }
       searching = going;
       fetch(middle.data(), found.data(), asked, searching);
       for (std::int64_t j = 0; j < searching; ++j) {
         const std::int64_t i = asked[j];
-        const auto at = static_cast<std::size_t>(i);
         const std::int64_t x = group.source[i];
-        is_near[at] = found[at] == x;
-        (found[at] < x ? low[i] : high[i]) = middle[at] + (found[at] < x ? 1 : 0);
+        is_near[static_cast<std::size_t>(i)] = found[i] == x;
+        (found[i] < x ? low[i] : high[i]) = middle[i] + (found[i] < x ? 1 : 0);
       }
     }
     for (const std::int64_t i : unknown) {
@@ -327,7 +326,7 @@ class WalkStepper {
       }
     });
     const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
-    double at = fraction(group.rng[static_cast<std::size_t>(i)]) * total;
+    double at = fraction(group.rng[i]) * total;
     std::size_t taken = 0;
     for (std::size_t k = 0; k < weights.size(); ++k) {
       if (weights[k] > 0) taken = k;

@@ -32,8 +32,7 @@ void walk_group(const std::vector<SampledEdgeType>& types, const std::vector<boo
       group.latest[i] = request.latest[at];
       group.earliest[i] = request.earliest.empty() ? kFirstTime : request.earliest[at];
     }
-    group.rng[static_cast<std::size_t>(i)] =
-        CounterRng(request.key, static_cast<std::uint64_t>(first + i));
+    group.rng[i] = CounterRng(request.key, static_cast<std::uint64_t>(first + i));
     nodes[(first + i) * (length + 1)] = start;
   }
   for (std::int64_t t = 0; t < length; ++t) {
