@@ -115,11 +115,7 @@ Reach reach(const std::vector<std::int64_t>& num_nodes,
       ReachedRows& rows = found.rows[static_cast<std::size_t>(type.src_type)];
       ahead[t].at(slot);
       const std::int64_t at = add_sources(type.csc, slot, last, rows);
-      if (at < last) {
-        const std::int64_t* const node =
-            std::upper_bound(type.csc.indptr + begin, type.csc.indptr + end, at) - 1;
-        throw_bad_index(type.csc, node - type.csc.indptr);
-      }
+      if (at < last) throw_bad_index(type.csc, type.csc.source(at));
       mapped[t] += (last - slot) * type.csc.index_bytes + (end - begin) * 8;
       if (mapped[t] > limits.max_mapped && type.csc.file != nullptr) {
         type.csc.file->forget_pages();
