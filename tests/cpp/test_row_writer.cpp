@@ -1,4 +1,4 @@
-// storage/row_writer and base/range_bits: rows in any order, from any thread.
+// storage/row_writer: rows in any order, from any thread.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
