@@ -359,9 +359,9 @@ class NeighborSums:
     Sums over the in-neighbours of blocks of destinations, a chunk of their column at a time.
     """
 
-    def __init__(self, topology: Topology, column: ColumnFile, items: int, encoding: Encoding | None, scale: Annotated[torch.Tensor, dict(dtype='float32', shape=(None,), order='C', device='cpu', writable=False)] | None, zero_point: Annotated[torch.Tensor, dict(dtype='float32', shape=(None,), order='C', device='cpu', writable=False)] | None, chunk_rows: int, max_mapped: int, room: int, num_threads: int = 0) -> None:
+    def __init__(self, topology: Topology, column: Column, direct: bool, chunk_rows: int, max_mapped: int, room: int, num_threads: int = 0) -> None:
         """
-        `items`: numbers of a row; `encoding` and the two after it: as for RowTable; `room`: bytes for a block's sums and edges.
+        `direct`: reads past the page cache; `room`: bytes for a block's sums and edges.
         """
 
     def begin(self, first: int, last: int) -> None:
@@ -649,23 +649,6 @@ class Recycling:
 
     def __init__(self, is_bounded: bool) -> None: ...
 
-class PoolState:
-    """Memory of batches, in bytes."""
-
-    @property
-    def used(self) -> int:
-        """Of batches that live."""
-
-    @property
-    def idle(self) -> int:
-        """Kept for the next ones."""
-
-    @property
-    def peak(self) -> int:
-        """The most in use at once."""
-
-def pool_state() -> PoolState: ...
-
 def narrow_bytes(ids: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]) -> int:
     """What these ids take while they wait for their batch's rows."""
 
@@ -828,12 +811,6 @@ class DiskSpeed:
     @property
     def depth(self) -> int: ...
 
-    @property
-    def random_reads(self) -> int: ...
-
-    @property
-    def sequential_reads(self) -> int: ...
-
 def probe_disk(path: str, seconds: float = 0.6, depth: int = 128, direct: bool = True, reader: str = 'auto') -> DiskSpeed:
     """
     Random reads a second and bytes a second of the disk under a file, by reading it.
@@ -862,10 +839,6 @@ class ColumnFile:
 
     @property
     def direct(self) -> bool: ...
-
-    @property
-    def alignment(self) -> int:
-        """What direct reads are aligned to; 1 without them."""
 
 class ReadStats:
     """What was read from disk for those who asked for rows."""
@@ -937,7 +910,7 @@ class RowOrder:
 class PagedRows:
     """Rows of files, of which memory holds a part."""
 
-    def __init__(self, num_rows: int, columns: Sequence[ColumnFile], reader: DiskGather, num_resident: int = 0, resident: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)] | None = None, group_bits: int = 0, merge_gap: int = 16384, max_read: int = 524288, num_frames: int = 0) -> None:
+    def __init__(self, num_rows: int, columns: Sequence[ColumnFile], reader: DiskGather, num_resident: int = 0, resident: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)] | None = None, group_bits: int = 0, merge_gap: int = 16384, num_frames: int = 0) -> None:
         """
         `resident`: which groups of 2^group_bits rows stay in memory once they are read; or the first `num_resident`. There are frames for others, which change with what is used.
         """
@@ -949,7 +922,7 @@ class PagedRows:
         """
 
     @staticmethod
-    def of_reached(rows: ReachedRows, column: ColumnFile, reader: DiskGather, merge_gap: int = 16384, max_read: int = 524288) -> PagedRows:
+    def of_reached(rows: ReachedRows, column: ColumnFile, reader: DiskGather, merge_gap: int) -> PagedRows:
         """These rows stay in memory once they are read."""
 
     @property

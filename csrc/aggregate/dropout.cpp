@@ -44,8 +44,7 @@ GZ_INLINE void thin(const T* __restrict from, std::int64_t size, Thinning<T> how
 }  // namespace
 
 template <class T>
-void dropout(std::span<const T> x, double p, std::uint64_t key, int threads, bool is_portable,
-             T* out) {
+void dropout(std::span<const T> x, double p, std::uint64_t key, int threads, T* out) {
   // 31 bits are compared, which fit a signed comparison. Where p is 1, all are scaled by 0.
   const auto limit = static_cast<std::int64_t>(std::llround(p * 0x1p31));
   const auto dropped = static_cast<std::int32_t>(std::min<std::int64_t>(limit, INT32_MAX));
@@ -59,16 +58,12 @@ void dropout(std::span<const T> x, double p, std::uint64_t key, int threads, boo
       const std::uint64_t keys = derive_key(key, static_cast<std::uint64_t>(chunk));
       const Thinning<T> how{static_cast<std::uint32_t>(keys),
                             static_cast<std::uint32_t>(keys >> 32), dropped, scale};
-      run_widest(is_portable, [&]() GZ_INLINED { thin(x.data() + begin, size, how, out + begin); });
+      run_widest([&]() GZ_INLINED { thin(x.data() + begin, size, how, out + begin); });
     }
   });
 }
 
-#define GZ_DROPOUT(T) \
-  template void dropout<T>(std::span<const T>, double, std::uint64_t, int, bool, T*);
-GZ_DROPOUT(float)
-GZ_DROPOUT(double)
-GZ_DROPOUT(Float16)
-GZ_DROPOUT(BFloat16)
+#define GZ_DROPOUT(T) template void dropout<T>(std::span<const T>, double, std::uint64_t, int, T*);
+GZ_FOR_NUMBERS(GZ_DROPOUT)
 
 }  // namespace gz

@@ -13,7 +13,6 @@ namespace gz {
 // which is this function of the gradient of `out`. For float, double, Float16 and BFloat16;
 // REQUIRES 0 <= p <= 1, and an `out` of its own.
 template <class T>
-void dropout(std::span<const T> x, double p, std::uint64_t key, int threads, bool is_portable,
-             T* out);
+void dropout(std::span<const T> x, double p, std::uint64_t key, int threads, T* out);
 
 }  // namespace gz

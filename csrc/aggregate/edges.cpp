@@ -4,6 +4,7 @@
 #include <atomic>
 #include <bit>
 #include <limits>
+#include <ranges>
 #include <stdexcept>
 #include <string>
 
@@ -40,23 +41,21 @@ std::string text(std::int64_t number) { return std::to_string(number); }
 }  // namespace
 
 void check_bounds(const GroupedEdges& edges) {
-  const std::span<const std::int64_t> bounds = edges.bounds;
-  if (bounds.empty()) {
+  if (edges.bounds.empty()) {
     throw std::invalid_argument("bounds: found none, expected one more than destinations");
   }
-  const std::int64_t num_edges = std::ssize(edges.src);
-  const std::int64_t falls = find_bad(edges.num_dst(), edges.threads, [=](std::int64_t d) {
-    const auto at = static_cast<std::size_t>(d);
-    return bounds[at] > bounds[at + 1];
-  });
+  const std::int64_t* const bounds = edges.bounds.data();
+  const std::int64_t num_dst = edges.num_dst(), num_edges = std::ssize(edges.src);
+  const std::int64_t falls =
+      find_bad(num_dst, edges.threads, [=](std::int64_t d) { return bounds[d] > bounds[d + 1]; });
   if (falls >= 0) {
-    const auto at = static_cast<std::size_t>(falls);
-    throw std::invalid_argument("bounds[" + text(falls + 1) + "]: found " + text(bounds[at + 1]) +
-                                " after " + text(bounds[at]) + ", expected ascending numbers");
+    throw std::invalid_argument("bounds[" + text(falls + 1) + "]: found " +
+                                text(bounds[falls + 1]) + " after " + text(bounds[falls]) +
+                                ", expected ascending numbers");
   }
-  if (bounds.front() < 0 || bounds.back() > num_edges) {
-    throw std::invalid_argument("bounds: found " + text(bounds.front()) + " to " +
-                                text(bounds.back()) + ", expected numbers from 0 to the " +
+  if (bounds[0] < 0 || bounds[num_dst] > num_edges) {
+    throw std::invalid_argument("bounds: found " + text(bounds[0]) + " to " +
+                                text(bounds[num_dst]) + ", expected numbers from 0 to the " +
                                 text(num_edges) + " edges of src");
   }
 }
@@ -85,18 +84,11 @@ EdgePieces EdgePieces::in_parts(const GroupedEdges& edges, std::int64_t parts) {
 }
 
 std::int64_t EdgePieces::first(std::int64_t piece) const noexcept {
-  std::int64_t low = 0, high = std::ssize(bounds_) - 1;
-  while (low < high) {
-    const std::int64_t middle = low + (high - low) / 2;
-    const std::int64_t before =
-        bounds_[static_cast<std::size_t>(middle)] - bounds_.front() + middle;
-    if (before < piece * size_) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
+  const auto is_before = [&](std::size_t d) {
+    return bounds_[d] - bounds_.front() + static_cast<std::int64_t>(d) < piece * size_;
+  };
+  const auto destinations = std::views::iota(std::size_t{0}, bounds_.size() - 1);
+  return static_cast<std::int64_t>(*std::ranges::partition_point(destinations, is_before));
 }
 
 void for_destinations(const GroupedEdges& edges, RangeBody body) {
@@ -109,8 +101,9 @@ void for_destinations(const GroupedEdges& edges, RangeBody body) {
 
 EdgesBySource::EdgesBySource(const GroupedEdges& edges)
     : num_src_(edges.num_src), threads_(edges.threads) {
-  const std::span<const std::int64_t> bounds = edges.bounds;
-  const std::int64_t num_edges = bounds.back() - bounds.front();
+  const std::int64_t* const src = edges.src.data();
+  const std::int64_t* const bounds = edges.bounds.data();
+  const std::int64_t num_edges = edges.bounds.back() - bounds[0];
   if (std::max({num_src_, edges.num_dst(), std::int64_t{std::ssize(edges.src)}}) >
       std::numeric_limits<std::uint32_t>::max()) {
     throw std::invalid_argument(
@@ -130,10 +123,8 @@ EdgesBySource::EdgesBySource(const GroupedEdges& edges)
         const std::int64_t last = slices.first(slice + 1);
         std::int64_t* const place = places.data() + slice * num_runs_;
         for (std::int64_t d = slices.first(slice); d < last; ++d) {
-          for (std::int64_t e = bounds[static_cast<std::size_t>(d)];
-               e < bounds[static_cast<std::size_t>(d) + 1]; ++e) {
-            const std::int64_t source = edges.src[static_cast<std::size_t>(e)];
-            visit(source, d, e, place[source >> run_bits_]);
+          for (std::int64_t e = bounds[d]; e < bounds[d + 1]; ++e) {
+            visit(src[e], d, e, place[src[e] >> run_bits_]);
           }
         }
       }
@@ -170,7 +161,7 @@ OutEdges EdgesBySource::sort_run(std::int64_t run, Buffer<std::uint32_t>& ends,
   std::uint32_t sum = 0;
   for (std::int64_t i = 0; i < last - first; ++i) sum += std::exchange(ends[i], sum);
   for (const Edge* edge = begin; edge < end; ++edge) order[ends[edge->src]++] = edge->out;
-  return {first, last, ends.data(), order.data()};
+  return {first, last, ends.data(), order.data(), order.size()};
 }
 
 }  // namespace gz

@@ -9,6 +9,7 @@
 
 #include "arrays/buffer.h"
 #include "arrays/parallel.h"
+#include "base/isa.h"
 
 namespace gz {
 
@@ -18,8 +19,7 @@ struct GroupedEdges {
   std::span<const std::int64_t> src;     // of every edge, a row of the sources
   std::span<const std::int64_t> bounds;  // one more than destinations
   std::int64_t num_src = 0;
-  int threads = 0;           // 0: as many as torch uses; what comes out is the same with any number
-  bool is_portable = false;  // only instructions that every machine has, for tests
+  int threads = 0;  // 0: as many as torch uses; what comes out is the same with any number
 
   std::int64_t num_dst() const noexcept { return std::ssize(bounds) - 1; }
 };
@@ -57,6 +57,21 @@ class EdgePieces {
 // Calls body(first, last) for runs of destinations that cover all of them, on several threads.
 void for_destinations(const GroupedEdges& edges, RangeBody body);
 
+// Edges whose rows are asked for ahead.
+inline constexpr std::int64_t kEdgesAhead = 16;
+
+// Calls body(d, scratch) for every destination, on several threads, with `size` numbers to work in.
+// REQUIRES as run_widest().
+template <class S, class Body>
+void each_destination(const GroupedEdges& edges, std::int64_t size, const Body& body) {
+  for_destinations(edges, [&](std::int64_t first, std::int64_t last) {
+    std::vector<S> scratch(static_cast<std::size_t>(size));
+    run_widest([&]() GZ_INLINED {
+      for (std::int64_t d = first; d < last; ++d) body(d, scratch.data());
+    });
+  });
+}
+
 // An edge as it is found from its source.
 struct OutEdge {
   std::uint32_t dst, edge;
@@ -68,8 +83,12 @@ struct OutEdges {
   std::int64_t first, last;  // sources
   const std::uint32_t* ends;
   const OutEdge* edges;
+  std::int64_t count;  // of these
 
-  std::int64_t count() const noexcept { return first < last ? ends[last - first - 1] : 0; }
+  // The destination of an edge that is asked for ahead of edge `i`; -1: there is none.
+  std::int64_t ahead(std::int64_t i) const noexcept {
+    return i + kEdgesAhead < count ? edges[i + kEdgesAhead].dst : -1;
+  }
 };
 
 // Edges by source. They are dealt to runs of sources first and ordered within these after that,
@@ -79,13 +98,26 @@ class EdgesBySource {
   // Raises std::invalid_argument where there are 2^32 destinations, sources or edges, or more.
   explicit EdgesBySource(const GroupedEdges& edges);
 
-  // Calls body(out_edges) for runs that cover all sources, on several threads.
-  template <class Body>
-  void for_sources(const Body& body) const {
-    parallel_for(num_runs_, 1, threads_, [&](std::int64_t begin, std::int64_t end) {
+  // Calls body(source, out_edges, begin, end, scratch) for every source, whose edges are numbers
+  // begin … end - 1 of these, on several threads, with `size` numbers to work in. REQUIRES as
+  // run_widest().
+  template <class S, class Body>
+  void each_source(std::int64_t size, const Body& body) const {
+    parallel_for(num_runs_, 1, threads_, [&](std::int64_t first, std::int64_t last) {
       Buffer<std::uint32_t> ends;
       Buffer<OutEdge> order;
-      for (std::int64_t run = begin; run < end; ++run) body(sort_run(run, ends, order));
+      std::vector<S> scratch(static_cast<std::size_t>(size));
+      for (std::int64_t number = first; number < last; ++number) {
+        const OutEdges run = sort_run(number, ends, order);
+        run_widest([&]() GZ_INLINED {
+          std::int64_t begin = 0;
+          for (std::int64_t source = run.first; source < run.last; ++source) {
+            const std::int64_t end = run.ends[source - run.first];
+            body(source, run, begin, end, scratch.data());
+            begin = end;
+          }
+        });
+      }
     });
   }
 

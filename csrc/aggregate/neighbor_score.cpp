@@ -6,7 +6,6 @@
 namespace gz {
 namespace {
 
-constexpr std::int64_t kPrefetchAhead = 16;
 // Sums over all edges are taken in this many parts, for any number of threads.
 constexpr std::int64_t kParts = 64;
 
@@ -35,18 +34,18 @@ void backward_at_destinations(const GroupedEdges& edges, const ScoreInputs<T>& i
   std::vector<double> of_parts(static_cast<std::size_t>(parts.count()) * row_size);
   parallel_for(parts.count(), 1, edges.threads, [&](std::int64_t begin, std::int64_t end) {
     std::vector<S> of_dst(row_size), of_attention(row_size);
-    run_widest(edges.is_portable, [&]() GZ_INLINED {
+    run_widest([&]() GZ_INLINED {
       S* const to_dst = of_dst.data();
       S* const to_attention = of_attention.data();
       for (std::int64_t part = begin; part < end; ++part) {
         double* const sums = of_parts.data() + part * size;
         const std::int64_t last = parts.first(part + 1);
-        const std::int64_t last_edge = bounds[last] - kPrefetchAhead;
+        const std::int64_t last_edge = bounds[last] - kEdgesAhead;
         for (std::int64_t d = parts.first(part); d < last; ++d) {
           std::fill_n(to_dst, size, S{0});
           std::fill_n(to_attention, size, S{0});
           for (std::int64_t e = bounds[d]; e < bounds[d + 1]; ++e) {
-            if (e < last_edge) prefetch_row(inputs.sources[src[e + kPrefetchAhead]], size);
+            if (e < last_edge) prefetch_row(inputs.sources[src[e + kEdgesAhead]], size);
             for (std::int64_t h = 0; h < heads; ++h) {
               const std::int64_t at = h * channels;
               add_grads<true>(channels, inputs.sources[src[e]] + at, inputs.destinations[d] + at,
@@ -75,31 +74,25 @@ void backward_at_sources(const GroupedEdges& edges, const ScoreInputs<T>& inputs
   using S = Sum<T>;
   const auto [heads, channels] = inputs.shape;
   const std::int64_t size = inputs.shape.size();
-  EdgesBySource(edges).for_sources([&](const OutEdges& run) {
-    std::vector<S> of_source(static_cast<std::size_t>(size));
-    run_widest(edges.is_portable, [&]() GZ_INLINED {
-      S* const to = of_source.data();
-      S* const none = nullptr;
-      std::int64_t at = 0;
-      const std::int64_t last_edge = run.count() - kPrefetchAhead;
-      for (std::int64_t s = run.first; s < run.last; ++s) {
-        std::fill_n(to, size, S{0});
-        for (; at < run.ends[s - run.first]; ++at) {
-          const auto [dst, edge] = run.edges[at];
-          if (at < last_edge) {
-            prefetch_row(inputs.destinations[run.edges[at + kPrefetchAhead].dst], size);
-          }
-          for (std::int64_t h = 0; h < heads; ++h) {
-            const std::int64_t at_head = h * channels;
-            add_grads<false>(channels, inputs.sources[s] + at_head,
-                             inputs.destinations[dst] + at_head, inputs.attention + at_head,
-                             grad[edge * heads + h], inputs.slope, to + at_head, none);
-          }
-        }
-        store_row<T>(to, size, sources + s * size);
+  const auto add = [&, heads = heads, channels = channels](std::int64_t s, const OutEdges& run,
+                                                           std::int64_t begin, std::int64_t end,
+                                                           S* to) GZ_INLINED {
+    S* const none = nullptr;
+    std::fill_n(to, size, S{0});
+    for (std::int64_t i = begin; i < end; ++i) {
+      const auto [dst, edge] = run.edges[i];
+      const std::int64_t ahead = run.ahead(i);
+      if (ahead >= 0) prefetch_row(inputs.destinations[ahead], size);
+      for (std::int64_t h = 0; h < heads; ++h) {
+        const std::int64_t at = h * channels;
+        add_grads<false>(channels, inputs.sources[s] + at, inputs.destinations[dst] + at,
+                         inputs.attention + at, grad[edge * heads + h], inputs.slope, to + at,
+                         none);
       }
-    });
-  });
+    }
+    store_row<T>(to, size, sources + s * size);
+  };
+  EdgesBySource(edges).each_source<S>(size, add);
 }
 
 }  // namespace
@@ -110,14 +103,12 @@ void neighbor_score(const GroupedEdges& edges, const ScoreInputs<T>& inputs, Sum
   const std::int64_t* const bounds = edges.bounds.data();
   const auto [heads, channels] = inputs.shape;
   clear_rest(edges, heads, out);
-  for_destinations(edges, [&](std::int64_t first, std::int64_t last) {
-    run_widest(edges.is_portable, [&]() GZ_INLINED {
-      const std::int64_t last_edge = bounds[last] - kPrefetchAhead;
-      for (std::int64_t d = first; d < last; ++d) {
+  const std::int64_t last_edge = edges.bounds.back() - kEdgesAhead;
+  each_destination<T>(
+      edges, 0, [&, heads = heads, channels = channels](std::int64_t d, T*) GZ_INLINED {
         for (std::int64_t e = bounds[d]; e < bounds[d + 1]; ++e) {
-          if (e < last_edge) {
-            prefetch_row(inputs.sources[src[e + kPrefetchAhead]], inputs.shape.size());
-          }
+          if (e < last_edge)
+            prefetch_row(inputs.sources[src[e + kEdgesAhead]], inputs.shape.size());
           for (std::int64_t h = 0; h < heads; ++h) {
             const T* const a = inputs.sources[src[e]] + h * channels;
             const T* const b = inputs.destinations[d] + h * channels;
@@ -129,9 +120,7 @@ void neighbor_score(const GroupedEdges& edges, const ScoreInputs<T>& inputs, Sum
             });
           }
         }
-      }
-    });
-  });
+      });
 }
 
 template <class T>
@@ -145,9 +134,6 @@ void neighbor_score_backward(const GroupedEdges& edges, const ScoreInputs<T>& in
   template void neighbor_score<T>(const GroupedEdges&, const ScoreInputs<T>&, Sum<T>*); \
   template void neighbor_score_backward<T>(const GroupedEdges&, const ScoreInputs<T>&,  \
                                            const Sum<T>*, T*, T*, Sum<T>*);
-GZ_NEIGHBOR_SCORE(float)
-GZ_NEIGHBOR_SCORE(double)
-GZ_NEIGHBOR_SCORE(Float16)
-GZ_NEIGHBOR_SCORE(BFloat16)
+GZ_FOR_NUMBERS(GZ_NEIGHBOR_SCORE)
 
 }  // namespace gz

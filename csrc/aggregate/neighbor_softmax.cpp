@@ -44,7 +44,7 @@ void neighbor_softmax(const GroupedEdges& edges, std::int64_t heads, const S* sc
   clear_rest(edges, heads, out);
   for_destinations(edges, [&](std::int64_t first, std::int64_t last) {
     std::vector<S> of_heads(static_cast<std::size_t>(heads));
-    run_widest(edges.is_portable, [&]() GZ_INLINED {
+    run_widest([&]() GZ_INLINED {
       S* const found = of_heads.data();
       // Visits the numbers [begin, end) of a whole list.
       const auto for_list = [&](std::int64_t begin, std::int64_t end, const auto& visit)

@@ -3,41 +3,26 @@
 #include <vector>
 
 namespace gz {
-namespace {
-
-constexpr std::int64_t kPrefetchAhead = 16;
-
-}  // namespace
-
 template <class T>
 void neighbor_sum(const GroupedEdges& edges, RowShape shape, Rows<const T> sources,
                   const Sum<T>* weight, bool is_mean, T* out) {
   const std::int64_t* const src = edges.src.data();
   const std::int64_t* const bounds = edges.bounds.data();
-  for_destinations(edges, [&](std::int64_t first, std::int64_t last) {
-    std::vector<Sum<T>> sums(static_cast<std::size_t>(shape.channels));
-    run_widest(edges.is_portable, [&]() GZ_INLINED {
-      const std::int64_t last_edge = bounds[last] - kPrefetchAhead;
-      for (std::int64_t d = first; d < last; ++d) {
-        const std::int64_t begin = bounds[d], end = bounds[d + 1];
-        const auto degree =
-            static_cast<Sum<T>>(is_mean ? std::max<std::int64_t>(end - begin, 1) : 1);
-        for (std::int64_t h = 0; h < shape.heads; ++h) {
-          const auto row = [&](std::int64_t e) GZ_INLINED {
-            if (h == 0 && e < last_edge) {
-              prefetch_row(sources[src[e + kPrefetchAhead]], shape.size());
-            }
-            return sources[src[e]] + h * shape.channels;
-          };
-          const auto weight_of = [&](std::int64_t e) GZ_INLINED {
-            return weight == nullptr ? Sum<T>{1} : weight[e * shape.heads + h];
-          };
-          sum_rows<T>(begin, end, shape.channels, row, weight_of, sums.data());
-          store_row<T>(sums.data(), shape.channels, out + d * shape.size() + h * shape.channels,
-                       degree);
-        }
-      }
-    });
+  const std::int64_t last_edge = edges.bounds.back() - kEdgesAhead;
+  each_destination<Sum<T>>(edges, shape.channels, [&](std::int64_t d, Sum<T>* sums) GZ_INLINED {
+    const std::int64_t begin = bounds[d], end = bounds[d + 1];
+    const auto degree = static_cast<Sum<T>>(is_mean ? std::max<std::int64_t>(end - begin, 1) : 1);
+    for (std::int64_t h = 0; h < shape.heads; ++h) {
+      const auto row = [&](std::int64_t e) GZ_INLINED {
+        if (h == 0 && e < last_edge) prefetch_row(sources[src[e + kEdgesAhead]], shape.size());
+        return sources[src[e]] + h * shape.channels;
+      };
+      const auto weight_of = [&](std::int64_t e) GZ_INLINED {
+        return weight == nullptr ? Sum<T>{1} : weight[e * shape.heads + h];
+      };
+      sum_rows<T>(begin, end, shape.channels, row, weight_of, sums);
+      store_row<T>(sums, shape.channels, out + d * shape.size() + h * shape.channels, degree);
+    }
   });
 }
 
@@ -45,33 +30,24 @@ template <class T>
 void source_sum(const GroupedEdges& edges, RowShape shape, Rows<const T> destinations,
                 const Sum<T>* weight, bool is_mean, T* out) {
   const std::int64_t* const bounds = edges.bounds.data();
-  const EdgesBySource by_source(edges);
-  by_source.for_sources([&](const OutEdges& run) {
-    std::vector<Sum<T>> sums(static_cast<std::size_t>(shape.channels));
-    run_widest(edges.is_portable, [&]() GZ_INLINED {
-      std::int64_t begin = 0;
-      const std::int64_t last_edge = run.count() - kPrefetchAhead;
-      for (std::int64_t s = run.first; s < run.last; ++s) {
-        const std::int64_t end = run.ends[s - run.first];
-        for (std::int64_t h = 0; h < shape.heads; ++h) {
-          const auto row = [&](std::int64_t i) GZ_INLINED {
-            if (h == 0 && i < last_edge) {
-              prefetch_row(destinations[run.edges[i + kPrefetchAhead].dst], shape.size());
-            }
-            return destinations[run.edges[i].dst] + h * shape.channels;
-          };
-          const auto weight_of = [&](std::int64_t i) GZ_INLINED {
-            const OutEdge edge = run.edges[i];
-            const Sum<T> w = weight == nullptr ? Sum<T>{1} : weight[edge.edge * shape.heads + h];
-            return is_mean ? w / static_cast<Sum<T>>(bounds[edge.dst + 1] - bounds[edge.dst]) : w;
-          };
-          sum_rows<T>(begin, end, shape.channels, row, weight_of, sums.data());
-          store_row<T>(sums.data(), shape.channels, out + s * shape.size() + h * shape.channels);
-        }
-        begin = end;
-      }
-    });
-  });
+  const auto add = [&](std::int64_t s, const OutEdges& run, std::int64_t begin, std::int64_t end,
+                       Sum<T>* sums) GZ_INLINED {
+    for (std::int64_t h = 0; h < shape.heads; ++h) {
+      const auto row = [&](std::int64_t i) GZ_INLINED {
+        const std::int64_t ahead = h == 0 ? run.ahead(i) : -1;
+        if (ahead >= 0) prefetch_row(destinations[ahead], shape.size());
+        return destinations[run.edges[i].dst] + h * shape.channels;
+      };
+      const auto weight_of = [&](std::int64_t i) GZ_INLINED {
+        const OutEdge edge = run.edges[i];
+        const Sum<T> w = weight == nullptr ? Sum<T>{1} : weight[edge.edge * shape.heads + h];
+        return is_mean ? w / static_cast<Sum<T>>(bounds[edge.dst + 1] - bounds[edge.dst]) : w;
+      };
+      sum_rows<T>(begin, end, shape.channels, row, weight_of, sums);
+      store_row<T>(sums, shape.channels, out + s * shape.size() + h * shape.channels);
+    }
+  };
+  EdgesBySource(edges).each_source<Sum<T>>(shape.channels, add);
 }
 
 template <class T>
@@ -80,26 +56,21 @@ void edge_dot(const GroupedEdges& edges, RowShape shape, Rows<const T> destinati
   const std::int64_t* const src = edges.src.data();
   const std::int64_t* const bounds = edges.bounds.data();
   clear_rest(edges, shape.heads, out);
-  for_destinations(edges, [&](std::int64_t first, std::int64_t last) {
-    run_widest(edges.is_portable, [&]() GZ_INLINED {
-      const std::int64_t last_edge = bounds[last] - kPrefetchAhead;
-      for (std::int64_t d = first; d < last; ++d) {
-        const std::int64_t begin = bounds[d], end = bounds[d + 1];
-        const auto degree = static_cast<Sum<T>>(is_mean ? end - begin : 1);
-        for (std::int64_t e = begin; e < end; ++e) {
-          if (e < last_edge) prefetch_row(sources[src[e + kPrefetchAhead]], shape.size());
-          for (std::int64_t h = 0; h < shape.heads; ++h) {
-            const std::int64_t at = h * shape.channels;
-            const T* const a = destinations[d] + at;
-            const T* const b = sources[src[e]] + at;
-            const Sum<T> product = sum_over<Sum<T>>(shape.channels, [&](std::int64_t j) GZ_INLINED {
-              return widen(a[j]) * widen(b[j]);
-            });
-            out[e * shape.heads + h] = product / degree;
-          }
-        }
+  const std::int64_t last_edge = edges.bounds.back() - kEdgesAhead;
+  each_destination<T>(edges, 0, [&](std::int64_t d, T*) GZ_INLINED {
+    const std::int64_t begin = bounds[d], end = bounds[d + 1];
+    const auto degree = static_cast<Sum<T>>(is_mean ? end - begin : 1);
+    for (std::int64_t e = begin; e < end; ++e) {
+      if (e < last_edge) prefetch_row(sources[src[e + kEdgesAhead]], shape.size());
+      for (std::int64_t h = 0; h < shape.heads; ++h) {
+        const std::int64_t at = h * shape.channels;
+        const T* const a = destinations[d] + at;
+        const T* const b = sources[src[e]] + at;
+        const Sum<T> product = sum_over<Sum<T>>(
+            shape.channels, [&](std::int64_t j) GZ_INLINED { return widen(a[j]) * widen(b[j]); });
+        out[e * shape.heads + h] = product / degree;
       }
-    });
+    }
   });
 }
 
@@ -110,9 +81,6 @@ void edge_dot(const GroupedEdges& edges, RowShape shape, Rows<const T> destinati
                               T*);                                                                 \
   template void edge_dot<T>(const GroupedEdges&, RowShape, Rows<const T>, Rows<const T>, bool,     \
                             Sum<T>*);
-GZ_NEIGHBOR_SUM(float)
-GZ_NEIGHBOR_SUM(double)
-GZ_NEIGHBOR_SUM(Float16)
-GZ_NEIGHBOR_SUM(BFloat16)
+GZ_FOR_NUMBERS(GZ_NEIGHBOR_SUM)
 
 }  // namespace gz

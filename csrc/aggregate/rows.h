@@ -15,13 +15,8 @@
 
 namespace gz {
 
-struct Float16 {
-  std::uint16_t bits;
-};
-
-struct BFloat16 {
-  std::uint16_t bits;
-};
+// Defines a function for each type of numbers.
+#define GZ_FOR_NUMBERS(DEFINE) DEFINE(float) DEFINE(double) DEFINE(Float16) DEFINE(BFloat16)
 
 // The type that numbers are added up in, and that numbers of edges have.
 template <class T>
@@ -61,21 +56,6 @@ struct Rows {
 
   T* operator[](std::int64_t row) const noexcept { return data + row * stride; }
 };
-
-template <class Body>
-GZ_WIDE void run_wide(const Body& body) {
-  body();
-}
-
-// Calls body() compiled for the widest instructions of this machine. REQUIRES a lambda that is
-// GZ_INLINED, and so are the functions it calls.
-template <class Body>
-void run_widest(bool is_portable, const Body& body) {
-  if (!is_portable && has_wide()) return run_wide(body);
-  body();
-}
-
-#define GZ_INLINED __attribute__((always_inline))
 
 // The processor follows a row once it is started; its first lines are what it cannot foresee.
 template <class T>

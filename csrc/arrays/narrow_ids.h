@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <span>
 #include <utility>
 
@@ -18,13 +19,11 @@ class NarrowIds {
   explicit NarrowIds(std::span<const std::int64_t> ids) {
     const std::int64_t bytes = bytes_for(ids);
     const auto size = static_cast<std::int64_t>(ids.size());
-    if (bytes == 1) {
+    if (bytes == 1 && size > 0) {
       steps_.resize(size);
-      first_ = ids.empty() ? 0 : ids[0];
-      for (std::size_t i = 0; i < ids.size(); ++i) {
-        steps_.data()[i] =
-            i == 0 ? std::uint8_t{0} : static_cast<std::uint8_t>(ids[i] - ids[i - 1]);
-      }
+      std::adjacent_difference(ids.begin(), ids.end(), steps_.data());
+      first_ = ids[0];
+      steps_[0] = 0;
     } else if (bytes == 4) {
       narrow_.resize(size);
       std::copy_n(ids.data(), size, narrow_.data());
@@ -33,13 +32,7 @@ class NarrowIds {
       std::copy_n(ids.data(), size, wide_.data());
     }
   }
-  explicit NarrowIds(Buffer<std::int64_t> ids) {
-    if (bytes_for(ids.span()) == 8) {
-      wide_ = std::move(ids);
-    } else {
-      *this = NarrowIds(ids.span());
-    }
-  }
+  explicit NarrowIds(Buffer<std::int64_t> ids) : NarrowIds(ids.span()) {}
 
   // Bytes that each of these ids takes.
   static std::int64_t bytes_for(std::span<const std::int64_t> ids) noexcept {

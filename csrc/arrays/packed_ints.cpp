@@ -40,8 +40,8 @@ RankedBits::RankedBits(std::int64_t size) : size_(size), words_((size + 63) / 64
   std::fill_n(words_.data(), words_.size(), Word{});
 }
 
-void RankedBits::add(std::span<const std::int64_t> ids, std::int64_t low) {
-  parallel_for(std::ssize(ids), kGrain, 0, [&](std::int64_t begin, std::int64_t end) {
+void RankedBits::add(std::span<const std::int64_t> ids, std::int64_t low, int threads) {
+  parallel_for(std::ssize(ids), kGrain, threads, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       // Unsigned, numbers below the range lie beyond it.
       const std::uint64_t at = static_cast<std::uint64_t>(ids[static_cast<std::size_t>(i)]) -

@@ -102,7 +102,7 @@ class RankedBits {
   // Numbers 64 i … 64 i + 63, from the lowest bit on.
   void set_word(std::int64_t i, std::uint64_t bits) noexcept { words_[i].bits = bits; }
   // Sets ids[…] - low, on several threads. Leaves out those that are not below size().
-  void add(std::span<const std::int64_t> ids, std::int64_t low = 0);
+  void add(std::span<const std::int64_t> ids, std::int64_t low = 0, int threads = 0);
 
   // Counts the set; how many are in it.
   std::int64_t rank() noexcept;

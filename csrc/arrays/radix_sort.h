@@ -3,12 +3,18 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <utility>
 
 #include "arrays/buffer.h"
 
 namespace gz {
+
+// Bits of numbers up to `largest`.
+constexpr int bits_for(std::uint64_t largest) noexcept {
+  return static_cast<int>(std::bit_width(largest));
+}
 
 // Sorts by `bits` bits from `shift` on, stable in the rest. `scratch` is room to work in.
 inline void radix_sort(Buffer<std::uint64_t>& keys, Buffer<std::uint64_t>& scratch, int shift,

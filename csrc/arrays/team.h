@@ -14,6 +14,9 @@ class SharedRanges {
  public:
   SharedRanges(std::int64_t ranges, RangeBody run) : ranges_(ranges), run_(run) {}
 
+  // Whether there is a range that no thread has taken.
+  bool is_open() const noexcept { return next_.load(std::memory_order_relaxed) < ranges_; }
+
   // Calls run(r, r + 1) for each range r that no other thread has taken, until there is none.
   void take_part() noexcept {
     for (std::int64_t range; (range = next_.fetch_add(1, std::memory_order_relaxed)) < ranges_;) {

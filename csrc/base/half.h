@@ -6,7 +6,15 @@
 
 namespace gz {
 
-// Numbers here are bits: a half in the lower 16 of a word. Without a branch, so that loops over
+// A number by its bits.
+struct Float16 {
+  std::uint16_t bits;
+};
+struct BFloat16 {
+  std::uint16_t bits;
+};
+
+// Numbers below are bits: a half in the lower 16 of a word. Without a branch, so that loops over
 // them become vector code, and without a denormal float32 taking part, so that
 // torch.set_flush_denormal changes nothing.
 

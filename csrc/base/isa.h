@@ -8,6 +8,8 @@
 //                  int8, float16 and bfloat16 widened
 #pragma once
 
+#define GZ_INLINED __attribute__((always_inline))
+
 // Kernels that are written once, as loops without a branch, are compiled for every instruction set
 // that they are dispatched to: each is inlined into a function of that target.
 #define GZ_INLINE [[gnu::always_inline]] inline
@@ -19,3 +21,26 @@
 #else
 #include "base/isa_plain.h"
 #endif
+
+namespace gz {
+
+// For tests, which compare what comes out: functions that are GZ_WIDE are not called. REQUIRES: no
+// thread uses the engine while it is changed.
+inline constinit bool is_portable = false;
+
+inline bool runs_wide() noexcept { return !is_portable && has_wide(); }
+
+template <class Body>
+GZ_WIDE void run_wide(const Body& body) {
+  body();
+}
+
+// Calls body() compiled for the widest instructions of this machine. REQUIRES a lambda that is
+// GZ_INLINED, and so are the functions it calls.
+template <class Body>
+void run_widest(const Body& body) {
+  if (runs_wide()) return run_wide(body);
+  body();
+}
+
+}  // namespace gz

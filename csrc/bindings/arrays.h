@@ -10,6 +10,7 @@
 #include <span>
 
 #include "arrays/buffer.h"
+#include "io/mapping.h"
 #include "pipeline/loan.h"
 
 namespace gz::python {
@@ -33,6 +34,16 @@ using Int64Tensor = nb::ndarray<nb::pytorch, std::int64_t, nb::ndim<1>>;
 using Int64Matrix = nb::ndarray<nb::pytorch, std::int64_t, nb::ndim<2>>;
 using ByteTensor = nb::ndarray<nb::pytorch, std::uint8_t, nb::ndim<1>>;
 using ByteMatrix = nb::ndarray<nb::pytorch, std::uint8_t, nb::ndim<2>>;
+
+// An argument that is taken as it is, or not at all.
+inline auto operator""_exact(const char* name, std::size_t) { return nb::arg(name).noconvert(); }
+
+// Calls call() without the GIL; returns what it does.
+template <class Call>
+auto without_gil(const Call& call) {
+  const nb::gil_scoped_release released;
+  return call();
+}
 
 inline std::span<const std::int64_t> as_span(const Int64Array& array) {
   return {array.data(), array.size()};
@@ -65,10 +76,7 @@ inline Int64Tensor to_tensor(Buffer<std::int64_t>&& buffer, Loan* loan = nullptr
 template <class Fill>
 Int64Tensor fill_tensor(std::size_t size, const Fill& fill) {
   Buffer<std::int64_t> numbers(static_cast<std::int64_t>(size));
-  {
-    const nb::gil_scoped_release released;
-    fill(numbers.data());
-  }
+  without_gil([&] { fill(numbers.data()); });
   return to_tensor(std::move(numbers));
 }
 
@@ -90,8 +98,8 @@ nb::capsule keep_alive(std::shared_ptr<const T> object) {
 }
 
 // Bytes [offset, offset + size) of a map as a torch tensor that keeps the map alive.
-template <class Map>
-ByteTensor view_bytes(std::shared_ptr<const Map> map, std::uint64_t offset, std::uint64_t size) {
+inline ByteTensor view_bytes(std::shared_ptr<const Mapping> map, std::uint64_t offset,
+                             std::uint64_t size) {
   auto* const data = reinterpret_cast<std::uint8_t*>(map->data()) + offset;
   return ByteTensor(data, {static_cast<std::size_t>(size)}, keep_alive(std::move(map)));
 }

@@ -86,11 +86,6 @@ T* dense_rows(const RowArray& rows, const char* name, RowShape shape, std::int64
   return found.data;
 }
 
-template <class T>
-T* out_rows(const RowArray& rows, RowShape shape, std::int64_t count) {
-  return dense_rows<T>(rows, "out", shape, count);
-}
-
 template <class S>
 S* edge_numbers(const EdgeArray& array, const char* name, const GroupedEdges& edges,
                 std::int64_t heads) {
@@ -114,7 +109,7 @@ void sum_neighbors(const RowArray& x, const Int64Array& src, const Int64Array& b
   const RowShape shape = shape_of(x);
   with_type(x, [&]<class T>(T*) {
     const auto from = rows_of<const T>(x, "x", shape, edges.num_src);
-    T* const to = out_rows<T>(out, shape, edges.num_dst());
+    T* const to = dense_rows<T>(out, "out", shape, edges.num_dst());
     const Sum<T>* const weights = edge_numbers<Sum<T>>(weight, "weight", edges, shape.heads);
     const nb::gil_scoped_release released;
     check_edges(edges);
@@ -129,7 +124,7 @@ void sum_at_sources(const RowArray& rows, const Int64Array& src, const Int64Arra
   const RowShape shape = shape_of(rows);
   with_type(rows, [&]<class T>(T*) {
     const auto from = rows_of<const T>(rows, "rows", shape, edges.num_dst());
-    T* const to = out_rows<T>(out, shape, edges.num_src);
+    T* const to = dense_rows<T>(out, "out", shape, edges.num_src);
     const Sum<T>* const weights = edge_numbers<Sum<T>>(weight, "weight", edges, shape.heads);
     const nb::gil_scoped_release released;
     check_edges(edges);
@@ -178,7 +173,7 @@ void max_of_neighbors(const RowArray& x, const Int64Array& src, const Int64Array
   const RowShape shape = shape_of(x);
   with_type(x, [&]<class T>(T*) {
     const auto from = rows_of<const T>(x, "x", shape, edges.num_src);
-    T* const to = out_rows<T>(out, shape, edges.num_dst());
+    T* const to = dense_rows<T>(out, "out", shape, edges.num_dst());
     const nb::gil_scoped_release released;
     check_edges(edges);
     neighbor_max<T>(edges, shape, from, is_min, to);
@@ -193,7 +188,7 @@ void max_backward(const RowArray& x, const Int64Array& src, const Int64Array& bo
     const auto from = rows_of<const T>(x, "x", shape, edges.num_src);
     const auto winners = rows_of<const T>(made, "made", shape, edges.num_dst());
     const auto grads = rows_of<const T>(grad, "grad", shape, edges.num_dst());
-    T* const to = out_rows<T>(out, shape, edges.num_src);
+    T* const to = dense_rows<T>(out, "out", shape, edges.num_src);
     const nb::gil_scoped_release released;
     check_edges(edges);
     neighbor_max_backward<T>(edges, shape, from, winners, grads, to);
@@ -208,7 +203,7 @@ void drop(const RowArray& x, double p, std::uint64_t key, const RowArray& out, i
     const T* const from = dense_rows<const T>(x, "x", shape, count);
     T* const to = dense_rows<T>(out, "out", shape, count);
     const nb::gil_scoped_release released;
-    dropout<T>({from, x.size()}, p, key, threads, false, to);
+    dropout<T>({from, x.size()}, p, key, threads, to);
   });
 }
 
@@ -252,8 +247,8 @@ void score_backward(const RowArray& x_src, const RowArray& x_dst, const EdgeArra
                grad_attention.shape(1) == attention.shape(1),
            "grad_attention", "the type and shape of att");
     const auto* const from = edge_numbers<Sum<T>>(grad, "grad", edges, inputs.shape.heads);
-    T* const to_src = out_rows<T>(grad_src, inputs.shape, edges.num_src);
-    T* const to_dst = out_rows<T>(grad_dst, inputs.shape, edges.num_dst());
+    T* const to_src = dense_rows<T>(grad_src, "grad_src", inputs.shape, edges.num_src);
+    T* const to_dst = dense_rows<T>(grad_dst, "grad_dst", inputs.shape, edges.num_dst());
     const nb::gil_scoped_release released;
     check_edges(edges);
     neighbor_score_backward(edges, inputs, from, to_src, to_dst,
@@ -273,45 +268,36 @@ void init_aggregate(nb::module_& m) {
       "size"_a,
       "Memory of huge pages with no defined values, uint8 [size]; that of dead arrays, while there "
       "is a Recycling.");
-  m.def("dropout", &drop, nb::arg("x").noconvert(), "p"_a, "key"_a, nb::arg("out").noconvert(),
-        "threads"_a = 0,
+  m.def("dropout", &drop, "x"_exact, "p"_a, "key"_a, "out"_exact, "threads"_a = 0,
         "Numbers [rows, heads, channels] into `out`: 0 with probability p, else divided by 1 - p. "
         "Which ones depends on `key` and their place alone; bfloat16 comes as int16.");
-  m.def("neighbor_sum", &sum_neighbors, nb::arg("x").noconvert(), nb::arg("src").noconvert(),
-        nb::arg("bounds").noconvert(), nb::arg("weight").noconvert().none(), "is_mean"_a,
-        nb::arg("out").noconvert(), "threads"_a = 0,
+  m.def("neighbor_sum", &sum_neighbors, "x"_exact, "src"_exact, "bounds"_exact,
+        "weight"_exact.none(), "is_mean"_a, "out"_exact, "threads"_a = 0,
         "For every destination the sum, or mean, of its sources' rows [rows, heads, channels], "
         "into `out`. In-edges of destination d are bounds[d] … bounds[d + 1] - 1; bfloat16 comes "
         "as int16.");
-  m.def("source_sum", &sum_at_sources, nb::arg("rows").noconvert(), nb::arg("src").noconvert(),
-        nb::arg("bounds").noconvert(), nb::arg("weight").noconvert().none(), "is_mean"_a,
-        nb::arg("out").noconvert(), "threads"_a = 0,
+  m.def("source_sum", &sum_at_sources, "rows"_exact, "src"_exact, "bounds"_exact,
+        "weight"_exact.none(), "is_mean"_a, "out"_exact, "threads"_a = 0,
         "For every source the sum of its destinations' rows: the gradient of neighbor_sum's x.");
-  m.def("edge_dot", &dot_of_edges, nb::arg("q").noconvert(), nb::arg("k").noconvert(),
-        nb::arg("src").noconvert(), nb::arg("bounds").noconvert(), "is_mean"_a,
-        nb::arg("out").noconvert(), "threads"_a = 0,
+  m.def("edge_dot", &dot_of_edges, "q"_exact, "k"_exact, "src"_exact, "bounds"_exact, "is_mean"_a,
+        "out"_exact, "threads"_a = 0,
         "For every edge and head the product of its destination's row and its source's.");
-  m.def("neighbor_softmax", &softmax, nb::arg("given").noconvert(), nb::arg("bounds").noconvert(),
-        nb::arg("grad").noconvert().none(), nb::arg("out").noconvert(), "threads"_a = 0,
+  m.def("neighbor_softmax", &softmax, "given"_exact, "bounds"_exact, "grad"_exact.none(),
+        "out"_exact, "threads"_a = 0,
         "Softmax of scores [edges, heads] over in-edges; or, where a gradient of what it made is "
         "given with that, the scores' gradient.");
-  m.def("neighbor_score", &score, nb::arg("x_src").noconvert(), nb::arg("x_dst").noconvert(),
-        nb::arg("attention").noconvert(), nb::arg("src").noconvert(), nb::arg("bounds").noconvert(),
-        "slope"_a, nb::arg("out").noconvert(), "threads"_a = 0,
+  m.def("neighbor_score", &score, "x_src"_exact, "x_dst"_exact, "attention"_exact, "src"_exact,
+        "bounds"_exact, "slope"_a, "out"_exact, "threads"_a = 0,
         "For every edge and head the product of `attention` with a leaky ReLU of the sum of its "
         "source's row and its destination's.");
-  m.def("neighbor_score_backward", &score_backward, nb::arg("x_src").noconvert(),
-        nb::arg("x_dst").noconvert(), nb::arg("attention").noconvert(), nb::arg("src").noconvert(),
-        nb::arg("bounds").noconvert(), "slope"_a, nb::arg("grad").noconvert(),
-        nb::arg("grad_src").noconvert(), nb::arg("grad_dst").noconvert(),
-        nb::arg("grad_attention").noconvert(), "threads"_a = 0,
-        "Gradients of scores' rows and vector.");
-  m.def("neighbor_max", &max_of_neighbors, nb::arg("x").noconvert(), nb::arg("src").noconvert(),
-        nb::arg("bounds").noconvert(), "is_min"_a, nb::arg("out").noconvert(), "threads"_a = 0,
+  m.def("neighbor_score_backward", &score_backward, "x_src"_exact, "x_dst"_exact, "attention"_exact,
+        "src"_exact, "bounds"_exact, "slope"_a, "grad"_exact, "grad_src"_exact, "grad_dst"_exact,
+        "grad_attention"_exact, "threads"_a = 0, "Gradients of scores' rows and vector.");
+  m.def("neighbor_max", &max_of_neighbors, "x"_exact, "src"_exact, "bounds"_exact, "is_min"_a,
+        "out"_exact, "threads"_a = 0,
         "For every destination the largest or smallest numbers of its sources' rows; 0 without.");
-  m.def("neighbor_max_backward", &max_backward, nb::arg("x").noconvert(),
-        nb::arg("src").noconvert(), nb::arg("bounds").noconvert(), nb::arg("made").noconvert(),
-        nb::arg("grad").noconvert(), nb::arg("out").noconvert(), "threads"_a = 0,
+  m.def("neighbor_max_backward", &max_backward, "x"_exact, "src"_exact, "bounds"_exact,
+        "made"_exact, "grad"_exact, "out"_exact, "threads"_a = 0,
         "The gradient of x: sources with the same number share it, and a result of 0 counts as "
         "one more.");
 }

@@ -25,20 +25,13 @@ namespace {
 using Ids = nb::ndarray<nb::ro, nb::ndim<1>, nb::device::cpu>;
 
 IdArray ids_of(const Ids& array) {
-  IdArray ids{array.data(), array.stride(0), IdArray::Kind::kInt64};
-  using Code = nb::dlpack::dtype_code;
-  const auto code = static_cast<Code>(array.dtype().code);
-  if (code == Code::Int && array.itemsize() == 8) return ids;
-  if (code == Code::Int && array.itemsize() == 4) {
-    ids.kind = IdArray::Kind::kInt32;
-  } else if (code == Code::UInt && array.itemsize() == 4) {
-    ids.kind = IdArray::Kind::kUint32;
-  } else if (code == Code::UInt && array.itemsize() == 8) {
-    ids.kind = IdArray::Kind::kUint64;
-  } else {
-    throw nb::type_error("edges: expected int64, int32, uint64 or uint32 ids");
-  }
-  return ids;
+  const auto is = [&]<class T>(T) { return array.dtype() == nb::dtype<T>(); };
+  const auto as = [&]<class T>(T) { return IdArray::of<T>(array.data(), array.stride(0)); };
+  if (is(std::int64_t{})) return as(std::int64_t{});
+  if (is(std::int32_t{})) return as(std::int32_t{});
+  if (is(std::uint64_t{})) return as(std::uint64_t{});
+  if (is(std::uint32_t{})) return as(std::uint32_t{});
+  throw nb::type_error("edges: expected int64, int32, uint64 or uint32 ids");
 }
 
 // Name, dtype, shape of an edge's row, and the bytes of the number 1.
@@ -136,10 +129,10 @@ void init_build(nb::module_& m) {
                             std::move(options), BuildRoom{room, std::move(directory), num_threads},
                             std::move(src_marks), std::move(dst_marks))};
           },
-          "num_src"_a, "num_dst"_a, "max_edges"_a, "columns"_a, nb::arg("src_marks").none(),
-          nb::arg("dst_marks").none(), "bipartite"_a, "undirected"_a, "coalesce"_a, "self_loops"_a,
-          "edge_ids"_a, "time_column"_a, nb::arg("source_times").noconvert().none(), "room"_a,
-          "directory"_a, "num_threads"_a = 0)
+          "num_src"_a, "num_dst"_a, "max_edges"_a, "columns"_a, "src_marks"_a.none(),
+          "dst_marks"_a.none(), "bipartite"_a, "undirected"_a, "coalesce"_a, "self_loops"_a,
+          "edge_ids"_a, "time_column"_a, "source_times"_exact.none(), "room"_a, "directory"_a,
+          "num_threads"_a = 0)
       .def(
           "append",
           [](Builder& self, const Ids& src, const Ids& dst, const std::vector<Bytes>& columns) {
@@ -171,13 +164,10 @@ void init_build(nb::module_& m) {
               if (PyErr_CheckSignals() != 0) throw nb::python_error();
               progress(done, total);
             };
-            CscStatistics found;
-            {
-              const nb::gil_scoped_release released;
-              found = self.builder->finish(
+            return to_dict(without_gil([&] {
+              return self.builder->finish(
                   {std::move(topology), std::move(edge_id), std::move(columns)}, checkpoint);
-            }
-            return to_dict(found);
+            }));
           },
           "topology"_a, "edge_id"_a, "columns"_a, "progress"_a,
           nb::sig("def finish(self, topology: str, edge_id: str, columns: "
@@ -188,18 +178,15 @@ void init_build(nb::module_& m) {
   m.def(
       "sort_by_destination",
       [](const Int64Array& src, const Int64Array& dst, std::int64_t num_src, std::int64_t num_dst) {
-        std::pair<Buffer<std::int64_t>, Buffer<std::int64_t>> sorted;
-        {
-          const nb::gil_scoped_release released;
-          sorted = sort_by_destination(as_span(src), as_span(dst), num_src, num_dst);
-        }
-        return std::pair(to_tensor(std::move(sorted.first)), to_tensor(std::move(sorted.second)));
+        auto [indptr, order] = without_gil(
+            [&] { return sort_by_destination(as_span(src), as_span(dst), num_src, num_dst); });
+        return std::pair(to_tensor(std::move(indptr)), to_tensor(std::move(order)));
       },
-      nb::arg("src").noconvert(), nb::arg("dst").noconvert(), "num_src"_a, "num_dst"_a,
+      "src"_exact, "dst"_exact, "num_src"_a, "num_dst"_a,
       "indptr [num_dst + 1] and, for every CSC slot, which edge it holds [num_edges]; stable.");
   m.def(
-      "xxh64", [](const Bytes& data) { return xxh64(data.data(), data.size()); },
-      nb::arg("data").noconvert(), "The XXH64 digest the engine computes, for tests.");
+      "xxh64", [](const Bytes& data) { return xxh64(data.data(), data.size()); }, "data"_exact,
+      "The XXH64 digest the engine computes, for tests.");
 }
 
 }  // namespace gz::python

@@ -42,7 +42,7 @@ void init_encode(nb::module_& m) {
             const nb::gil_scoped_release released;
             return self.profile(rows.data(), static_cast<std::int64_t>(rows.shape(0)), num_threads);
           },
-          nb::arg("rows").noconvert(), "num_threads"_a = 0,
+          "rows"_exact, "num_threads"_a = 0,
           "Where the encoding has scales: takes rows [n, num_columns] into account; the first of "
           "them with a value that is not finite, or -1.")
       .def("fit", &RowEncoder::fit, "Fixes the scales, once all rows were profiled.")
@@ -59,7 +59,7 @@ void init_encode(nb::module_& m) {
             const nb::gil_scoped_release released;
             self.encode(rows.data(), static_cast<std::int64_t>(rows.shape(0)), to, num_threads);
           },
-          nb::arg("rows").noconvert(), nb::arg("out").noconvert(), "num_threads"_a = 0,
+          "rows"_exact, "out"_exact, "num_threads"_a = 0,
           "Encodes rows [n, num_columns] into out [n, bytes per row].")
       .def_prop_ro("scale", &RowEncoder::scale)
       .def_prop_ro("zero_point", &RowEncoder::zero_point)

@@ -100,7 +100,7 @@ void init_gather(nb::module_& m) {
                 encoding ? encoded_rows(stored, *encoding, scale, zero_point) : plain_rows(stored),
                 hold(std::make_tuple(stored, scale, zero_point))};
           },
-          nb::arg("stored").noconvert(), "encoding"_a = nb::none(), "scale"_a = nb::none(),
+          "stored"_exact, "encoding"_a = nb::none(), "scale"_a = nb::none(),
           "zero_point"_a = nb::none(),
           "Rows as they are, uint8 [rows, bytes per row]; or encoded ones, to be decoded to "
           "float32, with a scale and a zero point for each item of a row where the encoding has "
@@ -110,10 +110,8 @@ void init_gather(nb::module_& m) {
       .def_static(
           "of",
           [](const HeldTable& column) -> std::optional<std::shared_ptr<const Dictionary>> {
-            const nb::gil_scoped_release release;
-            std::shared_ptr<const Dictionary> made = Dictionary::of(column.rows);
-            if (made == nullptr) return std::nullopt;
-            return made;
+            auto made = without_gil([&] { return Dictionary::of(column.rows); });
+            return made == nullptr ? std::nullopt : std::optional(std::move(made));
           },
           "column"_a,
           "Of all rows, in 1, 2, 4 or 8 bits each; None where they have more than 256 different "
@@ -236,12 +234,8 @@ void init_gather(nb::module_& m) {
             for (const Int64Array& list : lists) spans.push_back(as_span(list));
             SampledHops hops{inner, {}};
             for (const auto& [src, dst] : edges) hops.edges.push_back({as_span(src), as_span(dst)});
-            Gathered gathered;
-            {
-              const nb::gil_scoped_release released;
-              gathered = gather(self, spans, num_threads, {}, hops);
-            }
-            return GatheredTensors::of(std::move(gathered));
+            return GatheredTensors::of(
+                without_gil([&] { return gather(self, spans, num_threads, {}, hops); }));
           },
           "lists"_a, "num_threads"_a = 0, "inner"_a = std::vector<std::int64_t>(),
           "edges"_a = std::vector<std::pair<Int64Array, Int64Array>>(),
@@ -263,7 +257,7 @@ void init_gather(nb::module_& m) {
         const nb::gil_scoped_release released;
         gather_rows(table.rows, ids, to, num_threads);
       },
-      "table"_a, nb::arg("index").noconvert(), nb::arg("out").noconvert(), "num_threads"_a = 0,
+      "table"_a, "index"_exact, "out"_exact, "num_threads"_a = 0,
       "Puts rows `index` of `table` into `out`, uint8 [len(index), bytes per row in a batch].");
   m.def(
       "gather_int64",
@@ -273,7 +267,7 @@ void init_gather(nb::module_& m) {
           gather_ids(column.rows, column.rows, as_span(index), out, num_threads);
         });
       },
-      "column"_a, nb::arg("index").noconvert(), "num_threads"_a = 0,
+      "column"_a, "index"_exact, "num_threads"_a = 0,
       "Items `index` of a column of int32 or int64 that are numbers of its rows, as int64.");
   m.def("num_threads", &num_threads, "requested"_a = 0,
         "How many threads a call that asks for `requested` (0: torch's number) will use.");

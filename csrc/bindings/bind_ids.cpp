@@ -59,6 +59,15 @@ class HeldIndex {
 using IntegerIndex = HeldIndex<IntegerIds, Int64Array>;
 using TextIndex = HeldIndex<TextIds, Int64Array, Bytes>;
 
+template <class Index>
+nb::class_<Index> index_class(nb::module_& m, const char* name, const char* doc) {
+  return nb::class_<Index>(m, name, doc)
+      .def_static("num_bytes", &Index::num_bytes, "size"_a,
+                  "Bytes that an index of so many ids takes besides them.")
+      .def_prop_ro("second", &Index::second,
+                   "The first row whose id stands in a row before, or -1.");
+}
+
 TextIds text_ids(const Int64Array& offsets, const Bytes& text) {
   const std::span<const std::int64_t> bounds = as_span(offsets);
   bool ascends = !bounds.empty() && bounds.front() >= 0 &&
@@ -91,10 +100,9 @@ void init_ids(nb::module_& m) {
         const nb::gil_scoped_release released;
         count_rows(as_span(rows), as_mutable(counts));
       },
-      nb::arg("rows").noconvert(), nb::arg("counts").noconvert(),
+      "rows"_exact, "counts"_exact,
       "Adds 1 to the count of every row that occurs in `rows`, however often; counts end at the "
-      "most "
-      "that they can be.");
+      "most that they can be.");
   m.def(
       "add_rows",
       [](const Int64Array& rows, const Numbers<std::uint8_t>& bits,
@@ -103,18 +111,16 @@ void init_ids(nb::module_& m) {
         return add_rows(as_span(rows), std::as_writable_bytes(as_mutable(bits)), as_mutable(list),
                         met);
       },
-      nb::arg("rows").noconvert(), nb::arg("bits").noconvert(), nb::arg("list").noconvert(),
-      "met"_a,
+      "rows"_exact, "bits"_exact, "list"_exact, "met"_a,
       "Puts those of `rows` that are not in `list` (`[num_rows]`) yet behind its first `met` "
-      "items, "
-      "in their order, and sets their `bits`; returns how many there are then.");
+      "items, in their order, and sets their `bits`; returns how many there are then.");
   m.def(
       "hottest_first",
       [](const Numbers<std::int16_t>& counts, const Numbers<std::int32_t>& list, std::int32_t hot) {
         const nb::gil_scoped_release released;
         hottest_first(as_mutable(counts), as_mutable(list), hot);
       },
-      nb::arg("counts").noconvert(), nb::arg("list").noconvert(), "hot"_a,
+      "counts"_exact, "list"_exact, "hot"_a,
       "Has those rows of a list first that more than `hot` batches use, by how many these are; "
       "equals, and the others, stay in their order.");
 
@@ -133,7 +139,7 @@ void init_ids(nb::module_& m) {
             const nb::gil_scoped_release released;
             self.bits.add(as_span(ids), self.low);
           },
-          nb::arg("ids").noconvert(), "Notes ids [n]; those outside of the range are left out.")
+          "ids"_exact, "Notes ids [n]; those outside of the range are left out.")
       .def(
           "rank", [](IdBits& self) { return self.bits.rank(); },
           nb::call_guard<nb::gil_scoped_release>(),
@@ -145,7 +151,7 @@ void init_ids(nb::module_& m) {
               self.bits.find(as_span(ids), numbers, self.low);
             });
           },
-          nb::arg("ids").noconvert(), "The number of every id [n], -1 where it does not occur.")
+          "ids"_exact, "The number of every id [n], -1 where it does not occur.")
       .def(
           "read",
           [](const IdBits& self, std::int64_t begin, std::int64_t end) {
@@ -155,45 +161,35 @@ void init_ids(nb::module_& m) {
           },
           "begin"_a, "end"_a, "The ids numbered begin … end - 1.");
 
-  nb::class_<IntegerIndex>(m, "IntegerIndex", "From integer ids to the rows they stand in.")
+  index_class<IntegerIndex>(m, "IntegerIndex", "From integer ids to the rows they stand in.")
       .def(
           "__init__",
           [](IntegerIndex* self, Int64Array ids) {
             const IntegerIds view{as_span(ids)};
             new (self) IntegerIndex(view, std::move(ids));
           },
-          nb::arg("ids").noconvert())
-      .def_static("num_bytes", &IntegerIndex::num_bytes, "size"_a,
-                  "Bytes that an index of so many ids takes besides them.")
-      .def_prop_ro("second", &IntegerIndex::second,
-                   "The first row whose id stands in a row before, or -1.")
+          "ids"_exact)
       .def(
           "find",
           [](const IntegerIndex& index, const Int64Array& ids) {
             return index.find(IntegerIds{as_span(ids)});
           },
-          nb::arg("ids").noconvert(), "The row of every id [n], -1 where it has none.");
+          "ids"_exact, "The row of every id [n], -1 where it has none.");
 
-  nb::class_<TextIndex>(m, "TextIndex", "From text ids to the rows they stand in.")
+  index_class<TextIndex>(m, "TextIndex", "From text ids to the rows they stand in.")
       .def(
           "__init__",
           [](TextIndex* self, Int64Array offsets, Bytes text) {
             const TextIds view = text_ids(offsets, text);
             new (self) TextIndex(view, std::move(offsets), std::move(text));
           },
-          nb::arg("offsets").noconvert(), nb::arg("text").noconvert(),
-          "Id i is text[offsets[i]:offsets[i + 1]].")
-      .def_static("num_bytes", &TextIndex::num_bytes, "size"_a,
-                  "Bytes that an index of so many ids takes besides them.")
-      .def_prop_ro("second", &TextIndex::second,
-                   "The first row whose id stands in a row before, or -1.")
+          "offsets"_exact, "text"_exact, "Id i is text[offsets[i]:offsets[i + 1]].")
       .def(
           "find",
           [](const TextIndex& index, const Int64Array& offsets, const Bytes& text) {
             return index.find(text_ids(offsets, text));
           },
-          nb::arg("offsets").noconvert(), nb::arg("text").noconvert(),
-          "The row of every id, -1 where it has none.");
+          "offsets"_exact, "text"_exact, "The row of every id, -1 where it has none.");
 }
 
 }  // namespace gz::python

@@ -33,13 +33,6 @@ using namespace nb::literals;
 
 namespace {
 
-ReaderKind reader_named(const std::string& name) {
-  if (name == "auto") return ReaderKind::kAuto;
-  if (name == "uring") return ReaderKind::kUring;
-  if (name == "pool") return ReaderKind::kPool;
-  throw std::invalid_argument("reader: found '" + name + "', expected 'auto', 'uring' or 'pool'");
-}
-
 std::string name_of(ReaderKind kind) { return kind == ReaderKind::kUring ? "uring" : "pool"; }
 
 ReadStats gather(DiskGather& self, const ColumnFile& column, const std::vector<Int64Array>& rows,
@@ -85,14 +78,12 @@ void init_io(nb::module_& m) {
       .def_ro("bytes_per_second", &DiskSpeed::bytes_per_second)
       .def_ro("direct", &DiskSpeed::direct)
       .def_ro("file_bytes", &DiskSpeed::file_bytes)
-      .def_ro("depth", &DiskSpeed::depth)
-      .def_ro("random_reads", &DiskSpeed::random_reads)
-      .def_ro("sequential_reads", &DiskSpeed::sequential_reads);
+      .def_ro("depth", &DiskSpeed::depth);
   m.def(
       "probe_disk",
       [](const std::string& path, double seconds, int depth, bool direct,
          const std::string& reader) {
-        const ProbeOptions options{{reader_named(reader), depth}, seconds, direct};
+        const ProbeOptions options{{reader_named(reader, "reader"), depth}, seconds, direct};
         const nb::gil_scoped_release released;
         return probe_disk(path, options);
       },
@@ -110,8 +101,7 @@ void init_io(nb::module_& m) {
       },
       "Bytes that PagedRows take beside rows, of each frame, and of each row of a window while "
       "those asked for are sorted; bytes of rows that a batch without a window reads at a time; "
-      "and "
-      "by which factor windows grow when an epoch begins.");
+      "and by which factor windows grow when an epoch begins.");
   nb::class_<ColumnFile>(m, "ColumnFile", "The rows of a file, for reading past the page cache.")
       .def_static("of", &ColumnFile::of, "column"_a, "direct"_a = true)
       .def_static("of_indices", &ColumnFile::of_indices, "topology"_a, "direct"_a = true,
@@ -125,10 +115,7 @@ void init_io(nb::module_& m) {
             return found;
           },
           "path"_a, "data_offset"_a, "num_rows"_a, "row_bytes"_a, "row_stride"_a, "direct"_a = true)
-      .def_prop_ro("direct", [](const ColumnFile& c) { return c.file->direct(); })
-      .def_prop_ro(
-          "alignment", [](const ColumnFile& c) { return c.file->alignment(); },
-          "What direct reads are aligned to; 1 without them.");
+      .def_prop_ro("direct", [](const ColumnFile& c) { return c.file->direct(); });
 
   nb::class_<ReadStats>(m, "ReadStats", "What was read from disk for those who asked for rows.")
       .def(nb::init<>())
@@ -144,13 +131,14 @@ void init_io(nb::module_& m) {
           "__init__",
           [](DiskGather* self, const std::string& reader, int depth, int num_threads,
              std::uint64_t buffer_bytes) {
-            new (self) DiskGather({{reader_named(reader), depth}, num_threads, buffer_bytes});
+            new (self)
+                DiskGather({{reader_named(reader, "reader"), depth}, num_threads, buffer_bytes});
           },
           "reader"_a = "auto", "depth"_a = 128, "num_threads"_a = 0,
           "buffer_bytes"_a = std::uint64_t{32} << 20)
       .def_prop_ro("reader", [](DiskGather& g) { return name_of(g.reader_kind()); })
       .def("gather", &gather, "column"_a, "rows"_a, "outs"_a, "positions"_a = nb::none(),
-           "merge_gap"_a = std::uint64_t{16} << 10, "max_read"_a = std::uint64_t{512} << 10,
+           "merge_gap"_a = ReadLimits{}.merge_gap, "max_read"_a = ReadLimits{}.max_read,
            "Copies the rows of list k to positions k (0, 1, 2 … when None) of outs[k] [places, "
            "bytes per row]. Raises the OSError of the first list that a row could not be read "
            "for; the other lists are complete.");
@@ -181,7 +169,7 @@ void init_io(nb::module_& m) {
               order.find_ranks({ranks, rows.size()});
             });
           },
-          nb::arg("rows").noconvert(),
+          "rows"_exact,
           "Where rows would lie if all lay once: those that lie once more, then the others.");
 
   nb::class_<PagedRows>(m, "PagedRows", "Rows of files, of which memory holds a part.")
@@ -190,14 +178,13 @@ void init_io(nb::module_& m) {
           [](PagedRows* self, std::int64_t num_rows, std::vector<ColumnFile> columns,
              std::shared_ptr<DiskGather> reader, std::int64_t num_resident,
              const std::optional<Int64Array>& resident, int group_bits, std::uint64_t merge_gap,
-             std::uint64_t max_read, std::int64_t num_frames) {
+             std::int64_t num_frames) {
             new (self)
                 PagedRows(resident_rows(num_rows, group_bits, num_resident, resident), num_frames,
-                          std::move(columns), std::move(reader), {merge_gap, max_read, 1});
+                          std::move(columns), std::move(reader), {.merge_gap = merge_gap});
           },
           "num_rows"_a, "columns"_a, "reader"_a, "num_resident"_a = 0, "resident"_a = nb::none(),
-          "group_bits"_a = 0, "merge_gap"_a = std::uint64_t{16} << 10,
-          "max_read"_a = std::uint64_t{512} << 10, "num_frames"_a = 0,
+          "group_bits"_a = 0, "merge_gap"_a = ReadLimits{}.merge_gap, "num_frames"_a = 0,
           "`resident`: which groups of 2^group_bits rows stay in memory once they are read; or the "
           "first `num_resident`. There are frames for others, which change with what is used.")
       .def_static(
@@ -218,13 +205,14 @@ void init_io(nb::module_& m) {
       .def_static(
           "of_reached",
           [](const ReachedRows& rows, ColumnFile column, std::shared_ptr<DiskGather> reader,
-             std::uint64_t merge_gap, std::uint64_t max_read) {
-            return std::make_shared<PagedRows>(
-                ResidentRows::of_bits(rows.bits), 0, std::vector<ColumnFile>{std::move(column)},
-                std::move(reader), ReadLimits{merge_gap, max_read, 1});
+             std::uint64_t merge_gap) {
+            return std::make_shared<PagedRows>(ResidentRows::of_bits(rows.num_rows, rows.words), 0,
+                                               std::vector<ColumnFile>{std::move(column)},
+                                               std::move(reader),
+                                               ReadLimits{.merge_gap = merge_gap});
           },
-          "rows"_a, "column"_a, "reader"_a, "merge_gap"_a = std::uint64_t{16} << 10,
-          "max_read"_a = std::uint64_t{512} << 10, "These rows stay in memory once they are read.")
+          "rows"_a, "column"_a, "reader"_a, "merge_gap"_a,
+          "These rows stay in memory once they are read.")
       .def_prop_ro("num_rows", &PagedRows::num_rows)
       .def_prop_ro("row_bytes", &PagedRows::row_bytes)
       .def_prop_ro("num_kept", &PagedRows::num_kept, "Groups that may be.")
@@ -242,10 +230,7 @@ void init_io(nb::module_& m) {
           "load",
           [](PagedRows& self, std::int64_t group, std::int64_t max_rows) {
             ReadStats stats;
-            {
-              const nb::gil_scoped_release released;
-              group = self.load(group, max_rows, stats);
-            }
+            group = without_gil([&] { return self.load(group, max_rows, stats); });
             const bool is_done = group >= self.resident().num_groups();
             return std::pair(is_done ? -1 : group, stats);
           },

@@ -35,6 +35,10 @@ using SeedArrays = std::vector<std::tuple<int, Int64Array, std::optional<Int64Ar
 using ExcludedArrays =
     std::vector<std::tuple<int, Int64Array, Int64Array, std::optional<Int64Array>>>;
 
+// These in the signatures that users read.
+#define GZ_SEEDS "Sequence[tuple[int, torch.Tensor, torch.Tensor | None]]"
+#define GZ_EXCLUDED "Sequence[tuple[int, torch.Tensor, torch.Tensor, torch.Tensor | None]]"
+
 BatchRequest request_of(const SeedArrays& seeds, const ExcludedArrays& excluded, BatchKey key) {
   BatchRequest request;
   request.key = key;
@@ -105,13 +109,14 @@ template <class Sampler, class Request>
 std::shared_ptr<Recipe> recipe_of(std::shared_ptr<const Sampler> sampler, Request request,
                                   std::shared_ptr<const GatherPlan> plan, bool backward,
                                   const Window& window) {
-  Recipe recipe{{}, std::move(plan), backward};
+  Recipe recipe{{}, std::move(plan), backward, sampler->reads()};
   std::tie(recipe.sampled.max_batches, recipe.sampled.max_bytes) = window;
   if (recipe.sampled.max_batches < 1) {
     throw std::invalid_argument("window: found " + std::to_string(recipe.sampled.max_batches) +
                                 " batches, expected 1 or more");
   }
-  auto ask = [request = std::move(request)](SampleInput input, BatchKey key, int threads) {
+  recipe.begin = [sampler = std::move(sampler), request = std::move(request)](
+                     SampleInput input, BatchKey key, int threads) {
     Request one = request;
     one.seeds = std::move(input.seeds);
     if constexpr (requires { one.excluded; }) {
@@ -121,19 +126,8 @@ std::shared_ptr<Recipe> recipe_of(std::shared_ptr<const Sampler> sampler, Reques
     }
     one.key = key;
     one.threads = threads;
-    return one;
+    return sampler->begin(std::move(one));
   };
-  if (sampler->reads()) {
-    recipe.begin = [sampler = std::move(sampler), ask = std::move(ask)](SampleInput input,
-                                                                        BatchKey key, int threads) {
-      return sampler->begin(ask(std::move(input), key, threads));
-    };
-  } else {
-    recipe.sample = [sampler = std::move(sampler), ask = std::move(ask)](
-                        SampleInput input, BatchKey key, int threads) {
-      return sampler->sample(ask(std::move(input), key, threads));
-    };
-  }
   return std::make_shared<Recipe>(std::move(recipe));
 }
 
@@ -143,11 +137,7 @@ constexpr std::chrono::milliseconds kSlice{50};
 std::unique_ptr<Batch> wait(Epoch& epoch, std::uint64_t number, double timeout) {
   const auto begin = std::chrono::steady_clock::now();
   while (true) {
-    std::unique_ptr<Batch> batch;
-    {
-      const nb::gil_scoped_release released;
-      batch = epoch.get(number, kSlice);
-    }
+    auto batch = without_gil([&] { return epoch.get(number, kSlice); });
     if (batch != nullptr) return batch;
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
     const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
@@ -172,11 +162,6 @@ class OwnedEpoch : public Epoch {
 void init_pipeline(nb::module_& m) {
   nb::class_<Recycling>(m, "Recycling", "While one lives, memory of dead batches is kept.")
       .def(nb::init<bool>(), "is_bounded"_a);
-  nb::class_<PoolState>(m, "PoolState", "Memory of batches, in bytes.")
-      .def_ro("used", &PoolState::used, "Of batches that live.")
-      .def_ro("idle", &PoolState::idle, "Kept for the next ones.")
-      .def_ro("peak", &PoolState::peak, "The most in use at once.");
-  m.def("pool_state", &pool_state);
   m.def(
       "narrow_bytes",
       [](const Int64Array& ids) {
@@ -251,22 +236,18 @@ void init_pipeline(nb::module_& m) {
           [](const Recipe& self, const SeedArrays& seeds, std::uint64_t key, int num_threads,
              std::uint64_t number, const ExcludedArrays& excluded) {
             const BatchRequest request = request_of(seeds, excluded, {key, number});
-            Batch batch;
-            {
-              const nb::gil_scoped_release released;
-              batch = sample_batch(self, request, num_threads);
+            return TensorBatch::of(without_gil([&] {
+              Batch batch = sample_batch(self, request, num_threads);
               gather_batch(self, batch, num_threads);
-            }
-            return TensorBatch::of(std::move(batch));
+              return batch;
+            }));
           },
           "seeds"_a, "key"_a, "num_threads"_a = 0, "number"_a = 0, "excluded"_a = ExcludedArrays(),
-          nb::sig("def make(self, seeds: Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], "
-                  "key: int, num_threads: int = 0, number: int = 0, excluded: "
-                  "Sequence[tuple[int, torch.Tensor, torch.Tensor, torch.Tensor | None]] = ()) -> "
-                  "Batch"),
+          nb::sig("def make(self, seeds: " GZ_SEEDS ", key: int, num_threads: int = 0, "
+                  "number: int = 0, excluded: " GZ_EXCLUDED " = ()) -> Batch"),
           "One batch, the `number`th of its epoch, made at once by the caller. `excluded`: edges "
-          "by "
-          "edge type that are in no sample of `neighbors`, by their ends, and by their time unless "
+          "by edge type that are in no sample of `neighbors`, by their ends, and by their time "
+          "unless "
           "that is None.");
 
   using Requests = std::vector<std::tuple<std::shared_ptr<const Recipe>, SeedArrays, std::uint64_t,
@@ -283,26 +264,19 @@ void init_pipeline(nb::module_& m) {
             new (self) SteppedWindow(std::move(batches), num_threads);
           },
           "requests"_a, "num_threads"_a = 0,
-          nb::sig("def __init__(self, requests: Sequence[tuple[Recipe, Sequence[tuple[int, "
-                  "torch.Tensor, torch.Tensor | None]], int, int, Sequence[tuple[int, "
-                  "torch.Tensor, torch.Tensor, torch.Tensor | None]]]], num_threads: int = 0) -> "
-                  "None"),
+          nb::sig("def __init__(self, requests: Sequence[tuple[Recipe, " GZ_SEEDS
+                  ", int, int, " GZ_EXCLUDED "]], num_threads: int = 0) -> None"),
           "(recipe, seeds, key, number, excluded) of each batch, as of Recipe.make().")
       .def(
           "step",
           [](SteppedWindow& self) {
-            std::vector<std::pair<std::string, Buffer<std::int64_t>>> found;
-            {
-              const nb::gil_scoped_release released;
-              for (const SourceList& list : self.step()) {
-                Buffer<std::int64_t> slots(list.slots.size());
-                std::int64_t* to = slots.data();
-                list.slots.for_each([&](std::int64_t slot) { *to++ = slot; });
-                found.emplace_back(list.csc->name, std::move(slots));
-              }
-            }
             std::vector<std::pair<std::string, Int64Tensor>> lists;
-            for (auto& [name, slots] : found) lists.emplace_back(name, to_tensor(std::move(slots)));
+            for (const SourceList& list : without_gil([&] { return self.step(); })) {
+              lists.emplace_back(list.csc->name,
+                                 fill_tensor(list.slots.size(), [&](std::int64_t* to) {
+                                   list.slots.for_each([&](std::int64_t slot) { *to++ = slot; });
+                                 }));
+            }
             return lists;
           },
           "Goes on until sources are wanted: the path of a topology and its slots, int64 [n], for "
@@ -339,10 +313,8 @@ void init_pipeline(nb::module_& m) {
             self.add(number, std::move(recipe), request_of(seeds, excluded, {key, number}));
           },
           "number"_a, "recipe"_a, "seeds"_a, "key"_a, "excluded"_a = ExcludedArrays(),
-          nb::sig("def add(self, number: int, recipe: Recipe, seeds: "
-                  "Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], key: int, excluded: "
-                  "Sequence[tuple[int, torch.Tensor, torch.Tensor, torch.Tensor | None]] = ()) -> "
-                  "None"),
+          nb::sig("def add(self, number: int, recipe: Recipe, seeds: " GZ_SEEDS ", key: int, "
+                  "excluded: " GZ_EXCLUDED " = ()) -> None"),
           "Adds batch `number`, which is `end`; `excluded` as in Recipe.make().")
       .def(
           "get",

@@ -73,6 +73,17 @@ struct SamplerBuilder {
   std::vector<SampledEdgeType> edge_types;
 };
 
+template <class Sampler>
+void sampler(nb::module_& m, const char* name, const char* doc) {
+  nb::class_<Sampler>(m, name, doc)
+      .def(
+          "__init__",
+          [](Sampler* self, const SamplerBuilder& builder) {
+            new (self) Sampler(builder.num_nodes, builder.edge_types);
+          },
+          "builder"_a);
+}
+
 }  // namespace
 
 void init_sampling(nb::module_& m) {
@@ -121,7 +132,7 @@ void init_sampling(nb::module_& m) {
           },
           "src_type"_a, "dst_type"_a, "topology"_a, "paged"_a.none() = nb::none(),
           "bounds"_a.none() = nb::none(), "packed"_a.none() = nb::none(),
-          nb::arg("starts").noconvert().none() = nb::none(),
+          "starts"_exact.none() = nb::none(),
           "`paged`: ColumnFile.of_indices of the topology, of which memory holds a part. `bounds` "
           "and `packed`: in place of what the file says, which is then not touched. `starts`: "
           "where the slots of each node begin, in place of what its bounds say.")
@@ -132,8 +143,7 @@ void init_sampling(nb::module_& m) {
             self.edge_types.push_back(
                 {src_type, dst_type, csc_of(indptr, indices, num_src, std::move(name))});
           },
-          "src_type"_a, "dst_type"_a, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
-          "num_src"_a, "name"_a)
+          "src_type"_a, "dst_type"_a, "indptr"_exact, "indices"_exact, "num_src"_a, "name"_a)
       .def(
           "set_order",
           [](SamplerBuilder& self, std::size_t edge_type, const Int64s& slots, const Int64s& times,
@@ -144,8 +154,7 @@ void init_sampling(nb::module_& m) {
                           reinterpret_cast<const std::uint64_t*>(sums),
                           hold(std::tuple(slots, times, cumulative))};
           },
-          "edge_type"_a, nb::arg("slots").noconvert().none(), nb::arg("times").noconvert().none(),
-          nb::arg("cumulative").noconvert().none(),
+          "edge_type"_a, "slots"_exact.none(), "times"_exact.none(), "cumulative"_exact.none(),
           "Ranks the edges of a type: rank -> slot, times rising within a neighbourhood, running "
           "sums of integer weights; each int64 [num_edges] or None.");
 
@@ -162,15 +171,12 @@ void init_sampling(nb::module_& m) {
         const auto ends = as_span(bounds);
         const ReachLimits limits{max_bytes, std::move(row_bytes), std::move(edge_bytes),
                                  max_mapped};
-        Reach found;
-        {
-          const nb::gil_scoped_release released;
-          found = reach(builder.num_nodes, builder.edge_types, dst_type, ends, first, limits);
-        }
-        return found;
+        return without_gil([&] {
+          return reach(builder.num_nodes, builder.edge_types, dst_type, ends, first, limits);
+        });
       },
-      "builder"_a, "dst_type"_a, nb::arg("bounds").noconvert(), "first"_a, "row_bytes"_a,
-      "edge_bytes"_a, "max_bytes"_a, "max_mapped"_a,
+      "builder"_a, "dst_type"_a, "bounds"_exact, "first"_a, "row_bytes"_a, "edge_bytes"_a,
+      "max_bytes"_a, "max_mapped"_a,
       "Takes batches of destinations, rows bounds[i] to bounds[i + 1], from `first` on, as long as "
       "their rows, those of all in-neighbours and their in-edges take no more than `max_bytes` "
       "together; one at least. Topologies are forgotten whenever `max_mapped` bytes of one "
@@ -181,22 +187,16 @@ void init_sampling(nb::module_& m) {
                            "their column at a time.")
       .def(
           "__init__",
-          [](NeighborSums* self, std::shared_ptr<const Topology> topology, const ColumnFile& column,
-             std::int64_t items, std::optional<Encoding> encoding,
-             const std::optional<FloatArray>& scale, const std::optional<FloatArray>& zero_point,
-             std::int64_t chunk_rows, std::int64_t max_mapped, std::int64_t room, int num_threads) {
-            SummedColumn summed{column, items, encoding, {}, {}};
-            if (scale) summed.scale.assign(scale->data(), scale->data() + scale->size());
-            if (zero_point) {
-              summed.zero_point.assign(zero_point->data(), zero_point->data() + zero_point->size());
-            }
-            new (self) NeighborSums(gz::csc_of(std::move(topology)), std::move(summed),
-                                    {chunk_rows, max_mapped, room, num_threads});
+          [](NeighborSums* self, std::shared_ptr<const Topology> topology, const Column& column,
+             bool direct, std::int64_t chunk_rows, std::int64_t max_mapped, std::int64_t room,
+             int num_threads) {
+            new (self)
+                NeighborSums(gz::csc_of(std::move(topology)), SummedColumn::of(column, direct),
+                             {chunk_rows, max_mapped, room, num_threads});
           },
-          "topology"_a, "column"_a, "items"_a, "encoding"_a, "scale"_a, "zero_point"_a,
-          "chunk_rows"_a, "max_mapped"_a, "room"_a, "num_threads"_a = 0,
-          "`items`: numbers of a row; `encoding` and the two after it: as for RowTable; `room`: "
-          "bytes for a block's sums and edges.")
+          "topology"_a, "column"_a, "direct"_a, "chunk_rows"_a, "max_mapped"_a, "room"_a,
+          "num_threads"_a = 0,
+          "`direct`: reads past the page cache; `room`: bytes for a block's sums and edges.")
       .def("begin", &NeighborSums::begin, "first"_a, "last"_a,
            nb::call_guard<nb::gil_scoped_release>(),
            "Sorts the edges of destinations [first, last).")
@@ -215,21 +215,8 @@ void init_sampling(nb::module_& m) {
       .def_prop_ro("wait_seconds", &NeighborSums::wait_seconds,
                    "Of the seconds of reading, those that step() waited.");
 
-  nb::class_<NeighborSampler>(m, "NeighborSampler", "Multi-hop neighbour sampling over CSC.")
-      .def(
-          "__init__",
-          [](NeighborSampler* self, const SamplerBuilder& builder) {
-            new (self) NeighborSampler(builder.num_nodes, builder.edge_types);
-          },
-          "builder"_a);
-
-  nb::class_<HgtSampler>(m, "HgtSampler", "Budgeted sampling over node types.")
-      .def(
-          "__init__",
-          [](HgtSampler* self, const SamplerBuilder& builder) {
-            new (self) HgtSampler(builder.num_nodes, builder.edge_types);
-          },
-          "builder"_a);
+  sampler<NeighborSampler>(m, "NeighborSampler", "Multi-hop neighbour sampling over CSC.");
+  sampler<HgtSampler>(m, "HgtSampler", "Budgeted sampling over node types.");
 
   nb::class_<Walker>(m, "Walker", "Random walks, from destination to source of a CSC.")
       .def(
@@ -259,11 +246,7 @@ void init_sampling(nb::module_& m) {
             request.key = key;
             request.threads = num_threads;
             request.max_bytes = max_bytes;
-            Walks found;
-            {
-              const nb::gil_scoped_release released;
-              found = self.walk(request, check_signals);
-            }
+            Walks found = without_gil([&] { return self.walk(request, check_signals); });
             std::optional<Int64Matrix> slots;
             if (return_slots) {
               slots = to_array<Int64Matrix>(std::move(found.slots), {start.size(), length});
@@ -272,10 +255,9 @@ void init_sampling(nb::module_& m) {
                 to_array<Int64Matrix>(std::move(found.nodes), {start.size(), length + 1}),
                 std::move(slots));
           },
-          nb::arg("start").noconvert(), "steps"_a, "p"_a = 1.0, "q"_a = 1.0, "restart"_a = 0.0,
-          "stay"_a = false, "return_slots"_a = false, "key"_a = 0, "max_bytes"_a = 0,
-          "num_threads"_a = 0, nb::arg("latest").noconvert().none() = nb::none(),
-          nb::arg("earliest").noconvert().none() = nb::none(),
+          "start"_exact, "steps"_a, "p"_a = 1.0, "q"_a = 1.0, "restart"_a = 0.0, "stay"_a = false,
+          "return_slots"_a = false, "key"_a = 0, "max_bytes"_a = 0, "num_threads"_a = 0,
+          "latest"_exact.none() = nb::none(), "earliest"_exact.none() = nb::none(),
           "Rows, int64 [walk, step + 1], and slots, int64 [walk, step], or None. `steps`: the edge "
           "type of each; `max_bytes`: of neighbours that are read at once; `latest`, `earliest`: "
           "int64 [walk], of the edges that each may take where they have times.");
@@ -285,15 +267,11 @@ void init_sampling(nb::module_& m) {
          int num_threads) {
         const SampledEdgeType& type = builder.edge_types.at(edge_type);
         const std::int64_t* const own = checked(values, type, "values");
-        EdgePrints found;
-        {
-          const nb::gil_scoped_release released;
-          found = edge_prints(type.csc, own, num_threads, check_signals);
-        }
-        return std::pair(found.along, found.against);
+        const auto [along, against] =
+            without_gil([&] { return edge_prints(type.csc, own, num_threads, check_signals); });
+        return std::pair(along, against);
       },
-      "builder"_a, "edge_type"_a, nb::arg("values").noconvert().none() = nb::none(),
-      "num_threads"_a = 0,
+      "builder"_a, "edge_type"_a, "values"_exact.none() = nb::none(), "num_threads"_a = 0,
       "Two numbers that stand for all edges, from source to destination and with these exchanged, "
       "with a value of each slot or without.");
 }

@@ -5,7 +5,6 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
 #include "base/errors.h"
@@ -63,14 +62,9 @@ void init_storage(nb::module_& m) {
           "dtype", [](const Column& c) { return std::string(c.dtype().name); }, "What is stored.")
       .def_prop_ro("encoding", &Column::encoding,
                    "What of float32 is stored; None where items are what they are.")
-      .def_prop_ro(
-          "scale",
-          [](const Column& c) { return std::vector<float>(c.scale().begin(), c.scale().end()); },
-          "One number for each item of a row, where the encoding has scales.")
-      .def_prop_ro("zero_point",
-                   [](const Column& c) {
-                     return std::vector<float>(c.zero_point().begin(), c.zero_point().end());
-                   })
+      .def_prop_ro("scale", &Column::scale,
+                   "One number for each item of a row, where the encoding has scales.")
+      .def_prop_ro("zero_point", &Column::zero_point)
       .def_prop_ro("shape", &shape_of)
       .def_prop_ro("row_bytes", &Column::row_bytes, "Bytes of one row, as it is stored.")
       .def_prop_ro("data_offset", &Column::data_offset, "Where the first row lies in the file.")
@@ -94,7 +88,7 @@ void init_storage(nb::module_& m) {
             new (self) ColumnWriter(path, dtype_named(dtype), std::move(shape), encoding,
                                     std::move(scale), std::move(zero_point));
           },
-          "path"_a, "dtype"_a, "shape"_a, nb::arg("encoding") = nb::none(),
+          "path"_a, "dtype"_a, "shape"_a, "encoding"_a = nb::none(),
           "scale"_a = std::vector<float>(), "zero_point"_a = std::vector<float>(),
           "The shape is that of what is stored; the others say what of float32 it is, if it is.")
       .def(
@@ -103,7 +97,7 @@ void init_storage(nb::module_& m) {
             const nb::gil_scoped_release released;
             self.append(rows.data(), rows.size());
           },
-          nb::arg("rows").noconvert(), "Appends whole rows, given as their bytes.")
+          "rows"_exact, "Appends whole rows, given as their bytes.")
       .def("finish", &ColumnWriter::finish, nb::call_guard<nb::gil_scoped_release>());
 
   nb::class_<RowWriter>(m, "RowWriter", "Writes a .gd file's rows in any order, from any thread.")
@@ -122,14 +116,14 @@ void init_storage(nb::module_& m) {
             const nb::gil_scoped_release released;
             self.write(first, rows.data(), rows.size());
           },
-          "first"_a, nb::arg("rows").noconvert(), "Whole rows from `first` on, as their bytes.")
+          "first"_a, "rows"_exact, "Whole rows from `first` on, as their bytes.")
       .def(
           "put",
           [](RowWriter& self, const Int64Array& places, const Bytes& rows) {
             const nb::gil_scoped_release released;
             self.put(as_span(places), rows.data(), rows.size());
           },
-          nb::arg("places").noconvert(), nb::arg("rows").noconvert(),
+          "places"_exact, "rows"_exact,
           "Whole rows in any places, as their bytes; of equal places the last counts.")
       .def("finish", &RowWriter::finish, nb::call_guard<nb::gil_scoped_release>(),
            "Makes a column of it, once every row is written.")
@@ -171,15 +165,14 @@ void init_storage(nb::module_& m) {
               t.find_destinations(as_span(slots), nodes);
             });
           },
-          nb::arg("slots").noconvert(), "The rows whose neighbours these slots are, int64 [n].")
+          "slots"_exact, "The rows whose neighbours these slots are, int64 [n].")
       .def(
           "write_bounds", [](const Topology& t, const std::string& path) { write_bounds(t, path); },
           "path"_a, nb::call_guard<nb::gil_scoped_release>(),
           "Writes a topology with these bounds, whose neighbours lie elsewhere.")
       .def("forget_pages", &Topology::forget_pages,
            "Lets go of what samplers have touched, until they touch it again: it no longer counts "
-           "as "
-           "this process's memory.")
+           "as this process's memory.")
       .def(
           "view",
           [](const Topology& t) {
@@ -206,10 +199,7 @@ void init_storage(nb::module_& m) {
       nb::call_guard<nb::gil_scoped_release>());
 
   nb::class_<File>(m, "LockFile", "An exclusive advisory lock, held while the object lives.")
-      .def_static(
-          "acquire",
-          [](const std::string& path) { return std::make_unique<File>(File::lock(path)); },
-          "path"_a)
+      .def_static("acquire", &File::lock, "path"_a)
       .def("is_in_place", &File::is_in_place, "Whether its path still names the file it is on.");
 
   nb::class_<BadBlock>(m, "BadBlock", "A checksummed block of a file that is not what it was.")
@@ -228,12 +218,7 @@ void init_storage(nb::module_& m) {
   m.def(
       "verify_blocks",
       [](const std::string& path, std::uint64_t first, std::uint64_t count, int num_threads) {
-        std::vector<BadBlock> bad;
-        {
-          const nb::gil_scoped_release released;
-          bad = verify_blocks(path, first, count, num_threads);
-        }
-        return bad;
+        return without_gil([&] { return verify_blocks(path, first, count, num_threads); });
       },
       "path"_a, "first"_a, "count"_a, "num_threads"_a = 0,
       "The bad ones among blocks [first, first + count).");
@@ -241,10 +226,9 @@ void init_storage(nb::module_& m) {
   m.def(
       "publish_directory",
       [](const std::string& from_path, const std::string& to_path, bool replace) {
-        const nb::gil_scoped_release released;
         publish_directory(from_path, to_path, replace);
       },
-      "from_path"_a, "to_path"_a, "replace"_a);
+      "from_path"_a, "to_path"_a, "replace"_a, nb::call_guard<nb::gil_scoped_release>());
 }
 
 }  // namespace gz::python

@@ -36,18 +36,15 @@ GZ_INLINE bool count_tile(const RowTile& tile, SpreadTile& spread) {
   return bits < kInfinity;
 }
 
-bool count_portable(const RowTile& tile, SpreadTile& spread) {
-  return is_full(tile) ? count_tile<true>(tile, spread) : count_tile<false>(tile, spread);
-}
-
-GZ_WIDE bool count_wide(const RowTile& tile, SpreadTile& spread) {
-  return is_full(tile) ? count_tile<true>(tile, spread) : count_tile<false>(tile, spread);
-}
-
 }  // namespace
 
-CountSpread spread_counter(Machine machine) noexcept {
-  return machine == Machine::kThis && has_wide() ? count_wide : count_portable;
+bool count_spread(const RowTile& tile, SpreadTile& spread) noexcept {
+  bool is_finite = false;
+  run_widest([&]() GZ_INLINED {
+    is_finite = tile.num_columns == kTileColumns ? count_tile<true>(tile, spread)
+                                                 : count_tile<false>(tile, spread);
+  });
+  return is_finite;
 }
 
 }  // namespace gz

@@ -149,18 +149,25 @@ void CscBuilder::advance(std::uint64_t records) {
   (*checkpoint_)(done_, counts_.edges + counts_.reverses);
 }
 
-bool CscBuilder::fits(const Runs& runs, const DestinationRange& range) const noexcept {
-  const std::uint64_t n = runs.num_records(range.bucket), num_dst = range.num_dst();
+std::uint64_t CscBuilder::max_edges(const Runs& runs,
+                                    const DestinationRange& range) const noexcept {
   const bool loops = options_.self_loops == SelfLoops::kAdd;
-  const std::uint64_t edges = n + (loops ? num_dst : 0);
-  return n * NeighborhoodSorter::bytes_per_record(plan_) +
-                 num_dst * NeighborhoodSorter::bytes_per_destination(plan_) <=
-             sort_bytes_ &&
-         edges * Slab::edge_bytes(layout_, 8, options_) + num_dst * 8 <= slab_bytes_;
+  return runs.num_records(range.bucket) + (loops ? range.num_dst() : 0);
+}
+
+std::uint64_t CscBuilder::slab_bytes(const Runs& runs,
+                                     const DestinationRange& range) const noexcept {
+  return max_edges(runs, range) * Slab::edge_bytes(layout_, 8, options_) + range.num_dst() * 8;
+}
+
+bool CscBuilder::fits(const Runs& runs, const DestinationRange& range) const noexcept {
+  const std::uint64_t bytes =
+      runs.num_records(range.bucket) * NeighborhoodSorter::bytes_per_record(plan_) +
+      range.num_dst() * NeighborhoodSorter::bytes_per_destination(plan_);
+  return bytes <= sort_bytes_ && slab_bytes(runs, range) <= slab_bytes_;
 }
 
 void CscBuilder::write_destinations(Runs& runs, CscFiles& files, Slab& slab) {
-  const bool loops = options_.self_loops == SelfLoops::kAdd;
   std::vector<DestinationRange> batch;
   std::uint64_t bytes = 0;
   for (std::uint64_t bucket = 0; bucket < runs.range().num_buckets(); ++bucket) {
@@ -183,8 +190,7 @@ void CscBuilder::write_destinations(Runs& runs, CscFiles& files, Slab& slab) {
       }
       continue;
     }
-    const std::uint64_t edges = runs.num_records(bucket) + (loops ? range.num_dst() : 0);
-    const std::uint64_t more = edges * Slab::edge_bytes(layout_, 8, options_) + range.num_dst() * 8;
+    const std::uint64_t more = slab_bytes(runs, range);
     if (bytes + more > slab_bytes_) {
       write_batch(runs, batch, files, slab);
       bytes = 0;
@@ -198,14 +204,13 @@ void CscBuilder::write_destinations(Runs& runs, CscFiles& files, Slab& slab) {
 void CscBuilder::write_batch(Runs& runs, std::vector<DestinationRange>& ranges, CscFiles& files,
                              Slab& slab) {
   if (ranges.empty()) return;
-  const bool loops = options_.self_loops == SelfLoops::kAdd;
   const std::uint64_t first_dst = ranges.front().first_dst;
   std::vector<std::uint64_t> at;
   std::uint64_t edges = 0, records = 0;
   for (const DestinationRange& range : ranges) {
     at.push_back(edges);
     records += runs.num_records(range.bucket);
-    edges += runs.num_records(range.bucket) + (loops ? range.num_dst() : 0);
+    edges += max_edges(runs, range);
   }
   slab.reset(edges, ranges.back().last_dst - first_dst + 1);
   slab.first_dst = first_dst;

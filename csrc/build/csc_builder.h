@@ -56,6 +56,9 @@ class CscBuilder {
  private:
   // All destinations of `runs`, in order.
   void write_destinations(Runs& runs, CscFiles& files, Slab& slab);
+  // Edges of a range, at most, and what they take in a slab.
+  std::uint64_t max_edges(const Runs& runs, const DestinationRange& range) const noexcept;
+  std::uint64_t slab_bytes(const Runs& runs, const DestinationRange& range) const noexcept;
   bool fits(const Runs& runs, const DestinationRange& range) const noexcept;
   void write_batch(Runs& runs, std::vector<DestinationRange>& ranges, CscFiles& files, Slab& slab);
   void advance(std::uint64_t records);

@@ -1,11 +1,11 @@
 #include "build/csc_files.h"
 
 #include <algorithm>
-#include <atomic>
-#include <bit>
 
+#include "arrays/packed_ints.h"
 #include "arrays/parallel.h"
 #include "base/chunk_sizes.h"
+#include "build/edge_source.h"
 
 namespace gz {
 namespace {
@@ -15,52 +15,6 @@ constexpr std::uint64_t kBlock = 8192;  // numbers that there is room for at a t
 std::uint64_t block_size() { return std::min(kBlock, chunk_sizes.csc_numbers); }
 
 std::uint32_t id_bytes_for(std::uint64_t num_ids) { return num_ids <= (1ULL << 31) ? 4 : 8; }
-
-// `count` numbers of 4 or 8 bytes each.
-void unpack(const Byte* numbers, std::uint32_t bytes, std::uint64_t count, std::uint64_t* out) {
-  if (bytes == 8) {
-    std::memcpy(out, numbers, count * 8);
-    return;
-  }
-  for (std::uint64_t i = 0; i < count; ++i) {
-    std::uint32_t number;
-    std::memcpy(&number, numbers + 4 * i, sizeof number);
-    out[i] = number;
-  }
-}
-
-// Which of the numbers first … first + size - 1 occur, and how many of them come before one.
-class Ranks {
- public:
-  Ranks(std::uint64_t first, std::uint64_t size)
-      : first_(first), size_(size), words_((size + 63) / 64), before_(words_.size()) {}
-
-  bool covers(std::uint64_t number) const noexcept { return number - first_ < size_; }
-  void add(std::uint64_t number) noexcept {
-    const std::uint64_t at = number - first_;
-    std::atomic_ref(words_[at / 64]).fetch_or(1ULL << (at % 64), std::memory_order_relaxed);
-  }
-  // Counts on from `rank`; returns the rank behind the last number.
-  std::uint64_t count(std::uint64_t rank) noexcept {
-    for (std::size_t i = 0; i < words_.size(); ++i) {
-      before_[i] = rank;
-      rank += static_cast<std::uint64_t>(std::popcount(words_[i]));
-    }
-    return rank;
-  }
-  std::uint64_t rank(std::uint64_t number) const noexcept {
-    const std::uint64_t at = number - first_;
-    const std::uint64_t below = words_[at / 64] & ((1ULL << (at % 64)) - 1);
-    return before_[at / 64] + static_cast<std::uint64_t>(std::popcount(below));
-  }
-  static constexpr std::uint64_t kBytesPer64 = 16;
-
- private:
-  std::uint64_t first_;
-  std::uint64_t size_;
-  std::vector<std::uint64_t> words_;
-  std::vector<std::uint64_t> before_;
-};
 
 }  // namespace
 
@@ -132,7 +86,8 @@ void CscFiles::write_numbers(const Byte* numbers, std::uint64_t count) {
   const std::uint64_t most = block_size();
   for (std::uint64_t at = 0; at < count; at += most) {
     const std::uint64_t n = std::min(most, count - at);
-    unpack(numbers + at * bytes, bytes, n, ids);
+    const auto as = bytes == 8 ? IdArray::of<std::uint64_t> : IdArray::of<std::uint32_t>;
+    as(numbers + at * bytes, 1).read(0, static_cast<std::int64_t>(n), ids);
     // Without reverses and added loops, numbers are ids.
     for (std::uint64_t i = 0; i < n && numbering_.end() > numbering_.reverse_base(); ++i) {
       if (ids[i] >= numbering_.loop_base()) {
@@ -169,42 +124,38 @@ void CscFiles::rank_numbers(std::uint64_t room, int threads, const Checkpoint& c
   const std::uint64_t end =
       num_edges_ + num_reverses_ + (numbering_.end() - numbering_.loop_base());
   // A window of numbers at a time. Numbers that have their ids are below every later window.
-  const std::uint64_t window = std::max<std::uint64_t>(room / Ranks::kBytesPer64 * 64, 64);
+  const std::uint64_t window = std::max<std::uint64_t>(room / 16 * 64, 64);  // of RankedBits
   const std::uint64_t num_windows = (end + window - 1) / window;
   const std::uint64_t chunk =
       std::min(std::max<std::uint64_t>(room / 64, 64), chunk_sizes.ranked_numbers);
-  std::vector<std::uint64_t> numbers(std::min(chunk, written_));
+  Buffer<std::int64_t> numbers(static_cast<std::int64_t>(std::min(chunk, written_)));
   const auto each_chunk = [&](std::uint64_t pass, auto&& body) {
     for (std::uint64_t at = 0; at < written_; at += chunk) {
       checkpoint(pass * written_ + at, 2 * num_windows * written_);
       const std::uint64_t n = std::min(chunk, written_ - at);
+      numbers.resize(static_cast<std::int64_t>(n));
       gappy_->read_at(numbers.data(), n * sizeof numbers[0], at * sizeof numbers[0]);
-      body(at, n);
+      body(at);
     }
   };
-  std::uint64_t rank = 0;
+  std::int64_t rank = 0;
   for (std::uint64_t w = 0; w < num_windows; ++w) {
-    Ranks ranks(w * window, std::min(window, end - w * window));
-    each_chunk(2 * w, [&](std::uint64_t, std::uint64_t n) {
-      parallel_for(static_cast<std::int64_t>(n), kBlock, threads,
-                   [&](std::int64_t first, std::int64_t last) {
-                     for (auto i = static_cast<std::size_t>(first);
-                          i < static_cast<std::size_t>(last); ++i) {
-                       if (ranks.covers(numbers[i])) ranks.add(numbers[i]);
-                     }
-                   });
-    });
-    rank = ranks.count(rank);
-    each_chunk(2 * w + 1, [&](std::uint64_t at, std::uint64_t n) {
-      for (std::uint64_t i = 0; i < n; ++i) {
-        if (ranks.covers(numbers[i])) numbers[i] = ranks.rank(numbers[i]);
+    const auto low = static_cast<std::int64_t>(w * window);
+    RankedBits ranks(static_cast<std::int64_t>(std::min(window, end - w * window)));
+    each_chunk(2 * w, [&](std::uint64_t) { ranks.add(numbers.span(), low, threads); });
+    const std::int64_t count = ranks.rank();
+    each_chunk(2 * w + 1, [&](std::uint64_t at) {
+      for (std::int64_t i = 0; i < numbers.size(); ++i) {
+        const std::int64_t number = numbers[i] - low;
+        if (number >= 0 && number < ranks.size()) numbers[i] = rank + ranks.before(number);
       }
       if (w + 1 < num_windows) {
-        gappy_->write_at(numbers.data(), n * sizeof numbers[0], at * sizeof numbers[0]);
+        gappy_->write_at(numbers.data(), numbers.span().size_bytes(), at * sizeof numbers[0]);
       } else {
-        write_ids(numbers.data(), n);
+        write_ids(reinterpret_cast<std::uint64_t*>(numbers.data()), numbers.span().size());
       }
     });
+    rank += count;
   }
 }
 

@@ -6,33 +6,6 @@
 #include <utility>
 
 namespace gz {
-namespace {
-
-template <class T>
-void read_ids(const void* data, std::int64_t stride, std::int64_t begin, std::int64_t end,
-              std::uint64_t* out) noexcept {
-  const T* from = static_cast<const T*>(data) + begin * stride;
-  for (std::int64_t i = 0; i < end - begin; ++i) {
-    // Through int64: a negative 32-bit id must not look like a large one.
-    out[i] = static_cast<std::uint64_t>(static_cast<std::int64_t>(from[i * stride]));
-  }
-}
-
-}  // namespace
-
-void IdArray::read(std::int64_t begin, std::int64_t end, std::uint64_t* out) const noexcept {
-  switch (kind) {
-    case Kind::kInt64:
-      return read_ids<std::int64_t>(data, stride, begin, end, out);
-    case Kind::kInt32:
-      return read_ids<std::int32_t>(data, stride, begin, end, out);
-    case Kind::kUint32:
-      return read_ids<std::uint32_t>(data, stride, begin, end, out);
-    case Kind::kUint64:
-      return read_ids<std::uint64_t>(data, stride, begin, end, out);
-  }
-}
-
 void check_end(std::uint64_t edge, const char* end, std::int64_t id, std::uint64_t num_nodes) {
   if (id >= 0 && static_cast<std::uint64_t>(id) < num_nodes) return;
   throw std::out_of_range("edge " + std::to_string(edge) + ": " + end + " id: found " +
@@ -41,11 +14,7 @@ void check_end(std::uint64_t edge, const char* end, std::int64_t id, std::uint64
 
 EdgeSource::EdgeSource(const BuildPlan& plan, NodeMarks* marks, const EdgeSlab& slab,
                        EdgeCounts& counts, int slices)
-    : options_(plan.options),
-      layout_(plan.layout),
-      numbering_(plan.numbering),
-      times_(plan.times),
-      packed_(plan.packed),
+    : plan_(plan),
       marks_(marks),
       slab_(slab),
       counts_(counts),
@@ -58,18 +27,18 @@ void EdgeSource::check(Slice& slice, std::int64_t begin, std::int64_t end) const
     worst_src = std::max(worst_src, slice.src[i]);
     worst_dst = std::max(worst_dst, slice.dst[i]);
   }
-  bool good = worst_src < options_.num_src && worst_dst < options_.num_dst;
+  bool good = worst_src < plan_.options.num_src && worst_dst < plan_.options.num_dst;
   const Byte* nans = nullptr;
   std::uint32_t row = 0;
-  if (options_.time_column) {
-    row = layout_.column_bytes(*options_.time_column);
-    nans = slab_.columns[*options_.time_column] + slab_.begin * row;
-    for (std::int64_t i = begin; i < end && good; ++i) good = !times_.is_nan(nans + i * row);
+  if (plan_.options.time_column) {
+    row = plan_.layout.column_bytes(*plan_.options.time_column);
+    nans = slab_.columns[*plan_.options.time_column] + slab_.begin * row;
+    for (std::int64_t i = begin; i < end && good; ++i) good = !plan_.times.is_nan(nans + i * row);
   }
   if (good) return;
   for (std::int64_t i = 0; i < end - begin && slice.bad < 0; ++i) {
-    if (slice.src[i] >= options_.num_src || slice.dst[i] >= options_.num_dst ||
-        (nans != nullptr && times_.is_nan(nans + (begin + i) * row))) {
+    if (slice.src[i] >= plan_.options.num_src || slice.dst[i] >= plan_.options.num_dst ||
+        (nans != nullptr && plan_.times.is_nan(nans + (begin + i) * row))) {
       slice.bad = begin + i;
     }
   }
@@ -79,12 +48,25 @@ void EdgeSource::refuse(std::int64_t at) const {
   const std::uint64_t edge = counts_.input + static_cast<std::uint64_t>(at);
   std::uint64_t id;
   slab_.src.read(slab_.begin + at, slab_.begin + at + 1, &id);
-  check_end(edge, "source", static_cast<std::int64_t>(id), options_.num_src);
+  check_end(edge, "source", static_cast<std::int64_t>(id), plan_.options.num_src);
   slab_.dst.read(slab_.begin + at, slab_.begin + at + 1, &id);
-  check_end(edge, "destination", static_cast<std::int64_t>(id), options_.num_dst);
+  check_end(edge, "destination", static_cast<std::int64_t>(id), plan_.options.num_dst);
   throw std::invalid_argument("edge " + std::to_string(edge) + ": " +
-                              options_.columns[*options_.time_column].name +
+                              plan_.options.columns[*plan_.options.time_column].name +
                               ": found NaN, expected a time");
+}
+
+template <class Put>
+void EdgeSource::each_record(const Slice& slice, std::int64_t count, const Put& put) const {
+  const bool drop = plan_.options.self_loops == SelfLoops::kRemove;
+  const bool both = plan_.options.undirected;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::uint64_t src = slice.src[i], dst = slice.dst[i];
+    const bool loop = is_loop(src, dst);
+    if (loop && drop) continue;
+    put(i, src, dst, false);
+    if (both && !loop) put(i, dst, src, true);
+  }
 }
 
 std::int64_t EdgeSource::keys(int slice_number, std::int64_t begin, std::int64_t end,
@@ -97,34 +79,24 @@ std::int64_t EdgeSource::keys(int slice_number, std::int64_t begin, std::int64_t
     if (slice.bad >= 0) return 0;
   }
   const std::int64_t n = end - begin;
-  const bool drop = options_.self_loops == SelfLoops::kRemove;
-  if (!options_.undirected && !drop) {
-    std::copy_n(slice.dst, n, keys);
-    if (counting_) {
-      slice.edges += static_cast<std::uint64_t>(n);
-      for (std::int64_t i = 0; i < n; ++i) {
-        slice.loops += is_loop(slice.src[i], slice.dst[i]);
-        if (marks_ != nullptr) marks_->mark(slice.src[i]);
-      }
-    }
-    return n;
-  }
   std::int64_t count = 0;
-  std::uint64_t loops = 0, edges = 0, reverses = 0;
-  for (std::int64_t i = 0; i < n; ++i) {
-    const bool loop = is_loop(slice.src[i], slice.dst[i]);
-    loops += loop;
-    if (loop && drop) continue;
-    keys[count++] = slice.dst[i];
-    ++edges;
-    if (counting_ && marks_ != nullptr) marks_->mark(slice.src[i]);
-    if (!options_.undirected || loop) continue;
-    keys[count++] = slice.src[i];
-    ++reverses;
+  std::uint64_t reverses = 0;
+  const bool drop = plan_.options.self_loops == SelfLoops::kRemove;
+  if (!plan_.options.undirected && !drop) {
+    std::copy_n(slice.dst, count = n, keys);
+  } else {
+    each_record(slice, n, [&](std::int64_t, std::uint64_t, std::uint64_t dst, bool is_reverse) {
+      keys[count++] = dst;
+      reverses += is_reverse;
+    });
   }
   if (counting_) {
-    slice.loops += loops;
-    slice.edges += edges;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const bool loop = is_loop(slice.src[i], slice.dst[i]);
+      slice.loops += loop;
+      if (marks_ != nullptr && !(loop && drop)) marks_->mark(slice.src[i]);
+    }
+    slice.edges += static_cast<std::uint64_t>(count) - reverses;
     slice.reverses += reverses;
   }
   return count;
@@ -138,51 +110,37 @@ void EdgeSource::counted() {
   for (Slice& slice : slices_) {
     counts_.loops += slice.loops;
     counts_.edges += std::exchange(slice.edges, counts_.edges);
-    counts_.reverses += std::exchange(slice.reverses, numbering_.reverse_base() + counts_.reverses);
+    counts_.reverses +=
+        std::exchange(slice.reverses, plan_.numbering.reverse_base() + counts_.reverses);
   }
 }
 
 const Byte* EdgeSource::records(int slice_number, std::int64_t begin, std::int64_t end,
                                 Byte* space) {
   Slice& slice = slices_[static_cast<std::size_t>(slice_number)];
-  if (packed_) return packed(slice, end - begin, space);
-  const std::uint32_t size = layout_.size();
-  const bool drop = options_.self_loops == SelfLoops::kRemove;
   Byte* record = space;
-  for (std::int64_t i = 0; i < end - begin; ++i) {
-    const std::uint64_t src = slice.src[i], dst = slice.dst[i];
-    const bool loop = is_loop(src, dst);
-    if (loop && drop) continue;
-    layout_.set_ends(record, src, dst);
-    layout_.set_number(record, slice.edges++);
-    for (std::size_t c = 0; c < options_.columns.size(); ++c) {
-      const std::uint32_t row = layout_.column_bytes(c);
-      copy_row(record + layout_.column_at(c), slab_.columns[c] + (slab_.begin + begin + i) * row,
-               row);
-    }
-    record += size;
-    if (!options_.undirected || loop) continue;
-    std::memcpy(record, record - size, size);
-    layout_.set_ends(record, dst, src);
-    layout_.set_number(record, slice.reverses++);
-    record += size;
+  if (plan_.packed) {
+    each_record(slice, end - begin,
+                [&, packed = *plan_.packed](std::int64_t, std::uint64_t src, std::uint64_t dst,
+                                            bool is_reverse) {
+                  packed.put(record, src, dst, is_reverse);
+                  record += packed.size();
+                });
+    return space;
   }
-  return space;
-}
-
-const Byte* EdgeSource::packed(Slice& slice, std::int64_t count, Byte* space) const noexcept {
-  const bool drop = options_.self_loops == SelfLoops::kRemove;
-  Byte* edge = space;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::uint64_t src = slice.src[i], dst = slice.dst[i];
-    const bool loop = is_loop(src, dst);
-    if (loop && drop) continue;
-    packed_->put(edge, src, dst, false);
-    edge += packed_->size();
-    if (!options_.undirected || loop) continue;
-    packed_->put(edge, dst, src, true);
-    edge += packed_->size();
-  }
+  const RecordLayout& layout = plan_.layout;
+  const std::uint32_t size = layout.size();
+  each_record(slice, end - begin,
+              [&](std::int64_t i, std::uint64_t src, std::uint64_t dst, bool is_reverse) {
+                layout.set_ends(record, src, dst);
+                layout.set_number(record, (is_reverse ? slice.reverses : slice.edges)++);
+                for (std::size_t c = 0; c < plan_.options.columns.size(); ++c) {
+                  const std::uint32_t row = layout.column_bytes(c);
+                  copy_row(record + layout.column_at(c),
+                           slab_.columns[c] + (slab_.begin + begin + i) * row, row);
+                }
+                record += size;
+              });
   return space;
 }
 

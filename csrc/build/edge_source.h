@@ -18,10 +18,29 @@ void check_end(std::uint64_t edge, const char* end, std::int64_t id, std::uint64
 struct IdArray {
   const void* data;
   std::int64_t stride;  // in items
-  enum class Kind { kInt64, kInt32, kUint32, kUint64 } kind;
+  void (*copy)(const IdArray& ids, std::int64_t begin, std::int64_t end, std::uint64_t* out);
+
+  // Ids of type T.
+  template <class T>
+  static IdArray of(const void* data, std::int64_t stride) noexcept {
+    return {data, stride, copy_as<T>};
+  }
 
   // ids[begin … end) into `out`; negative ones become huge.
-  void read(std::int64_t begin, std::int64_t end, std::uint64_t* out) const noexcept;
+  void read(std::int64_t begin, std::int64_t end, std::uint64_t* out) const {
+    copy(*this, begin, end, out);
+  }
+
+ private:
+  template <class T>
+  static void copy_as(const IdArray& ids, std::int64_t begin, std::int64_t end,
+                      std::uint64_t* out) {
+    const T* from = static_cast<const T*>(ids.data) + begin * ids.stride;
+    for (std::int64_t i = 0; i < end - begin; ++i) {
+      // Through int64: a negative 32-bit id must not look like a large one.
+      out[i] = static_cast<std::uint64_t>(static_cast<std::int64_t>(from[i * ids.stride]));
+    }
+  }
 };
 
 struct EdgeSlab {
@@ -64,17 +83,15 @@ class EdgeSource final : public RecordSource {
     std::uint64_t dst[kPiece];
   };
   bool is_loop(std::uint64_t src, std::uint64_t dst) const noexcept {
-    return !options_.bipartite && src == dst;
+    return !plan_.options.bipartite && src == dst;
   }
-  const Byte* packed(Slice& slice, std::int64_t count, Byte* space) const noexcept;
+  // Calls put(i, src, dst, is_reverse) for the records of the slice's first `count` edges.
+  template <class Put>
+  void each_record(const Slice& slice, std::int64_t count, const Put& put) const;
   void check(Slice& slice, std::int64_t begin, std::int64_t end) const noexcept;
   [[noreturn]] void refuse(std::int64_t edge) const;
 
-  const CscOptions& options_;
-  const RecordLayout& layout_;
-  const Numbering& numbering_;
-  const EdgeTimes& times_;
-  const std::optional<PackedEdges>& packed_;
+  const BuildPlan& plan_;
   NodeMarks* marks_;
   const EdgeSlab& slab_;
   EdgeCounts& counts_;

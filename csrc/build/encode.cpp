@@ -86,12 +86,12 @@ std::int64_t RowEncoder::profile(const float* rows, std::int64_t num_rows, int t
       }
     });
   }
-  const auto count = spread_counter();
   std::atomic<std::int64_t> first_bad{kNoRow};
   for_tiles(rows, num_rows, threads,
             [&](const RowTile& tile, std::int64_t row, std::int64_t, std::size_t sum) {
               if (row > first_bad.load(std::memory_order_relaxed)) return;
-              if (!count(tile, spreads_[sum])) lower_to(first_bad, row + first_bad_row(tile));
+              if (!count_spread(tile, spreads_[sum]))
+                lower_to(first_bad, row + first_bad_row(tile));
             });
   return first_bad.load() == kNoRow ? -1 : first_bad.load();
 }

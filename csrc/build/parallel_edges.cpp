@@ -34,14 +34,6 @@ std::uint32_t SourceTable::find_or_add(std::uint64_t src) {
 
 namespace {
 
-// float16 and bfloat16 bits, told apart by type.
-struct Float16 {
-  std::uint16_t bits;
-};
-struct BFloat16 {
-  std::uint16_t bits;
-};
-
 template <class T>
 struct Number {
   using Wide =
@@ -58,23 +50,20 @@ struct Number {
   static T narrow(Wide value) noexcept { return static_cast<T>(value); }
 };
 
-template <>
-struct Number<Float16> {
+template <class T, auto from, auto to, std::uint32_t kLimit>
+struct Half {
   using Wide = double;
-  static Wide widen(Float16 value) noexcept { return from_float16(value.bits); }
-  static bool fits(Wide value) noexcept { return !std::isfinite(value) || std::abs(value) < 65520; }
-  static Float16 narrow(Wide value) noexcept { return {to_float16(static_cast<float>(value))}; }
+  static Wide widen(T value) noexcept { return from(value.bits); }
+  static bool fits(Wide value) noexcept {
+    return !std::isfinite(value) || std::abs(value) < std::bit_cast<float>(kLimit);
+  }
+  static T narrow(Wide value) noexcept { return {to(static_cast<float>(value))}; }
 };
 
 template <>
-struct Number<BFloat16> {
-  using Wide = double;
-  static Wide widen(BFloat16 value) noexcept { return from_bfloat16(value.bits); }
-  static bool fits(Wide value) noexcept {
-    return !std::isfinite(value) || std::abs(value) < 0x1.FFp127;
-  }
-  static BFloat16 narrow(Wide value) noexcept { return {to_bfloat16(static_cast<float>(value))}; }
-};
+struct Number<Float16> : Half<Float16, from_float16, to_float16, kFloat16Limit> {};
+template <>
+struct Number<BFloat16> : Half<BFloat16, from_bfloat16, to_bfloat16, kBFloat16Limit> {};
 
 // Calls body(T{}) with the C++ type of a dtype that can be added and compared.
 template <class Body>

@@ -4,6 +4,7 @@
 
 #include "arrays/parallel.h"
 #include "base/chunk_sizes.h"
+#include "base/constants.h"
 
 namespace gz {
 namespace {
@@ -20,26 +21,10 @@ void scatter(const Byte* records, const std::uint64_t* keys, std::int64_t count,
 }
 
 auto scatter_for(std::uint32_t record_bytes) {
-  switch (record_bytes) {
-    case 5:
-      return &scatter<5>;
-    case 6:
-      return &scatter<6>;
-    case 7:
-      return &scatter<7>;
-    case 8:
-      return &scatter<8>;
-    case 12:
-      return &scatter<12>;
-    case 16:
-      return &scatter<16>;
-    case 20:
-      return &scatter<20>;
-    case 24:
-      return &scatter<24>;
-    default:
-      return &scatter<0>;
-  }
+  auto found = &scatter<0>;
+  with_constant<5U, 6U, 7U, 8U, 12U, 16U, 20U, 24U>(record_bytes,
+                                                    [&](auto size) { found = &scatter<size>; });
+  return found;
 }
 
 }  // namespace

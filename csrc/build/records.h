@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/constants.h"
 #include "storage/layout.h"
 
 namespace gz {
@@ -92,19 +93,8 @@ class RecordLayout {
 
 // Copies a row of an attribute; the usual sizes without a call.
 inline void copy_row(Byte* to, const Byte* from, std::uint32_t bytes) noexcept {
-  switch (bytes) {
-    case 1:
-      *to = *from;
-      break;
-    case 4:
-      std::memcpy(to, from, 4);
-      break;
-    case 8:
-      std::memcpy(to, from, 8);
-      break;
-    default:
-      std::memcpy(to, from, bytes);
-  }
+  const auto copy = [=](auto size) { std::memcpy(to, from, size); };
+  if (!with_constant<1U, 4U, 8U>(bytes, copy)) copy(bytes);
 }
 
 }  // namespace gz

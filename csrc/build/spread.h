@@ -28,8 +28,7 @@ struct SpreadTile {
 };
 
 // Counts all values; false if one of them is not finite, and the counts are of no use then.
-using CountSpread = bool (*)(const RowTile& tile, SpreadTile& spread);
-CountSpread spread_counter(Machine machine = Machine::kThis) noexcept;
+bool count_spread(const RowTile& tile, SpreadTile& spread) noexcept;
 
 // The spread of one column.
 struct Spread {

@@ -27,6 +27,31 @@ struct RowTable {
   const Dictionary* dictionary = nullptr;
 };
 
+// Calls call(row_at), where row_at(i) is where row i lies.
+template <class Call>
+void with_row_at(const RowTable& table, const Call& call) {
+  const std::byte *const data = table.data, *const rest = table.rest;
+  const std::int64_t stride = table.row_stride, split = table.split;
+  if (rest == nullptr) return call([=](std::int64_t row) { return data + row * stride; });
+  call([=](std::int64_t row) {
+    return row < split ? data + row * stride : rest + (row - split) * stride;
+  });
+}
+
+// Items index[0 … count) of a column of integers to `out`, which may be `index`. REQUIRES: every
+// index is a row, and rows are of Item's size. Runs inside guarded().
+template <class Item>
+void copy_ids(const RowTable& column, const std::int64_t* index, std::int64_t count,
+              std::int64_t* out) {
+  constexpr std::int64_t kPrefetchAhead = 16;
+  with_row_at(column, [&](const auto& row_at) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (i + kPrefetchAhead < count) __builtin_prefetch(row_at(index[i + kPrefetchAhead]));
+      out[i] = static_cast<std::int64_t>(*reinterpret_cast<const Item*>(row_at(index[i])));
+    }
+  });
+}
+
 // Puts rows index[0 … count) one behind the other at `out`.
 // REQUIRES: every index is a row. Runs inside guarded(), see io/fault_guard.h.
 void copy_rows(const RowTable& table, const std::int64_t* index, std::int64_t count,

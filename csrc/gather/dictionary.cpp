@@ -6,6 +6,7 @@
 
 #include "arrays/buffer.h"
 #include "base/chunk_sizes.h"
+#include "base/constants.h"
 #include "gather/copy_rows.h"
 #include "io/fault_guard.h"
 
@@ -13,6 +14,13 @@ namespace gz {
 namespace {
 
 constexpr std::int64_t kPrefetchAhead = 16;
+
+// Calls call(bytes) with a size that rows may have, as a constant; false for another one. A word
+// begins with the lowest bytes of its number.
+template <class Call>
+bool with_size(std::int64_t bytes, const Call& call) {
+  return with_constant<1U, 2U, 4U, 8U>(bytes, call);
+}
 
 }  // namespace
 
@@ -25,12 +33,12 @@ class Dictionary::Builder {
   }
 
   // False where it is one value too many.
-  template <class Value>
-  bool add(const std::byte* rows, std::int64_t count) {
-    PackedInts codes = made_.codes_;  // as in copy_as(); it shares them
+  template <class Size>
+  bool add(const std::byte* rows, std::int64_t count, Size row_bytes) {
+    PackedInts codes = made_.codes_;  // as in copy(); it shares them
     for (std::int64_t i = 0; i < count; ++i) {
-      Value value;
-      std::memcpy(&value, rows + i * static_cast<std::int64_t>(sizeof(Value)), sizeof(Value));
+      std::uint64_t value = 0;
+      std::memcpy(&value, rows + i * row_bytes, row_bytes);
       if (num_values_ == 0 || value != last_) {
         const int found = find(value, num_rows_ + i);
         if (found < 0) return false;
@@ -82,7 +90,7 @@ class Dictionary::Builder {
 std::shared_ptr<const Dictionary> Dictionary::of(const RowTable& table) {
   const std::int64_t bytes = table.row_bytes;
   if (table.encoding != nullptr || table.dictionary != nullptr || table.rest != nullptr) return {};
-  if (bytes != 1 && bytes != 2 && bytes != 4 && bytes != 8) return {};
+  if (!with_size(bytes, [](auto) {})) return {};
   auto made = std::make_shared<Dictionary>();
   made->row_bytes_ = bytes;
   Builder builder(*made, table.num_rows);
@@ -101,38 +109,22 @@ std::shared_ptr<const Dictionary> Dictionary::of(const RowTable& table) {
                     static_cast<std::size_t>(bytes));
       }
     });
-    const bool is_dictionary = bytes == 1   ? builder.add<std::uint8_t>(rows.data(), count)
-                               : bytes == 2 ? builder.add<std::uint16_t>(rows.data(), count)
-                               : bytes == 4 ? builder.add<std::uint32_t>(rows.data(), count)
-                                            : builder.add<std::uint64_t>(rows.data(), count);
+    bool is_dictionary = false;
+    with_size(bytes, [&](auto size) { is_dictionary = builder.add(rows.data(), count, size); });
     if (!is_dictionary) return {};
   }
   return made;
 }
 
-template <class Value>
-void Dictionary::copy_as(const std::int64_t* index, std::int64_t count,
-                         std::byte* out) const noexcept {
-  const PackedInts codes = codes_;  // which no store to `out` can change: it stays in registers
-  for (std::int64_t i = 0; i < count; ++i) {
-    if (i + kPrefetchAhead < count) codes.prefetch(index[i + kPrefetchAhead]);
-    const auto value = static_cast<Value>(values_[codes.in_byte(index[i])]);
-    std::memcpy(out + i * static_cast<std::int64_t>(sizeof(Value)), &value, sizeof(Value));
-  }
-}
-
 void Dictionary::copy(const std::int64_t* index, std::int64_t count,
                       std::byte* out) const noexcept {
-  switch (row_bytes_) {
-    case 1:
-      return copy_as<std::uint8_t>(index, count, out);
-    case 2:
-      return copy_as<std::uint16_t>(index, count, out);
-    case 4:
-      return copy_as<std::uint32_t>(index, count, out);
-    default:
-      return copy_as<std::uint64_t>(index, count, out);
-  }
+  const PackedInts codes = codes_;  // which no store to `out` can change: it stays in registers
+  with_size(row_bytes_, [&](auto size) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (i + kPrefetchAhead < count) codes.prefetch(index[i + kPrefetchAhead]);
+      std::memcpy(out + i * size, &values_[codes.in_byte(index[i])], size);
+    }
+  });
 }
 
 }  // namespace gz

@@ -32,9 +32,6 @@ class Dictionary {
  private:
   class Builder;
 
-  template <class Value>
-  void copy_as(const std::int64_t* index, std::int64_t count, std::byte* out) const noexcept;
-
   std::int64_t row_bytes_ = 0;
   PackedInts codes_;  // [row], in 1, 2, 4 or 8 bits
   std::array<std::uint64_t, kMostValues> values_{};

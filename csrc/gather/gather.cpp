@@ -16,7 +16,6 @@
 namespace gz {
 namespace {
 
-constexpr std::int64_t kPrefetchAhead = 16;
 // Destinations whose sums a thread makes at a time.
 constexpr std::int64_t kSumGrain = 256;
 
@@ -108,23 +107,6 @@ void check_ids(std::span<const std::int64_t> ids, const RowTable& table) {
   throw FormatError(
       path.empty() ? "ids in memory" : path, "rows", std::to_string(*bad),
       "0 <= id < " + std::to_string(table.num_rows) + "; run `graphzero verify` on the store");
-}
-
-template <class Item>
-void widen(const RowTable& column, const std::int64_t* index, std::int64_t count,
-           std::int64_t* out) {
-  const auto* const items = reinterpret_cast<const Item*>(column.data);
-  if (column.rest == nullptr) {
-    for (std::int64_t i = 0; i < count; ++i) {
-      if (i + kPrefetchAhead < count) __builtin_prefetch(items + index[i + kPrefetchAhead]);
-      out[i] = items[index[i]];
-    }
-    return;
-  }
-  const auto* const rest = reinterpret_cast<const Item*>(column.rest);
-  for (std::int64_t i = 0; i < count; ++i) {
-    out[i] = index[i] < column.split ? items[index[i]] : rest[index[i] - column.split];
-  }
 }
 
 // The rows of `rows`, as those of `source` are to be.
@@ -297,9 +279,9 @@ void gather_ids(const RowTable& column, const RowTable& whole, std::span<const s
     guarded([&] {
       const std::int64_t* at = index.data() + begin;
       if (column.row_bytes == 4) {
-        widen<std::int32_t>(column, at, end - begin, out + begin);
+        copy_ids<std::int32_t>(column, at, end - begin, out + begin);
       } else {
-        widen<std::int64_t>(column, at, end - begin, out + begin);
+        copy_ids<std::int64_t>(column, at, end - begin, out + begin);
       }
     });
     check_ids({out + begin, out + end}, whole);

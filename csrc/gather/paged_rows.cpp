@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -13,10 +12,6 @@
 
 namespace gz {
 namespace {
-
-int bits_for(std::int64_t largest) {
-  return static_cast<int>(std::bit_width(static_cast<std::uint64_t>(largest)));
-}
 
 void check_file(const ColumnFile& file, std::int64_t num_rows, std::int64_t row_bytes) {
   const RowLayout& found = file.layout;
@@ -104,8 +99,8 @@ Buffer<std::int64_t> PagedRows::unite(std::span<const IdList> lists, std::size_t
       !cache_ && bytes <= kKeyBytes * total) {
     wanted.emplace(resident_.num_rows());
   }
-  const int ordinal_bits = wanted ? 0 : bits_for(total);
-  const int row_bits = bits_for(resident_.num_rows());
+  const int ordinal_bits = wanted ? 0 : bits_for(static_cast<std::uint64_t>(total));
+  const int row_bits = bits_for(static_cast<std::uint64_t>(resident_.num_rows()));
   if (row_bits + ordinal_bits > 64) {
     throw std::invalid_argument("found " + std::to_string(total) + " of " +
                                 std::to_string(resident_.num_rows()) +
@@ -279,7 +274,8 @@ RowWindow PagedRows::read(std::span<const IdList> lists, std::int64_t max_bytes,
 
 Buffer<std::uint64_t> PagedRows::order_of(std::span<const std::int64_t> rows) const {
   const auto count = std::ssize(rows);
-  const int ordinal_bits = bits_for(count), row_bits = bits_for(resident_.num_rows());
+  const int ordinal_bits = bits_for(rows.size());
+  const int row_bits = bits_for(static_cast<std::uint64_t>(resident_.num_rows()));
   Buffer<std::uint64_t> keys(count), room;
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t row = rows[static_cast<std::size_t>(i)];

@@ -1,7 +1,6 @@
 #include "gather/read_plan.h"
 
 #include <algorithm>
-#include <bit>
 #include <stdexcept>
 #include <string>
 
@@ -10,8 +9,6 @@
 
 namespace gz {
 namespace {
-
-int bits_for(std::uint64_t largest) { return static_cast<int>(std::bit_width(largest)); }
 
 std::uint64_t low_bits(int bits) { return bits == 64 ? ~0ULL : (1ULL << bits) - 1; }
 

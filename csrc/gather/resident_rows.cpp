@@ -36,10 +36,9 @@ ResidentRows ResidentRows::of(std::int64_t num_rows, int group_bits,
   return rows;
 }
 
-ResidentRows ResidentRows::of_bits(const RangeBits& bits) {
-  ResidentRows rows(static_cast<std::int64_t>(bits.size()), 0);
+ResidentRows ResidentRows::of_bits(std::int64_t num_rows, std::span<const std::uint64_t> words) {
+  ResidentRows rows(num_rows, 0);
   rows.kept_ = RankedBits(rows.num_groups_);
-  const std::span<const std::uint64_t> words = bits.words();
   for (std::int64_t i = 0; i < std::ssize(words); ++i) {
     rows.kept_.set_word(i, words[static_cast<std::size_t>(i)]);
   }

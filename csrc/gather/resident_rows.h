@@ -5,7 +5,6 @@
 #include <span>
 
 #include "arrays/packed_ints.h"
-#include "base/range_bits.h"
 
 namespace gz {
 
@@ -25,8 +24,8 @@ class ResidentRows {
   static ResidentRows of(std::int64_t num_rows, int group_bits,
                          std::span<const std::int64_t> groups);
 
-  // The rows whose bits are set, one by one.
-  static ResidentRows of_bits(const RangeBits& bits);
+  // The rows whose bits are set, one by one: row i's is bit i % 64 of word i / 64.
+  static ResidentRows of_bits(std::int64_t num_rows, std::span<const std::uint64_t> words);
 
   std::int64_t num_rows() const noexcept { return num_rows_; }
   std::int64_t num_groups() const noexcept { return num_groups_; }

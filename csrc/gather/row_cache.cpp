@@ -75,11 +75,11 @@ void RowCache::find(std::span<const std::uint32_t> groups, std::int32_t* frames)
   }
   for (std::size_t i = 0; i < groups.size(); ++i) {
     const std::int32_t frame = table_[homes[i]];
-    if (frame >= 0) __builtin_prefetch(&frames_[static_cast<std::size_t>(frame)], 1);
+    if (frame >= 0) __builtin_prefetch(&frames_[frame], 1);
   }
   for (std::size_t i = 0; i < groups.size(); ++i) {
     std::size_t at = homes[i];
-    while (table_[at] >= 0 && frames_[static_cast<std::size_t>(table_[at])].group != groups[i]) {
+    while (table_[at] >= 0 && frames_[table_[at]].group != groups[i]) {
       at = (at + 1) & (table_.size() - 1);
     }
     frames[i] = table_[at];
@@ -88,9 +88,8 @@ void RowCache::find(std::span<const std::uint32_t> groups, std::int32_t* frames)
 }
 
 void RowCache::use(std::int32_t frame) noexcept {
-  const auto at = static_cast<std::size_t>(frame);
-  if (std::exchange(frames_[at].used, window_) == window_) return;
-  if (credit_[at] < kMostCredit) ++credit_[at];
+  if (std::exchange(frames_[frame].used, window_) == window_) return;
+  if (credit_[frame] < kMostCredit) ++credit_[frame];
 }
 
 std::int32_t RowCache::admit(std::uint32_t group, bool again) {
@@ -98,9 +97,8 @@ std::int32_t RowCache::admit(std::uint32_t group, bool again) {
   const std::int32_t frame = next();
   if (frame < 0) return frame;
   ++admitted_;
-  const auto number = static_cast<std::size_t>(frame);
-  frames_[number] = {group, window_};
-  credit_[number] = again;
+  frames_[frame] = {group, window_};
+  credit_[frame] = again;
   enter(frame);
   return frame;
 }
@@ -119,9 +117,8 @@ std::int32_t RowCache::next() {
 
 std::int32_t RowCache::victim() noexcept {
   for (; in_use_ < num_frames_; ++in_use_) {
-    const std::int64_t frame = hand_;
+    const std::int64_t at = hand_;
     hand_ = hand_ + 1 == num_frames_ ? 0 : hand_ + 1;
-    const auto at = static_cast<std::size_t>(frame);
     if (frames_[at].used >= oldest_) continue;
     in_use_ = 0;
     if (frames_[at].group != kNone) {
@@ -131,20 +128,20 @@ std::int32_t RowCache::victim() noexcept {
       }
       erase(frames_[at].group);
     }
-    return static_cast<std::int32_t>(frame);
+    return static_cast<std::int32_t>(at);
   }
   return -1;
 }
 
 void RowCache::drop(std::int32_t frame) noexcept {
-  Frame& dropped = frames_[static_cast<std::size_t>(frame)];
+  Frame& dropped = frames_[frame];
   erase(dropped.group);
   dropped.group = kNone;
 }
 
 void RowCache::undo(std::int32_t frame) noexcept {
   drop(frame);
-  frames_[static_cast<std::size_t>(frame)].used = UINT32_MAX;
+  frames_[frame].used = UINT32_MAX;
   undone_.push_back(frame);
   --admitted_;
 }
@@ -152,10 +149,10 @@ void RowCache::undo(std::int32_t frame) noexcept {
 void RowCache::erase(std::uint32_t group) noexcept {
   const std::size_t mask = table_.size() - 1;
   std::size_t at = home_of(group);
-  while (frames_[static_cast<std::size_t>(table_[at])].group != group) at = (at + 1) & mask;
+  while (frames_[table_[at]].group != group) at = (at + 1) & mask;
   // Entries behind it move up, unless they would come before their own home.
   for (std::size_t next = (at + 1) & mask; table_[next] >= 0; next = (next + 1) & mask) {
-    const std::size_t home = home_of(frames_[static_cast<std::size_t>(table_[next])].group);
+    const std::size_t home = home_of(frames_[table_[next]].group);
     if (((next - home) & mask) < ((next - at) & mask)) continue;
     table_[at] = table_[next];
     at = next;

@@ -29,8 +29,7 @@ void divide(std::byte* sums, std::int64_t items, float divisor) {
 template <class RowAt>
 void sum_rows_at(const RowAt& row_at, const RowTable& table, const InEdges& edges,
                  std::int64_t first, std::int64_t last, bool is_mean, std::byte* out) {
-  const AddRows add =
-      (table.encoding != nullptr ? *table.encoding : kernels(std::nullopt, Machine::kThis)).add;
+  const AddRows add = (table.encoding != nullptr ? *table.encoding : kernels(std::nullopt)).add;
   const std::int64_t items = table.row_bytes / static_cast<std::int64_t>(sizeof(float));
   const std::int64_t fetched = std::min(table.row_stride, kPrefetchedBytes);
   const std::int64_t most = std::min(kBlock, chunk_sizes.summed_rows);
@@ -79,20 +78,10 @@ InEdges in_edges(std::span<const std::int64_t> src, std::span<const std::int64_t
 void sum_rows(const RowTable& table, const std::int64_t* index, const InEdges& edges,
               std::int64_t first, std::int64_t last, bool is_mean, std::byte* out) {
   const std::int64_t* const src = edges.src.data();
-  const std::byte* const data = table.data;
-  const std::int64_t stride = table.row_stride;
-  if (table.rest == nullptr) {
-    return sum_rows_at([=](std::int64_t e) { return data + index[src[e]] * stride; }, table, edges,
-                       first, last, is_mean, out);
-  }
-  const std::byte* const rest = table.rest;
-  const std::int64_t split = table.split;
-  sum_rows_at(
-      [=](std::int64_t e) {
-        const std::int64_t row = index[src[e]];
-        return row < split ? data + row * stride : rest + (row - split) * stride;
-      },
-      table, edges, first, last, is_mean, out);
+  with_row_at(table, [&](const auto& row_at) {
+    sum_rows_at([=](std::int64_t e) { return row_at(index[src[e]]); }, table, edges, first, last,
+                is_mean, out);
+  });
 }
 
 }  // namespace gz

@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <stdexcept>
-#include <string_view>
 #include <thread>
 
 #include "base/chunk_sizes.h"
@@ -21,13 +20,18 @@ constexpr int kMaxPoolThreads = 64;
 ReaderKind kind_from_environment() {
   const char* const wanted = std::getenv("GRAPHZERO_READER");
   if (wanted == nullptr || *wanted == '\0') return ReaderKind::kAuto;
-  if (std::string_view(wanted) == "uring") return ReaderKind::kUring;
-  if (std::string_view(wanted) == "pool") return ReaderKind::kPool;
-  throw std::invalid_argument("GRAPHZERO_READER: found '" + std::string(wanted) +
-                              "', expected 'uring' or 'pool'");
+  return reader_named(wanted, "GRAPHZERO_READER");
 }
 
 }  // namespace
+
+ReaderKind reader_named(std::string_view name, const char* where) {
+  if (name == "auto") return ReaderKind::kAuto;
+  if (name == "uring") return ReaderKind::kUring;
+  if (name == "pool") return ReaderKind::kPool;
+  throw std::invalid_argument(std::string(where) + ": found '" + std::string(name) +
+                              "', expected 'auto', 'uring' or 'pool'");
+}
 
 bool ReadStep::direct() const noexcept {
   return !refused_ && file_->takes_direct(offset(), request_.size - done_, to());

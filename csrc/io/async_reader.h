@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "io/direct_file.h"
@@ -19,6 +20,9 @@ enum class ReaderKind {
   kUring,  // io_uring, or an OsError that says why not
   kPool,   // threads that call pread
 };
+
+// "auto", "uring" or "pool". Raises std::invalid_argument, naming `where` it stands, for another.
+ReaderKind reader_named(std::string_view name, const char* where);
 
 struct ReaderOptions {
   ReaderKind kind = ReaderKind::kAuto;

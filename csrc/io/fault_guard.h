@@ -9,7 +9,9 @@ namespace gz {
 
 namespace detail {
 void run_guarded(void (*call)(void*), void* object);
-}
+// The error of a mapped page that could not be read.
+[[noreturn]] void throw_unreadable(const void* address);
+}  // namespace detail
 
 // Makes sure that SIGBUS comes to guarded(): others install handlers of theirs, as torch does in
 // each of its workers. A system call: for the beginning of a batch or a walk.

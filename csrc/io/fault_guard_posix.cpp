@@ -7,7 +7,6 @@
 #include <csetjmp>
 
 #include "base/errors.h"
-#include "io/mapping.h"
 
 namespace gz {
 namespace {
@@ -90,10 +89,7 @@ void run_guarded(void (*call)(void*), void* object) {
   // The jump left the handler with the signals blocked that it ran under; sigsetjmp could restore
   // them too, but at the price of a system call each time nothing happens.
   ::pthread_sigmask(SIG_SETMASK, &frame.mask, nullptr);
-  const MappedPlace place = find_mapped(frame.address);
-  throw OsError("the file was truncated or its disk failed: cannot read offset " +
-                    std::to_string(place.offset) + " of",
-                place.path.empty() ? "a mapped file" : place.path, EIO);
+  throw_unreadable(frame.address);
 }
 
 }  // namespace detail

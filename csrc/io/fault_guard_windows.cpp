@@ -2,11 +2,6 @@
 
 #include <windows.h>
 
-#include <cerrno>
-
-#include "base/errors.h"
-#include "io/mapping.h"
-
 namespace gz {
 namespace {
 
@@ -58,10 +53,7 @@ void run_guarded(void (*call)(void*), void* object) {
     return;
   }
   innermost = frame.outer;
-  const MappedPlace place = find_mapped(frame.address);
-  throw OsError("the file was truncated or its disk failed: cannot read offset " +
-                    std::to_string(place.offset) + " of",
-                place.path.empty() ? "a mapped file" : place.path, EIO);
+  throw_unreadable(frame.address);
 }
 
 }  // namespace detail

@@ -11,12 +11,20 @@
 #include "io/posix.h"
 
 namespace gz {
+namespace {
+
+// Repeats a call as long as a signal interrupts it; returns what it does.
+template <class Call>
+auto uninterrupted(const Call& call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
+}  // namespace
 
 int posix::open(const std::string& path, int flags) {
-  int fd;
-  do {
-    fd = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
-  } while (fd < 0 && errno == EINTR);
+  const int fd = uninterrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC, 0666); });
   if (fd < 0) throw OsError("cannot open", path, errno);
   return fd;
 }
@@ -78,11 +86,8 @@ File File::temporary(const std::string& path) {
 
 File File::lock(const std::string& path) {
   File file(open_regular(path, O_RDWR | O_CREAT | O_NOFOLLOW), path);
-  int result;
-  do {
-    result = ::flock(posix::descriptor(file), LOCK_EX | LOCK_NB);
-  } while (result != 0 && errno == EINTR);
-  if (result != 0) throw OsError("cannot lock", path, errno);
+  const auto take = [&] { return ::flock(posix::descriptor(file), LOCK_EX | LOCK_NB); };
+  if (uninterrupted(take) != 0) throw OsError("cannot lock", path, errno);
   return file;
 }
 
@@ -132,9 +137,10 @@ std::int64_t read_some(FileHandle file, void* to, std::size_t size, std::uint64_
 void File::write_at(const void* from, std::size_t size, std::uint64_t offset) {
   std::size_t done = 0;
   while (done < size) {
-    const ssize_t n = ::pwrite(posix::descriptor(*this), static_cast<const char*>(from) + done,
-                               size - done, static_cast<off_t>(offset + done));
-    if (n < 0 && errno == EINTR) continue;
+    const ssize_t n = uninterrupted([&] {
+      return ::pwrite(posix::descriptor(*this), static_cast<const char*>(from) + done, size - done,
+                      static_cast<off_t>(offset + done));
+    });
     if (n < 0) throw OsError("cannot write", path_, errno);
     done += static_cast<std::size_t>(n);
   }
@@ -146,11 +152,8 @@ void File::will_need(std::uint64_t offset, std::uint64_t size) const noexcept {
 }
 
 void File::resize(std::uint64_t size) {
-  int result;
-  do {
-    result = ::ftruncate(posix::descriptor(*this), static_cast<off_t>(size));
-  } while (result != 0 && errno == EINTR);
-  if (result != 0) throw OsError("cannot resize", path_, errno);
+  const auto cut = [&] { return ::ftruncate(posix::descriptor(*this), static_cast<off_t>(size)); };
+  if (uninterrupted(cut) != 0) throw OsError("cannot resize", path_, errno);
 }
 
 void File::sync() {

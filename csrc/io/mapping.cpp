@@ -1,9 +1,13 @@
 #include "io/mapping.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <map>
 #include <mutex>
 #include <utility>
+
+#include "base/errors.h"
+#include "io/fault_guard.h"
 
 namespace gz {
 namespace {
@@ -27,6 +31,15 @@ const Mapping* find(const std::byte* at) {
 }
 
 }  // namespace
+
+std::shared_ptr<const Mapping> Mapping::map(const File& file, std::uint64_t size, MapMode mode) {
+  bool writable = mode == MapMode::kCopyOnWrite;
+  std::byte* at = map_file(file, size, writable);
+  // The system may have to promise memory for every page of the file, and has not that much.
+  if (at == nullptr && writable && errno == ENOMEM) at = map_file(file, size, writable = false);
+  if (at == nullptr) throw OsError("cannot map", file.path(), errno);
+  return std::shared_ptr<const Mapping>(new Mapping(at, size, file.path(), writable));
+}
 
 Mapping::Mapping(std::byte* data, std::uint64_t size, std::string path, bool writable)
     : data_(data), size_(size), path_(std::move(path)), writable_(writable) {
@@ -57,6 +70,13 @@ void will_need(const void* address, std::uint64_t size) noexcept {
   if (mapping == nullptr) return;
   const auto left = static_cast<std::uint64_t>(mapping->data() + mapping->size() - at);
   read_ahead(at, std::min(size, left));
+}
+
+void detail::throw_unreadable(const void* address) {
+  const MappedPlace place = find_mapped(address);
+  throw OsError("the file was truncated or its disk failed: cannot read offset " +
+                    std::to_string(place.offset) + " of",
+                place.path.empty() ? "a mapped file" : place.path, EIO);
 }
 
 }  // namespace gz

@@ -47,6 +47,8 @@ class Mapping {
 };
 
 // For mapping.cpp alone: the system's own calls.
+// A map of the file's first bytes, to be written to or not; null and errno.
+std::byte* map_file(const File& file, std::uint64_t size, bool writable) noexcept;
 void unmap_file(std::byte* data, std::uint64_t size) noexcept;
 void read_ahead(const std::byte* data, std::uint64_t size) noexcept;
 

@@ -1,9 +1,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cerrno>
-
-#include "base/errors.h"
 #include "io/mapping.h"
 #include "io/posix.h"
 
@@ -16,23 +13,14 @@ constexpr std::uint64_t kRandomAdviceBytes = 64ULL << 20;
 
 }  // namespace
 
-std::shared_ptr<const Mapping> Mapping::map(const File& file, std::uint64_t size, MapMode mode) {
-  bool writable = mode == MapMode::kCopyOnWrite;
-  void* at = MAP_FAILED;
-  if (writable) {
-    // Without MAP_NORESERVE the kernel would have to promise RAM for every page of the file.
-    at = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE,
-                posix::descriptor(file), 0);
-    if (at == MAP_FAILED && errno != ENOMEM) throw OsError("cannot map", file.path(), errno);
-  }
-  if (at == MAP_FAILED) {
-    writable = false;
-    at = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, posix::descriptor(file), 0);
-    if (at == MAP_FAILED) throw OsError("cannot map", file.path(), errno);
-  }
+std::byte* map_file(const File& file, std::uint64_t size, bool writable) noexcept {
+  const int access = writable ? PROT_READ | PROT_WRITE : PROT_READ;
+  // Without MAP_NORESERVE the kernel would have to promise RAM for every page of the file.
+  const int flags = writable ? MAP_PRIVATE | MAP_NORESERVE : MAP_SHARED;
+  void* const at = ::mmap(nullptr, size, access, flags, posix::descriptor(file), 0);
+  if (at == MAP_FAILED) return nullptr;
   if (size > kRandomAdviceBytes) ::madvise(at, size, MADV_RANDOM);
-  return std::shared_ptr<const Mapping>(
-      new Mapping(static_cast<std::byte*>(at), size, file.path(), writable));
+  return static_cast<std::byte*>(at);
 }
 
 void unmap_file(std::byte* data, std::uint64_t size) noexcept { ::munmap(data, size); }

@@ -2,44 +2,22 @@
 
 #include <cerrno>
 
-#include "base/errors.h"
 #include "io/mapping.h"
 #include "io/windows.h"
 
 namespace gz {
-namespace {
-
-void* map_file(const File& file, std::uint64_t size, DWORD protection, DWORD access) {
-  const HANDLE section =
-      ::CreateFileMappingW(windows::handle_of(file), nullptr, protection,
-                           static_cast<DWORD>(size >> 32), static_cast<DWORD>(size), nullptr);
-  if (section == nullptr) return nullptr;
-  void* const at = ::MapViewOfFile(section, access, 0, 0, static_cast<SIZE_T>(size));
-  const DWORD error = ::GetLastError();
-  ::CloseHandle(section);  // the view keeps it
-  ::SetLastError(error);
-  return at;
-}
-
-}  // namespace
-
-std::shared_ptr<const Mapping> Mapping::map(const File& file, std::uint64_t size, MapMode mode) {
-  bool writable = mode == MapMode::kCopyOnWrite;
+std::byte* map_file(const File& file, std::uint64_t size, bool writable) noexcept {
   void* at = nullptr;
-  if (writable) {
-    at = map_file(file, size, PAGE_WRITECOPY, FILE_MAP_COPY);
-    // The system promises memory for every page of the file; for a large one it has not that much.
-    if (at == nullptr && windows::last_errno() != ENOMEM) {
-      throw OsError("cannot map", file.path(), windows::last_errno());
-    }
+  const HANDLE section = ::CreateFileMappingW(
+      windows::handle_of(file), nullptr, writable ? PAGE_WRITECOPY : PAGE_READONLY,
+      static_cast<DWORD>(size >> 32), static_cast<DWORD>(size), nullptr);
+  if (section != nullptr) {
+    const DWORD access = writable ? FILE_MAP_COPY : FILE_MAP_READ;
+    at = ::MapViewOfFile(section, access, 0, 0, static_cast<SIZE_T>(size));
   }
-  if (at == nullptr) {
-    writable = false;
-    at = map_file(file, size, PAGE_READONLY, FILE_MAP_READ);
-    if (at == nullptr) throw OsError("cannot map", file.path(), windows::last_errno());
-  }
-  return std::shared_ptr<const Mapping>(
-      new Mapping(static_cast<std::byte*>(at), size, file.path(), writable));
+  if (at == nullptr) errno = windows::last_errno();
+  if (section != nullptr) ::CloseHandle(section);  // the view keeps it
+  return static_cast<std::byte*>(at);
 }
 
 void unmap_file(std::byte* data, std::uint64_t) noexcept { ::UnmapViewOfFile(data); }

@@ -20,15 +20,11 @@ constexpr std::size_t kSequentialRead = 1 << 20;
 constexpr int kSequentialDepth = 16;
 constexpr int kSlices = 5;
 
-struct Rate {
-  std::int64_t reads = 0;
-  double per_second = 0;
-};
-
-// Keeps `depth` reads of `size` bytes under way for `seconds`, at the places next() names.
+// Reads a second where `depth` of them, of `size` bytes at the places next() names, are kept under
+// way for `seconds`.
 template <class Next>
-Rate measure_once(AsyncReader& reader, int file, ReadBuffer& buffer, std::size_t size, int depth,
-                  double seconds, const Next& next) {
+double measure_once(AsyncReader& reader, int file, ReadBuffer& buffer, std::size_t size, int depth,
+                    double seconds, const Next& next) {
   std::byte* const memory = buffer.memory().data();
   const auto request = [&](std::uint64_t slot) {
     return ReadRequest{file, next() * size, size, memory + slot * size, slot};
@@ -40,13 +36,13 @@ Rate measure_once(AsyncReader& reader, int file, ReadBuffer& buffer, std::size_t
   const Clock::time_point start = Clock::now();
   const Clock::time_point end =
       start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-  Rate found;
+  std::size_t reads = 0;
   Clock::time_point now = start;
   std::array<Completion, 32> done;
   reader.submit(requests);
   while (const std::size_t complete = reader.wait(done)) {
     now = Clock::now();
-    found.reads += static_cast<std::int64_t>(complete);
+    reads += complete;
     requests.clear();
     for (std::size_t i = 0; i < complete; ++i) {
       if (done[i].error) std::rethrow_exception(done[i].error);
@@ -54,21 +50,17 @@ Rate measure_once(AsyncReader& reader, int file, ReadBuffer& buffer, std::size_t
     }
     reader.submit(requests);
   }
-  found.per_second =
-      static_cast<double>(found.reads) / std::chrono::duration<double>(now - start).count();
-  return found;
+  return static_cast<double>(reads) / std::chrono::duration<double>(now - start).count();
 }
 
 // The best of several measurements: whatever else the machine does can only slow it down, and the
 // result may be remembered for long.
 template <class Next>
-Rate measure(AsyncReader& reader, int file, ReadBuffer& buffer, std::size_t size, int depth,
-             double seconds, const Next& next) {
-  Rate best;
+double measure(AsyncReader& reader, int file, ReadBuffer& buffer, std::size_t size, int depth,
+               double seconds, const Next& next) {
+  double best = 0;
   for (int slice = 0; slice < kSlices; ++slice) {
-    const Rate found = measure_once(reader, file, buffer, size, depth, seconds / kSlices, next);
-    best.reads += found.reads;
-    best.per_second = std::max(best.per_second, found.per_second);
+    best = std::max(best, measure_once(reader, file, buffer, size, depth, seconds / kSlices, next));
   }
   return best;
 }
@@ -97,16 +89,13 @@ DiskSpeed probe_disk(const std::string& path, const ProbeOptions& options) {
   // A new seed each time: places that were read before might come out of a cache.
   std::mt19937_64 random(std::random_device{}());
   std::uniform_int_distribution<std::uint64_t> page(0, found.file_bytes / kRandomRead - 1);
-  const Rate at_random = measure(*reader, number, buffer, kRandomRead, depth, options.seconds / 2,
-                                 [&] { return page(random); });
+  found.random_iops = measure(*reader, number, buffer, kRandomRead, depth, options.seconds / 2,
+                              [&] { return page(random); });
   const std::uint64_t stretches = found.file_bytes / sequential;
   std::uint64_t at = page(random) % stretches;
-  const Rate in_order = measure(*reader, number, buffer, sequential, kSequentialDepth,
-                                options.seconds / 2, [&] { return at++ % stretches; });
-  found.random_reads = at_random.reads;
-  found.random_iops = at_random.per_second;
-  found.sequential_reads = in_order.reads;
-  found.bytes_per_second = in_order.per_second * static_cast<double>(sequential);
+  const double in_order = measure(*reader, number, buffer, sequential, kSequentialDepth,
+                                  options.seconds / 2, [&] { return at++ % stretches; });
+  found.bytes_per_second = in_order * static_cast<double>(sequential);
   return found;
 }
 

@@ -21,7 +21,6 @@ struct DiskSpeed {
   bool direct = false;           // measured past the page cache; else the figures may be RAM's
   std::uint64_t file_bytes = 0;  // what was read from: of a small file a disk's own cache answers
   int depth = 0;
-  std::int64_t random_reads = 0, sequential_reads = 0;  // how many it took
 };
 
 // Reads `path` as fast as it goes, in several slices, and takes the fastest of each kind. REQUIRES

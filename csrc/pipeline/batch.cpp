@@ -127,14 +127,15 @@ std::int64_t Batch::bytes() const noexcept {
 
 Batch sample_batch(const Recipe& recipe, const BatchRequest& request, int threads) {
   Batch batch;
-  if (recipe.samples_together()) {
+  if (recipe.samples_together) {
     const BatchToSample alone{&recipe, &request, &batch};
     const auto errors = sample_together({&alone, 1}, threads);
     if (errors.front()) std::rethrow_exception(errors.front());
     return batch;
   }
   const Clock::time_point begin = Clock::now();
-  take_sample(recipe, recipe.sample(input_of(request), request.key, threads), batch);
+  SamplingRun run = recipe.begin(input_of(request), request.key, threads);
+  take_sample(recipe, sample_alone(std::move(run)), batch);
   batch.sample_time = Clock::now() - begin;
   return batch;
 }

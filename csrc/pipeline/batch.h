@@ -38,31 +38,27 @@ struct BatchRequest {
   std::vector<ExcludedArrays> excluded = {};
 };
 
-// Any sampler with its fan-out: samples around seeds, on a number of threads.
-using SampleStage = std::function<Sample(SampleInput input, BatchKey key, int threads)>;
-
-// Any sampler that reads its topology: begins a run that goes on in a window of batches.
+// Any sampler with its fan-out: begins to sample around seeds, on a number of threads.
 using BeginStage = std::function<SamplingRun(SampleInput input, BatchKey key, int threads)>;
 
 // How every batch of an epoch is made. Immutable; used by several threads at once.
 struct Recipe {
-  SampleStage sample;
+  BeginStage begin;
   // Index lists: the nodes of each node type, then the CSC slots of each edge type. None: batches
   // are left as they were sampled.
   std::shared_ptr<const GatherPlan> plan;
   bool backward = false;  // edges were walked from source to destination: they are turned round
 
-  // Instead of `sample`, where the topology does not fit in memory: batches are sampled together,
-  // within the limits `sampled`.
-  BeginStage begin = {};
+  // Where the topology does not fit in memory: batches are sampled together, within the limits
+  // `sampled`.
+  bool samples_together = false;
   WindowLimits sampled = kSampledTogether;
 
   static constexpr WindowLimits kSampledTogether{16, 64 << 20};
 
-  bool samples_together() const noexcept { return begin != nullptr; }
   bool reads() const noexcept { return plan != nullptr && plan->reads_ahead(); }
   // Whether batches wait for others before their rows are gathered.
-  bool waits() const noexcept { return reads() || (samples_together() && plan != nullptr); }
+  bool waits() const noexcept { return reads() || (samples_together && plan != nullptr); }
   // Number of batches whose rows are read at once, with `at_once` windows in memory at a time.
   std::size_t max_window(int at_once) const noexcept {
     const int most = plan->windows->max_batches(at_once);
@@ -134,7 +130,7 @@ struct BatchToSample {
 };
 
 // Samples all of these, whose recipes may differ. Returns for each why it cannot be made, or null;
-// none at all if stopped. REQUIRES samples_together(), and one batch or more.
+// none at all if stopped. REQUIRES samples_together, and one batch or more.
 std::vector<std::exception_ptr> sample_together(std::span<const BatchToSample> batches, int threads,
                                                 std::stop_token stop = {});
 

@@ -27,7 +27,7 @@ struct Entry {
 
   // Whether it is to be sampled together with others.
   bool is_of_window() const noexcept {
-    return stage == Stage::kToSample && recipe->samples_together();
+    return stage == Stage::kToSample && recipe->samples_together;
   }
   // In place of the batch.
   void fail(std::exception_ptr why) noexcept {

@@ -423,7 +423,7 @@ void Epoch::add(std::uint64_t number, std::shared_ptr<const Recipe> recipe, Batc
     if (entry->recipe->reads() && !state->reader.joinable()) {
       state->reader = start_thread([own = state.get()] { own->read(); });
     }
-    if (entry->recipe->samples_together() && entry->recipe->waits() && !state->has_spare) {
+    if (entry->recipe->samples_together && entry->recipe->waits() && !state->has_spare) {
       state->begin_thread();
       state->has_spare = true;
     }

@@ -1,12 +1,11 @@
 // A loop of one thread in which others take part that have nothing else to do.
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
 
-#include "arrays/parallel.h"
+#include "arrays/team.h"
 
 namespace gz {
 
@@ -21,9 +20,7 @@ class SharedLoop final : public Helpers {
   void run(std::int64_t ranges, RangeBody body) override;
 
   // Whether there is a range that no thread has begun.
-  bool is_open() const noexcept {
-    return body_ != nullptr && next_.load(std::memory_order_relaxed) < ranges_;
-  }
+  bool is_open() const noexcept { return ranges_ != nullptr && ranges_->is_open(); }
 
   // Takes part until none is left; the lock is open meanwhile. REQUIRES is_open().
   void help(std::unique_lock<std::mutex>& lock);
@@ -32,15 +29,10 @@ class SharedLoop final : public Helpers {
   // Fewest ranges that are worth waking other threads for.
   static constexpr std::int64_t kLeastToShare = 8;
 
-  bool share(std::int64_t ranges, const RangeBody& body);
-  void take_part(std::int64_t ranges, const RangeBody& body);
-
   std::mutex& mutex_;
   std::condition_variable& idle_;
   std::condition_variable left_;  // the last of those that took part
-  const RangeBody* body_ = nullptr;
-  std::int64_t ranges_ = 0;
-  std::atomic<std::int64_t> next_{0};
+  SharedRanges* ranges_ = nullptr;
   int helpers_ = 0;
 };
 

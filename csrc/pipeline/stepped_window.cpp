@@ -8,7 +8,7 @@ namespace gz {
 SteppedWindow::SteppedWindow(std::vector<Wanted> batches, int threads) : threads_(threads) {
   batches_.reserve(batches.size());  // runs refer to the requests, which must not move
   for (Wanted& one : batches) {
-    if (!one.recipe->samples_together()) {
+    if (!one.recipe->samples_together) {
       throw std::invalid_argument("recipe: expected one over neighbours in shards");
     }
     // The run's spans are of vectors, which keep their memory when they are moved.

@@ -5,10 +5,9 @@
 #include <atomic>
 #include <cstdint>
 #include <span>
-#include <type_traits>
-#include <utility>
 
 #include "arrays/parallel.h"
+#include "base/constants.h"
 #include "base/rng.h"
 #include "sampling/edge_order.h"
 #include "sampling/read_csc.h"
@@ -38,11 +37,9 @@ struct Draw {
 
 namespace detail {
 
-// Fan-outs up to this have a kernel each, unrolled.
-constexpr int kUnrolled = 16;
-
-// min(degree, K) of each node. All K are written whatever the degree, so that no loop has an end to
-// guess; the next node writes over what is too much, and the last ones of a range draw aside.
+// min(degree, K) of each node, unrolled for each fan-out K. All K are written whatever the degree,
+// so that no loop has an end to guess; the next node writes over what is too much, and the last
+// ones of a range draw aside.
 template <int K>
 void draw_unrolled(const Draw& draw, std::int64_t from, std::int64_t to) {
   const std::int64_t end = draw.offset[to];
@@ -64,6 +61,12 @@ void draw_unrolled(const Draw& draw, std::int64_t from, std::int64_t to) {
       std::fill_n(draw.cols + at, K, draw.col + i);
     }
   }
+}
+
+// False where the fan-out has no kernel of its own.
+inline bool draw_unrolled(const Draw& draw, std::int64_t from, std::int64_t to) {
+  return with_constant<1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16>(
+      draw.k, [&](auto k) { draw_unrolled<k>(draw, from, to); });
 }
 
 // Uniform draws for any fan-out, with replacement or not.
@@ -119,14 +122,6 @@ inline bool draw_weighted(const Draw& draw, std::int64_t from, std::int64_t to) 
   return complete;
 }
 
-// Calls call(std::integral_constant<int, k>) for a k of 1 … kUnrolled.
-template <class Call>
-void with_constant(std::int64_t k, const Call& call) {
-  [&]<int... kIndex>(std::integer_sequence<int, kIndex...>) {
-    (void)((k == kIndex + 1 && (call(std::integral_constant<int, kIndex + 1>{}), true)) || ...);
-  }(std::make_integer_sequence<int, kUnrolled>{});
-}
-
 }  // namespace detail
 
 // Fills ranks and cols. False where some ranks are kMissing.
@@ -135,9 +130,7 @@ inline bool draw_ranks(const Draw& draw, int threads) {
   parallel_for(draw.count, kFrontierGrain, threads, [&](std::int64_t from, std::int64_t to) {
     if (draw.order.cumulative != nullptr && draw.k >= 0) {
       if (!detail::draw_weighted(draw, from, to)) complete.store(false, std::memory_order_relaxed);
-    } else if (!draw.replace && draw.k >= 1 && draw.k <= detail::kUnrolled) {
-      detail::with_constant(draw.k, [&](auto k) { detail::draw_unrolled<k>(draw, from, to); });
-    } else {
+    } else if (draw.replace || !detail::draw_unrolled(draw, from, to)) {
       detail::draw_uniform(draw, from, to);
     }
   });

@@ -3,9 +3,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <memory>
 
 namespace gz {
+
+// No time is before it.
+inline constexpr std::int64_t kFirstTime = std::numeric_limits<std::int64_t>::min();
 
 // Arrays over the ranks of one edge type: rank r of a destination's neighbourhood lies in the same
 // range indptr[v] … indptr[v + 1) as its slots do, in another order. Null arrays: nothing of that.
@@ -20,16 +24,13 @@ struct EdgeOrder {
     return slots == nullptr ? rank : slots[rank];
   }
 
-  // How many of the ranks [first, first + n) are not later than `time`.
-  std::int64_t count_until(std::int64_t first, std::int64_t n, std::int64_t time) const noexcept {
-    const std::int64_t* const begin = times + first;
-    return std::upper_bound(begin, begin + n, time) - begin;
-  }
-
-  // How many of them are earlier.
-  std::int64_t count_before(std::int64_t first, std::int64_t n, std::int64_t time) const noexcept {
-    const std::int64_t* const begin = times + first;
-    return std::lower_bound(begin, begin + n, time) - begin;
+  // Narrows the ranks [first, last) to those not later than `latest`, nor before `earliest`.
+  // REQUIRES times.
+  void narrow(std::int64_t& first, std::int64_t& last, std::int64_t latest,
+              std::int64_t earliest) const noexcept {
+    last = std::upper_bound(times + first, times + last, latest) - times;
+    if (earliest == kFirstTime) return;
+    first = std::lower_bound(times + first, times + last, earliest) - times;
   }
 
   // Fetches what a search among the ranks [first, first + n) reads first.

@@ -61,8 +61,7 @@ ExcludedEdges::ExcludedEdges(const SampledEdgeType& type, const ExcludedPairs& p
 }
 
 void ExcludedEdges::find() {
-  const Csc& csc = type_.csc;
-  const auto scan_all = [&](const auto& sources) {
+  with_sources(type_.csc, [&](const auto& sources) {
     found_.resize(static_cast<std::int64_t>(firsts_.size()));  // more where edges are parallel
     std::int64_t count = 0;
     do {
@@ -70,14 +69,7 @@ void ExcludedEdges::find() {
       guarded([&] { count = scan(sources); });
     } while (count > found_.slot.size());
     found_.resize(count);
-  };
-  if (csc.packed != nullptr) {
-    scan_all(*csc.packed);
-  } else if (csc.index_bytes == 4) {
-    scan_all(detail::PlainSources<std::uint32_t>(csc));
-  } else {
-    scan_all(detail::PlainSources<std::int64_t>(csc));
-  }
+  });
 }
 
 // Writes as many edges to found_ as there is room for; returns how many there are. Most

@@ -88,6 +88,26 @@ void check_seed(std::size_t i, std::int64_t node, std::int64_t num_nodes) {
   throw_out_of_range("seed " + std::to_string(i), "node", node, num_nodes);
 }
 
+void check_hops(const std::string& name, const std::vector<std::vector<std::int64_t>>& counts,
+                const std::string& type, std::size_t num_types, std::int64_t least) {
+  if (counts.size() != num_types) {
+    throw std::invalid_argument(name + ": found " + std::to_string(counts.size()) +
+                                " lists, expected one per " + type + " (" +
+                                std::to_string(num_types) + ")");
+  }
+  for (const auto& hops : counts) {
+    if (hops.size() != counts.front().size()) {
+      throw std::invalid_argument(name + ": " + type + "s differ in their number of hops");
+    }
+    for (const std::int64_t k : hops) {
+      if (k >= least) continue;
+      throw std::invalid_argument(name + ": found " + std::to_string(k) +
+                                  (least < 0 ? ", expected a count, 0, or -1 for all neighbors"
+                                             : ", expected a count or 0"));
+    }
+  }
+}
+
 void check_seed_type(int node_type, std::size_t num_node_types) {
   if (node_type >= 0 && static_cast<std::size_t>(node_type) < num_node_types) return;
   throw std::invalid_argument("seeds: found node type " + std::to_string(node_type) +

@@ -105,6 +105,11 @@ void need_neighbors(const Csc& csc);
 // Raises std::out_of_range unless 0 <= node < num_nodes; `i` is the seed's place.
 void check_seed(std::size_t i, std::int64_t node, std::int64_t num_nodes);
 
+// Raises std::invalid_argument unless `counts` has as many lists as there are types, all of as many
+// hops, and no number below `least`; -1: all neighbors.
+void check_hops(const std::string& name, const std::vector<std::vector<std::int64_t>>& counts,
+                const std::string& type, std::size_t num_types, std::int64_t least);
+
 // Raises std::invalid_argument unless there is a node type of that number.
 void check_seed_type(int node_type, std::size_t num_node_types);
 

@@ -13,12 +13,11 @@
 #include <vector>
 
 #include "arrays/buffer.h"
-#include "arrays/parallel.h"
 #include "base/rng.h"
+#include "sampling/draw.h"
 #include "sampling/id_map.h"
 #include "sampling/induce.h"
 #include "sampling/read_csc.h"
-#include "sampling/subset.h"
 
 namespace gz {
 namespace {
@@ -125,10 +124,24 @@ class HgtSampler::Run {
   // is to be read before fill_budget(). The types take turns only between the hop's two halves:
   // their order does not matter.
   std::span<const SourceList> choose(std::size_t e, std::size_t hop) {
-    const SampledEdgeType& type = sampler_.edge_types_[e];
-    choose(e, hop, derive_key(derive_key(request_.key, hop), out_.nodes.size() + e));
+    const std::int64_t total = look_up(e, hop, kMaxNeighbors);
+    workspace_.slot.resize(total);
+    workspace_.source.resize(total);
+    const EdgeOrder alike;
+    draw_ranks({.order = alike,
+                .first = workspace_.first.data(),
+                .degree = workspace_.degree.data(),
+                .offset = workspace_.offset.data(),
+                .count = workspace_.offset.size() - 1,
+                .k = kMaxNeighbors,
+                .replace = false,
+                .key = derive_key(derive_key(request_.key, hop), out_.nodes.size() + e),
+                .col = 0,
+                .ranks = workspace_.slot.data(),
+                .cols = workspace_.source.data()},  // where sources will be
+               request_.threads);
     wanted_.clear();
-    fetch_sources(type, workspace_.slot.data(), workspace_.source.data(), workspace_.slot.size(),
+    fetch_sources(sampler_.edge_types_[e], workspace_.slot.data(), workspace_.source.data(), total,
                   request_.threads, wanted_);
     return wanted_;
   }
@@ -217,27 +230,6 @@ class HgtSampler::Run {
     return {workspace_.known[static_cast<std::size_t>(type.src_type)]};
   }
 
-  // Fills slot with neighbours of the destinations that the hop before has added.
-  void choose(std::size_t e, std::size_t hop, std::uint64_t key) {
-    const std::int64_t total = look_up(e, hop, kMaxNeighbors);
-    workspace_.slot.resize(total);
-    workspace_.source.resize(total);
-    const std::int64_t count = workspace_.offset.size() - 1;
-    parallel_for(count, kFrontierGrain, request_.threads, [&](std::int64_t from, std::int64_t to) {
-      SubsetSampler subset;
-      for (std::int64_t i = from; i < to; ++i) {
-        const std::int64_t wanted = workspace_.offset[i + 1] - workspace_.offset[i];
-        std::int64_t* const out = workspace_.slot.data() + workspace_.offset[i];
-        if (wanted == workspace_.degree[i]) {
-          for (std::int64_t j = 0; j < wanted; ++j) out[j] = workspace_.first[i] + j;
-        } else {
-          CounterRng rng(key, static_cast<std::uint64_t>(i));
-          subset.draw(rng, workspace_.degree[i], wanted, workspace_.first[i], out);
-        }
-      }
-    });
-  }
-
   // Moves up to k nodes of a type from its budget into the sample. Successive draws in proportion
   // to weight are the order in which exponential clocks of these rates ring (Efraimidis & Spirakis
   // 2006, "Weighted random sampling with a reservoir").
@@ -299,22 +291,7 @@ HgtSampler::HgtSampler(std::vector<std::int64_t> num_nodes, std::vector<SampledE
 HgtSampler::~HgtSampler() = default;
 
 void HgtSampler::check(const HgtRequest& request) const {
-  if (request.num_samples.size() != num_nodes_.size()) {
-    throw std::invalid_argument("num_samples: found " + std::to_string(request.num_samples.size()) +
-                                " lists, expected one per node type (" +
-                                std::to_string(num_nodes_.size()) + ")");
-  }
-  for (const auto& hops : request.num_samples) {
-    if (hops.size() != request.num_samples.front().size()) {
-      throw std::invalid_argument("num_samples: node types differ in their number of hops");
-    }
-    for (const std::int64_t k : hops) {
-      if (k < 0) {
-        throw std::invalid_argument("num_samples: found " + std::to_string(k) +
-                                    ", expected a count or 0");
-      }
-    }
-  }
+  check_hops("num_samples", request.num_samples, "node type", num_nodes_.size(), 0);
   for (const Seeds& seeds : request.seeds) check_seed_type(seeds.node_type, num_nodes_.size());
   check_files(edge_types_);
 }

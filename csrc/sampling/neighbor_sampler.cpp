@@ -17,7 +17,6 @@
 #include "sampling/induce.h"
 #include "sampling/labor.h"
 #include "sampling/read_csc.h"
-#include "sampling/tree_times.h"
 
 namespace gz {
 namespace {
@@ -37,6 +36,25 @@ void check_pairs(const ExcludedPairs& pairs, std::size_t num_edge_types) {
                               std::to_string(pairs.edge_type) +
                               ", expected as many of each, or no times, and an edge type below " +
                               std::to_string(num_edge_types));
+}
+
+void check_times(const std::vector<Seeds>& seeds, const std::vector<SampledEdgeType>& edge_types,
+                 bool disjoint) {
+  const bool timed = std::any_of(edge_types.begin(), edge_types.end(),
+                                 [](const auto& type) { return type.order.times != nullptr; });
+  const bool has_windows = std::any_of(seeds.begin(), seeds.end(), [](const Seeds& each) {
+    return each.times.size() > each.nodes.size();
+  });
+  for (const Seeds& each : seeds) {
+    const std::size_t expected = (has_windows ? 2 : 1) * each.nodes.size();
+    if (!each.times.empty() && each.times.size() != expected) {
+      throw std::invalid_argument("seed times: found " + std::to_string(each.times.size()) +
+                                  ", expected " + std::to_string(expected));
+    }
+    if (timed && (!disjoint || each.times.size() != expected)) {
+      throw std::invalid_argument("edges with times need disjoint sampling and a time per seed");
+    }
+  }
 }
 
 // Batches of one loader differ by a few percent.
@@ -90,11 +108,7 @@ class NeighborSampler::Run {
       const std::int64_t room = waits ? 0 : with_slack(most);
       out_.nodes[t].reserve(room);
       if (request.disjoint) out_.trees[t].reserve(room);
-      if (narrow(t)) {
-        workspace_.ids[t].narrow.clear();
-      } else {
-        workspace_.ids[t].wide.clear();
-      }
+      with_ids(t, [](auto& ids) { ids.clear(); });
     }
   }
 
@@ -194,9 +208,16 @@ class NeighborSampler::Run {
   Sample take() { return std::move(out_); }
 
  private:
-  // Keys of a node type fit 32 bits. A node of a tree is a pair, for which 64 are taken.
-  bool narrow(std::size_t node_type) const {
-    return !request_.disjoint && sampler_.num_nodes_[node_type] <= kNarrowNodes;
+  // Calls call(the id map of a node type). Its keys may fit 32 bits; a node of a tree is a pair,
+  // for which 64 are taken.
+  template <class Call>
+  void with_ids(std::size_t node_type, const Call& call) {
+    Workspace::NodeIds& ids = workspace_.ids[node_type];
+    if (!request_.disjoint && sampler_.num_nodes_[node_type] <= kNarrowNodes) {
+      call(ids.narrow);
+    } else {
+      call(ids.wide);
+    }
   }
 
   bool is_asked(std::size_t e) const { return sampler_.edge_types_[e].csc.is_asked(); }
@@ -214,27 +235,23 @@ class NeighborSampler::Run {
     const auto type = static_cast<std::size_t>(seeds.node_type);
     const std::int64_t num_nodes = sampler_.num_nodes_[type];
     Buffer<std::int64_t>& nodes = out_.nodes[type];
-    Workspace::NodeIds& ids = workspace_.ids[type];
-    const std::size_t room = static_cast<std::size_t>(nodes.size()) + seeds.nodes.size();
-    if (narrow(type)) {
-      ids.narrow.reserve(room);
-    } else {
-      ids.wide.reserve(room);
-    }
-    for (std::size_t i = 0; i < seeds.nodes.size(); ++i) {
-      const std::int64_t node = seeds.nodes[i];
-      check_seed(i, node, num_nodes);
-      const auto at = static_cast<std::uint32_t>(nodes.size());
-      const std::int64_t tree = num_trees_++;
-      if (narrow(type)) {
-        ids.narrow.find_or_insert(key_of<std::uint32_t>(node, tree, num_nodes), at);
-      } else {
-        ids.wide.find_or_insert(key_of<std::uint64_t>(node, tree, num_nodes), at);
+    with_ids(type, [&]<class Key>(IdMap<Key>& ids) {
+      ids.reserve(static_cast<std::size_t>(nodes.size()) + seeds.nodes.size());
+      for (std::size_t i = 0; i < seeds.nodes.size(); ++i) {
+        const std::int64_t node = seeds.nodes[i];
+        check_seed(i, node, num_nodes);
+        const std::int64_t tree = num_trees_++;
+        ids.find_or_insert(key_of<Key>(node, tree, num_nodes),
+                           static_cast<std::uint32_t>(nodes.size()));
+        nodes.push_back(node);
+        if (request_.disjoint) out_.trees[type].push_back(tree);
       }
-      nodes.push_back(node);
-      if (request_.disjoint) out_.trees[type].push_back(tree);
-    }
-    tree_times_.add(seeds);
+    });
+    if (seeds.times.empty()) return;
+    const auto latest = seeds.times.first(seeds.nodes.size());
+    const auto earliest = seeds.times.subspan(seeds.nodes.size());
+    latest_.insert(latest_.end(), latest.begin(), latest.end());
+    earliest_.insert(earliest_.end(), earliest.begin(), earliest.end());
   }
 
   // Positions are 32-bit, and each edge may bring a new node.
@@ -310,11 +327,7 @@ class NeighborSampler::Run {
     if (is_asked(e)) keep_waiting(e);
     Sample::Edges& edges = out_.edges[e];
     check_room(src, edges.row.size() - base_[e]);
-    if (narrow(src)) {
-      relabel(type, workspace_.ids[src].narrow, edges, base_[e]);
-    } else {
-      relabel(type, workspace_.ids[src].wide, edges, base_[e]);
-    }
+    with_ids(src, [&](auto& ids) { relabel(type, ids, edges, base_[e]); });
     out_.num_sampled_edges[e].push_back(edges.row.size() - base_[e]);
   }
 
@@ -326,9 +339,10 @@ class NeighborSampler::Run {
     const Csc& csc = type.csc;
     const auto dst = static_cast<std::size_t>(type.dst_type);
     const std::int64_t* const frontier = out_.nodes[dst].data() + begin;
-    const TimeSlice slice = tree_times_.slice(type.order);
-    const bool timed = slice.is_timed();
+    const bool timed = type.order.times != nullptr;
     const std::int64_t* const trees = timed ? out_.trees[dst].data() + begin : nullptr;
+    const std::int64_t* const latest = latest_.data();
+    const std::int64_t* const earliest = earliest_.empty() ? nullptr : earliest_.data();
     workspace_.first.resize(count);
     workspace_.degree.resize(count);
     workspace_.offset.resize(count + 1);
@@ -345,11 +359,13 @@ class NeighborSampler::Run {
       offset[i + 1] = k < 0 ? n : request_.replace ? (n > 0 ? k : 0) : std::min(n, k);
     };
     const auto look_up = [&](std::int64_t i, std::int64_t start, std::int64_t stop) {
-      std::int64_t n = stop - start;
-      if (timed) slice.narrow(trees[i], start, n);
-      if (excluded == nullptr) return settle(i, start, n);
+      if (timed) {
+        type.order.narrow(start, stop, latest[trees[i]],
+                          earliest == nullptr ? kFirstTime : earliest[trees[i]]);
+      }
+      if (excluded == nullptr) return settle(i, start, stop - start);
       first[i] = start;
-      degree[i] = n;
+      degree[i] = stop - start;
     };
     visit_ranges(csc, frontier, count, request_.threads, look_up);
     without_.clear();
@@ -461,11 +477,9 @@ class NeighborSampler::Run {
     const auto src = static_cast<std::size_t>(type.src_type);
     const auto dst = static_cast<std::size_t>(type.dst_type);
     const std::int64_t* const trees = request_.disjoint ? out_.trees[dst].data() : nullptr;
-    if (narrow(src)) {
-      call(Positions<std::uint32_t>{*this, workspace_.ids[src].narrow, trees, type.csc.num_src});
-    } else {
-      call(Positions<std::uint64_t>{*this, workspace_.ids[src].wide, trees, type.csc.num_src});
-    }
+    with_ids(src, [&]<class Key>(const IdMap<Key>& ids) {
+      call(Positions<Key>{*this, ids, trees, type.csc.num_src});
+    });
   }
 
   // Edges of a hop that wait for their sources; many batches wait at a time.
@@ -488,8 +502,8 @@ class NeighborSampler::Run {
   std::vector<SourceList> wanted_;
   std::size_t relabelled_ = 0;  // edge types of this hop that are done
   std::optional<InducedStretches> stretches_;
-  std::int64_t num_trees_ = 0;  // seeds so far
-  TreeTimes tree_times_;
+  std::int64_t num_trees_ = 0;                   // seeds so far
+  std::vector<std::int64_t> latest_, earliest_;  // [tree]; `earliest_` is empty without windows
 };
 
 NeighborSampler::NeighborSampler(std::vector<std::int64_t> num_nodes,
@@ -501,22 +515,7 @@ NeighborSampler::NeighborSampler(std::vector<std::int64_t> num_nodes,
 NeighborSampler::~NeighborSampler() = default;
 
 void NeighborSampler::check(const SampleRequest& request) const {
-  if (request.num_neighbors.size() != edge_types_.size()) {
-    throw std::invalid_argument(
-        "num_neighbors: found " + std::to_string(request.num_neighbors.size()) +
-        " lists, expected one per edge type (" + std::to_string(edge_types_.size()) + ")");
-  }
-  for (const auto& hops : request.num_neighbors) {
-    if (hops.size() != request.num_neighbors.front().size()) {
-      throw std::invalid_argument("num_neighbors: edge types differ in their number of hops");
-    }
-    for (const std::int64_t k : hops) {
-      if (k < -1) {
-        throw std::invalid_argument("num_neighbors: found " + std::to_string(k) +
-                                    ", expected a count, 0, or -1 for all neighbors");
-      }
-    }
-  }
+  check_hops("num_neighbors", request.num_neighbors, "edge type", edge_types_.size(), -1);
   if (request.labor && request.replace) {
     throw std::invalid_argument("labor: found drawing with replacement, expected without");
   }

@@ -9,7 +9,6 @@
 #include "sampling/graph.h"
 #include "sampling/sample.h"
 #include "sampling/sample_window.h"
-#include "sampling/tree_times.h"
 #include "sampling/workspace_pool.h"
 
 namespace gz {

@@ -10,9 +10,9 @@
 
 #include "arrays/parallel.h"
 #include "base/chunk_sizes.h"
-#include "io/fault_guard.h"
 #include "io/pages.h"
 #include "io/process.h"
+#include "sampling/read_csc.h"
 
 namespace gz {
 namespace {
@@ -25,7 +25,7 @@ constexpr std::int64_t kMaxChunkRows = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxSums = std::int64_t{1} << 31;
 constexpr std::int64_t kParts = 4;  // of the destinations, for each thread
 constexpr std::int64_t kSumGrain = 1 << 14;
-constexpr int kPrefetchAhead = 12;
+constexpr int kRowsAhead = 12;
 constexpr std::int64_t kLine = 64;
 constexpr std::int64_t kPrefetchedBytes = 8 * kLine;
 
@@ -33,38 +33,18 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Calls visit(node, source) for the in-edges of nodes [begin, end). Returns the first node
-// that has a bad one, or `end`; what its bounds are is checked by the caller.
-template <class Visit>
-std::int64_t for_edges(const Csc& csc, std::int64_t begin, std::int64_t end, const Visit& visit) {
-  const auto num_src = static_cast<std::uint64_t>(csc.num_src);
-  for (std::int64_t node = begin; node < end; ++node) {
-    const std::int64_t last = csc.indptr[node + 1];
-    for (std::int64_t slot = csc.indptr[node]; slot < last; ++slot) {
-      const auto source = static_cast<std::uint64_t>(csc.source(slot));
-      if (source >= num_src) return node;
-      visit(node, static_cast<std::int64_t>(source));
-    }
-  }
-  return end;
-}
-
-// Raises FormatError where the lists of nodes [begin, end) do not follow each other.
-void check_lists(const Csc& csc, std::int64_t begin, std::int64_t end) {
-  std::int64_t bad = -1;
-  guarded([&] {
-    std::int64_t at = csc.indptr[begin];
-    if (at < 0) bad = begin;
-    for (std::int64_t node = begin; node < end && bad < 0; ++node) {
-      const std::int64_t next = csc.indptr[node + 1];
-      if (next < at || next > csc.num_edges) bad = node;
-      at = next;
-    }
-  });
-  if (bad >= 0) throw_bad_indptr(csc, bad);
-}
-
 }  // namespace
+
+SummedColumn SummedColumn::of(const Column& column, bool direct) {
+  if (!column.encoding() && column.dtype().name != "float32") {
+    throw std::invalid_argument(column.path() + ": found " + std::string(column.dtype().name) +
+                                ", expected float32");
+  }
+  SummedColumn found{ColumnFile::of(column, direct), 0, column.encoding(), column.scale(),
+                     column.zero_point()};
+  found.items = static_cast<std::int64_t>(column.row_bytes()) / found.item_bytes();
+  return found;
+}
 
 NeighborSums::NeighborSums(Csc csc, SummedColumn column, const SumLimits& limits)
     : csc_(std::move(csc)),
@@ -118,25 +98,18 @@ std::int64_t NeighborSums::border(std::int64_t part) const noexcept {
   return first_ + num_sums() * part / num_parts_;
 }
 
-// Calls visit(node, source) for the in-edges of destinations [begin, end), front to back, so that
-// no more of the map than that is in memory at a time.
+// Calls visit(node, source, slot) for the in-edges of destinations [begin, end), front to back, so
+// that no more of the map than that is in memory at a time.
 template <class Visit>
 void NeighborSums::sweep(std::int64_t begin, std::int64_t end, const Visit& visit) {
   SlotsAhead ahead(csc_);
   const std::int64_t step = chunk_sizes.summed_nodes;
   for (; begin < end; begin += step) {
     const std::int64_t stop = std::min(begin + step, end);
-    check_lists(csc_, begin, stop);
-    std::int64_t stopped = begin;
-    std::int64_t slots = 0;
-    guarded([&] { slots = csc_.indptr[begin]; });
-    ahead.at(slots);
-    guarded([&] {
-      stopped = for_edges(csc_, begin, stop, visit);
-      slots = csc_.indptr[stop] - csc_.indptr[begin];
-    });
-    if (stopped < stop) throw_bad_index(csc_, stopped);
-    const std::int64_t seen = slots * csc_.index_bytes + (stop - begin) * 8;
+    const auto [first, last] = check_lists(csc_, begin, stop);
+    ahead.at(first);
+    visit_edges(csc_, begin, stop, visit);
+    const std::int64_t seen = (last - first) * csc_.index_bytes + (stop - begin) * 8;
     if (csc_.file != nullptr && mapped_.fetch_add(seen) + seen > max_mapped_) {
       mapped_ = 0;
       csc_.file->forget_pages();
@@ -166,11 +139,12 @@ void NeighborSums::sort_edges() {
     return lists_[static_cast<std::size_t>(chunk * num_parts_ + part)];
   };
   for_parts([&](std::int64_t part, End* ends) {
-    sweep(border(part), border(part + 1), [=](std::int64_t node, std::int64_t source) {
-      End& end = ends[source >> bits];
-      end.size += node - end.dst < far ? 1 : 2;
-      end.dst = node;
-    });
+    sweep(border(part), border(part + 1),
+          [=](std::int64_t node, std::int64_t source, std::int64_t) {
+            End& end = ends[source >> bits];
+            end.size += node - end.dst < far ? 1 : 2;
+            end.dst = node;
+          });
     for (std::int64_t c = 0; c < num_chunks_; ++c) list_of(c, part).size = ends[c].size;
   });
   std::int64_t words = 0;
@@ -186,18 +160,19 @@ void NeighborSums::sort_edges() {
   for_parts([&](std::int64_t part, End* ends) {
     for (std::int64_t c = 0; c < num_chunks_; ++c) ends[c].size = list_of(c, part).begin;
     std::uint32_t* const to = words_;
-    sweep(border(part), border(part + 1), [=](std::int64_t node, std::int64_t source) {
-      End& end = ends[source >> bits];
-      std::int64_t further = node - end.dst;
-      if (further >= far) {
-        to[end.size++] =
-            static_cast<std::uint32_t>(far) << bits | static_cast<std::uint32_t>(further / far - 1);
-        further %= far;
-      }
-      to[end.size++] =
-          static_cast<std::uint32_t>(further) << bits | (static_cast<std::uint32_t>(source) & mask);
-      end.dst = node;
-    });
+    sweep(border(part), border(part + 1),
+          [=](std::int64_t node, std::int64_t source, std::int64_t) {
+            End& end = ends[source >> bits];
+            std::int64_t further = node - end.dst;
+            if (further >= far) {
+              to[end.size++] = static_cast<std::uint32_t>(far) << bits |
+                               static_cast<std::uint32_t>(further / far - 1);
+              further %= far;
+            }
+            to[end.size++] = static_cast<std::uint32_t>(further) << bits |
+                             (static_cast<std::uint32_t>(source) & mask);
+            end.dst = node;
+          });
   });
 }
 
@@ -314,7 +289,7 @@ void NeighborSums::add_list(const List& list, std::int64_t first, const std::byt
   for (const std::uint32_t* at = words_ + list.begin; at < end; ++at) {
     // Here and not in a function: one that only prefetches has no effect for GCC, and is not
     // called.
-    for (; ahead < end && ahead <= at + kPrefetchAhead; ++ahead) {
+    for (; ahead < end && ahead <= at + kRowsAhead; ++ahead) {
       if (!reaches(*ahead, dst_ahead)) continue;
       const std::byte* const row = rows + (*ahead & mask) * stride;
       for (std::int64_t line = 0; line < fetched; line += kLine) __builtin_prefetch(row + line);

@@ -26,6 +26,9 @@ struct SummedColumn {
   std::vector<float> scale, zero_point;  // where the encoding has them
 
   std::int64_t item_bytes() const noexcept { return encoding ? gz::item_bytes(*encoding) : 4; }
+
+  // Raises std::invalid_argument for a column of other numbers.
+  static SummedColumn of(const Column& column, bool direct);
 };
 
 struct SumLimits {

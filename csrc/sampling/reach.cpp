@@ -15,7 +15,7 @@ constexpr std::int64_t kPrefetchAhead = 16;
 // Sets the bits of sources in slots [begin, end) of a type and counts the new ones. Returns the
 // first slot that names no node, or `end`.
 std::int64_t add_sources(const Csc& csc, std::int64_t begin, std::int64_t end, ReachedRows& rows) {
-  std::uint64_t* const words = rows.bits.words().data();
+  std::uint64_t* const words = rows.words.data();
   const auto num_src = static_cast<std::uint64_t>(csc.num_src);
   std::int64_t added = 0;
   std::int64_t slot = begin;
@@ -38,7 +38,7 @@ std::int64_t add_sources(const Csc& csc, std::int64_t begin, std::int64_t end, R
 
 void add_range(ReachedRows& rows, std::int64_t begin, std::int64_t end) {
   for (std::int64_t row = begin; row < end; ++row) {
-    std::uint64_t& word = rows.bits.words()[static_cast<std::size_t>(row / 64)];
+    std::uint64_t& word = rows.words[static_cast<std::size_t>(row / 64)];
     const std::uint64_t bit = std::uint64_t{1} << (row % 64);
     rows.count += (word & bit) == 0;
     word |= bit;
@@ -78,7 +78,8 @@ Reach reach(const std::vector<std::int64_t>& num_nodes,
   }
   Reach found;
   for (const std::int64_t nodes : num_nodes) {
-    found.rows.push_back({RangeBits(static_cast<std::uint64_t>(nodes)), 0});
+    found.rows.push_back(
+        {nodes, std::vector<std::uint64_t>(static_cast<std::size_t>(nodes + 63) / 64)});
   }
   std::int64_t bytes_of_edges = 0;
   const auto bytes = [&] {
@@ -114,11 +115,7 @@ Reach reach(const std::vector<std::int64_t>& num_nodes,
       ReachedRows& rows = found.rows[static_cast<std::size_t>(type.src_type)];
       ahead[t].at(slot);
       const std::int64_t at = add_sources(type.csc, slot, last, rows);
-      if (at < last) {
-        const std::int64_t* const node =
-            std::upper_bound(type.csc.indptr + begin, type.csc.indptr + end, at) - 1;
-        throw_bad_index(type.csc, node - type.csc.indptr);
-      }
+      if (at < last) throw_bad_index(type.csc, type.csc.source(at));
       mapped[t] += (last - slot) * type.csc.index_bytes + (end - begin) * 8;
       if (mapped[t] > limits.max_mapped && type.csc.file != nullptr) {
         type.csc.file->forget_pages();

@@ -6,14 +6,14 @@
 #include <span>
 #include <vector>
 
-#include "base/range_bits.h"
 #include "sampling/graph.h"
 
 namespace gz {
 
 // The rows of one node type.
 struct ReachedRows {
-  RangeBits bits;
+  std::int64_t num_rows;
+  std::vector<std::uint64_t> words;  // bit i % 64 of word i / 64: row i
   std::int64_t count = 0;
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "arrays/parallel.h"
@@ -83,6 +84,55 @@ void visit_ranges(const Csc& csc, const std::int64_t* nodes, std::int64_t count,
   }
 }
 
+// Raises FormatError where the lists of nodes [begin, end) do not follow each other; returns the
+// first slot and the one behind the last.
+inline std::pair<std::int64_t, std::int64_t> check_lists(const Csc& csc, std::int64_t begin,
+                                                         std::int64_t end) {
+  std::int64_t bad = -1, first = 0, at = 0;
+  guarded([&] {
+    first = at = csc.indptr[begin];
+    if (at < 0) bad = begin;
+    for (std::int64_t node = begin; node < end && bad < 0; ++node) {
+      const std::int64_t next = csc.indptr[node + 1];
+      if (next < at || next > csc.num_edges) bad = node;
+      at = next;
+    }
+  });
+  if (bad >= 0) throw_bad_indptr(csc, bad);
+  return {first, at};
+}
+
+namespace detail {
+
+// Returns the first slot of a source that is no node, or -1.
+template <class Visit>
+std::int64_t visit_edges(const Csc& csc, std::int64_t begin, std::int64_t end, const Visit& visit) {
+  const auto num_src = static_cast<std::uint64_t>(csc.num_src);
+  for (std::int64_t node = begin; node < end; ++node) {
+    const std::int64_t last = csc.indptr[node + 1];
+    for (std::int64_t slot = csc.indptr[node]; slot < last; ++slot) {
+      const auto source = static_cast<std::uint64_t>(csc.source(slot));
+      if (source >= num_src) return slot;
+      visit(node, static_cast<std::int64_t>(source), slot);
+    }
+  }
+  return -1;
+}
+
+}  // namespace detail
+
+// Calls visit(node, source, slot) for the in-edges of nodes [begin, end). REQUIRES lists that were
+// checked, and of `visit` that it owns nothing. Raises FormatError for a source that is no node.
+template <class Visit>
+void visit_edges(const Csc& csc, std::int64_t begin, std::int64_t end, const Visit& visit) {
+  std::int64_t bad = -1, source = 0;
+  guarded([&] {
+    bad = detail::visit_edges(csc, begin, end, visit);
+    if (bad >= 0) source = csc.source(bad);
+  });
+  if (bad >= 0) throw_bad_index(csc, source);
+}
+
 // Turns counts in offset[1 … count] into running sums; returns the last.
 inline std::int64_t sum_offsets(std::int64_t* offset, std::int64_t count) {
   offset[0] = 0;
@@ -116,19 +166,6 @@ struct PlainSources {
   void prefetch(std::int64_t slot) const noexcept { __builtin_prefetch(indices + slot); }
 };
 
-template <class Sources>
-void fetch_sources(const SampledEdgeType& type, const Sources& sources, std::int64_t* slot,
-                   std::int64_t* source, std::int64_t count, int threads) {
-  parallel_for(count, kEdgeGrain, threads, [&](std::int64_t from, std::int64_t to) {
-    guarded([&] {
-      ranks_to_slots(type.order, slot, from, to);
-      visit_announced(
-          from, to, [&](std::int64_t j) { sources.prefetch(slot[j]); },
-          [&](std::int64_t j) { source[j] = sources[slot[j]]; });
-    });
-  });
-}
-
 }  // namespace detail
 
 // Ranks in slot[0 … count) to slots.
@@ -137,6 +174,19 @@ inline void find_slots(const SampledEdgeType& type, std::int64_t* slot, std::int
   parallel_for(count, kEdgeGrain, threads, [&](std::int64_t from, std::int64_t to) {
     guarded([&] { detail::ranks_to_slots(type.order, slot, from, to); });
   });
+}
+
+// Calls call(sources), where sources[slot] is the neighbour in a slot. REQUIRES that samplers do
+// not ask for sources.
+template <class Call>
+void with_sources(const Csc& csc, const Call& call) {
+  if (csc.packed != nullptr) {
+    call(*csc.packed);
+  } else if (csc.index_bytes == 4) {
+    call(detail::PlainSources<std::uint32_t>(csc));
+  } else {
+    call(detail::PlainSources<std::int64_t>(csc));
+  }
 }
 
 // Ranks to slots, and the neighbours in them to `source`. Slots of a paged edge type are added to
@@ -149,16 +199,16 @@ inline void fetch_sources(const SampledEdgeType& type, std::int64_t* slot, std::
         {&type.csc, std::span<const std::int64_t>(slot, static_cast<std::size_t>(count)), source});
     return;
   }
-  const auto from = [&](const auto& sources) {
-    detail::fetch_sources(type, sources, slot, source, count, threads);
-  };
-  if (type.csc.packed != nullptr) {
-    from(*type.csc.packed);
-  } else if (type.csc.index_bytes == 4) {
-    from(detail::PlainSources<std::uint32_t>(type.csc));
-  } else {
-    from(detail::PlainSources<std::int64_t>(type.csc));
-  }
+  with_sources(type.csc, [&](const auto& sources) {
+    parallel_for(count, kEdgeGrain, threads, [&](std::int64_t from, std::int64_t to) {
+      guarded([&] {
+        detail::ranks_to_slots(type.order, slot, from, to);
+        visit_announced(
+            from, to, [&](std::int64_t j) { sources.prefetch(slot[j]); },
+            [&](std::int64_t j) { source[j] = sources[slot[j]]; });
+      });
+    });
+  });
 }
 
 // Raises FormatError unless all of source[0 … count) are nodes that edges may come from.

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -22,8 +21,6 @@ namespace gz {
 // In place of a slot: the walk ends; it goes to its start.
 inline constexpr std::int64_t kWalkEnd = -1;
 inline constexpr std::int64_t kWalkRestart = -2;
-// No time is before it.
-inline constexpr std::int64_t kFirstTime = std::numeric_limits<std::int64_t>::min();
 // Candidates that may be rejected before all neighbours are weighed: p and q can be such that
 // hardly one is ever taken.
 inline constexpr int kMostRejected = 4096;
@@ -58,8 +55,8 @@ struct WalkGroup {
         low(before.size()),
         high(before.size()),
         asked(before.size()),
-        rng(static_cast<std::size_t>(size), CounterRng(0, 0)),
-        chance(static_cast<std::size_t>(before.size())) {}
+        rng(size),
+        chance(before.size()) {}
 
   // Bytes of one of them where neighbours are read, with what is looked up for it.
   static std::int64_t bytes_each(const WalkRequest& request) {
@@ -73,8 +70,8 @@ struct WalkGroup {
   Buffer<std::int64_t> earliest, latest;  // where edges have times: which they may have
   // For node2vec: where each was, -1: nowhere; bounds of a search; walks that look a node up.
   Buffer<std::int64_t> before, low, high, asked;
-  std::vector<CounterRng> rng;
-  std::vector<double> chance;  // compared with a candidate's probability
+  Buffer<CounterRng> rng;
+  Buffer<double> chance;  // compared with a candidate's probability
 };
 
 // One edge type, as a group steps over it.
@@ -126,12 +123,12 @@ class WalkStepper {
     const bool is_paged = csc_.paged != nullptr;
     for (std::int64_t j = 0; j < count; ++j) {
       const std::int64_t i = walks[j];
-      CounterRng& rng = group.rng[static_cast<std::size_t>(i)];
+      CounterRng& rng = group.rng[i];
       if (is_first && request_.restart > 0 && fraction(rng) < request_.restart) {
-        group.slot.data()[i] = kWalkRestart;
+        group.slot[i] = kWalkRestart;
         continue;
       }
-      const std::int64_t v = group.node.data()[i];
+      const std::int64_t v = group.node[i];
       if (csc_.indptr[v] < 0 || csc_.indptr[v + 1] < csc_.indptr[v] ||
           csc_.indptr[v + 1] > csc_.num_edges) [[unlikely]] {
         bad_indptr_ = v;
@@ -150,8 +147,8 @@ class WalkStepper {
         slot = order.slot(
             first + static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(last - first))));
       }
-      group.slot.data()[i] = slot;
-      if (is_biased_ && slot >= 0) group.chance[static_cast<std::size_t>(i)] = fraction(rng);
+      group.slot[i] = slot;
+      if (is_biased_ && slot >= 0) group.chance[i] = fraction(rng);
       if (!is_paged && slot >= 0) csc_.prefetch_source(slot);
     }
   }
@@ -184,8 +181,8 @@ class WalkStepper {
   bool check(const WalkGroup& group, const std::int64_t* walks, std::int64_t count) {
     for (std::int64_t j = 0; j < count; ++j) {
       const std::int64_t i = walks[j];
-      if (group.slot.data()[i] < 0) continue;
-      const std::int64_t x = group.source.data()[i];
+      if (group.slot[i] < 0) continue;
+      const std::int64_t x = group.source[i];
       if (static_cast<std::uint64_t>(x) >= static_cast<std::uint64_t>(csc_.num_src)) {
         bad_index_ = x;
         return false;
@@ -198,10 +195,10 @@ class WalkStepper {
   // neighbourhoods.
   enum class Fate { kTaken, kRejected, kUnknown };
   Fate judge(const WalkGroup& group, std::int64_t i) const {
-    if (group.slot.data()[i] < 0 || group.before.data()[i] < 0) return Fate::kTaken;
-    const double chance = group.chance[static_cast<std::size_t>(i)];
+    if (group.slot[i] < 0 || group.before[i] < 0) return Fate::kTaken;
+    const double chance = group.chance[i];
     if (chance < bias_.least) return Fate::kTaken;
-    if (group.source.data()[i] == group.before.data()[i]) {
+    if (group.source[i] == group.before[i]) {
       return chance < bias_.back ? Fate::kTaken : Fate::kRejected;
     }
     if (chance >= std::max(bias_.near, bias_.far)) return Fate::kRejected;
@@ -209,7 +206,7 @@ class WalkStepper {
     return Fate::kUnknown;
   }
   bool is_taken(const WalkGroup& group, std::int64_t i, bool is_near) const {
-    return group.chance[static_cast<std::size_t>(i)] < (is_near ? bias_.near : bias_.far);
+    return group.chance[i] < (is_near ? bias_.near : bias_.far);
   }
 
   // Leaves the walks whose candidate is rejected; returns how many. REQUIRES as choose().
@@ -220,8 +217,7 @@ class WalkStepper {
       const Fate fate = judge(group, i);
       if (fate == Fate::kTaken) continue;
       if (fate == Fate::kUnknown &&
-          is_taken(group, i,
-                   has_neighbor(group, i, group.before.data()[i], group.source.data()[i]))) {
+          is_taken(group, i, has_neighbor(group, i, group.before[i], group.source[i]))) {
         continue;
       }
       walks[left++] = i;
@@ -233,11 +229,11 @@ class WalkStepper {
   // choose().
   std::pair<std::int64_t, std::int64_t> ranks_of(const WalkGroup& group, std::int64_t i,
                                                  std::int64_t v) const {
-    const std::int64_t first = csc_.indptr[v], count = csc_.indptr[v + 1] - first;
-    if (type_.order.times == nullptr) return {first, first + count};
-    const std::int64_t until = type_.order.count_until(first, count, group.latest.data()[i]);
-    const std::int64_t before = type_.order.count_before(first, until, group.earliest.data()[i]);
-    return {first + before, first + until};
+    std::int64_t first = csc_.indptr[v], last = csc_.indptr[v + 1];
+    if (type_.order.times != nullptr) {
+      type_.order.narrow(first, last, group.latest[i], group.earliest[i]);
+    }
+    return {first, last};
   }
 
   // Whether walk i could go from v to x. REQUIRES that it was at v.
@@ -277,29 +273,28 @@ class WalkStepper {
     const std::vector<std::int64_t> unknown(asked, asked + searching);
     guarded([&] {
       for (std::int64_t j = 0; j < searching; ++j) {
-        const std::int64_t t = group.before.data()[asked[j]];
+        const std::int64_t t = group.before[asked[j]];
         low[asked[j]] = csc_.indptr[t];
         high[asked[j]] = csc_.indptr[t + 1];
       }
     });
-    std::vector<std::int64_t> middle(group.rng.size()), found(group.rng.size(), -1);
-    std::vector<bool> is_near(group.rng.size(), false);
+    Buffer<std::int64_t> middle(group.rng.size()), found(group.rng.size());
+    std::vector<bool> is_near(static_cast<std::size_t>(group.rng.size()), false);
     while (searching > 0) {
       std::int64_t going = 0;
       for (std::int64_t j = 0; j < searching; ++j) {
         const std::int64_t i = asked[j];
         if (is_near[static_cast<std::size_t>(i)] || low[i] >= high[i]) continue;
-        middle[static_cast<std::size_t>(i)] = low[i] + (high[i] - low[i]) / 2;
+        middle[i] = low[i] + (high[i] - low[i]) / 2;
         asked[going++] = i;
       }
       searching = going;
       fetch(middle.data(), found.data(), asked, searching);
       for (std::int64_t j = 0; j < searching; ++j) {
         const std::int64_t i = asked[j];
-        const auto at = static_cast<std::size_t>(i);
-        const std::int64_t x = group.source.data()[i];
-        is_near[at] = found[at] == x;
-        (found[at] < x ? low[i] : high[i]) = middle[at] + (found[at] < x ? 1 : 0);
+        const std::int64_t x = group.source[i];
+        is_near[static_cast<std::size_t>(i)] = found[i] == x;
+        (found[i] < x ? low[i] : high[i]) = middle[i] + (found[i] < x ? 1 : 0);
       }
     }
     for (const std::int64_t i : unknown) {
@@ -311,8 +306,8 @@ class WalkStepper {
   // Draws among all neighbours by what each weighs.
   void weigh_all(WalkGroup& group, std::int64_t i) {
     const EdgeOrder& order = type_.order;
-    const std::int64_t t = group.before.data()[i];
-    const std::vector<std::int64_t> slots = slots_of(group, i, group.node.data()[i]);
+    const std::int64_t t = group.before[i];
+    const std::vector<std::int64_t> slots = slots_of(group, i, group.node[i]);
     const std::vector<std::int64_t> sources = sources_of(slots);
     std::vector<std::int64_t> near = sources_of(slots_of(group, i, t));
     std::sort(near.begin(), near.end());
@@ -324,22 +319,22 @@ class WalkStepper {
     }
     guarded([&] {
       if (order.cumulative == nullptr) return;
-      const std::int64_t first = ranks_of(group, i, group.node.data()[i]).first;
+      const std::int64_t first = ranks_of(group, i, group.node[i]).first;
       for (std::size_t k = 0; k < weights.size(); ++k) {
         const std::int64_t rank = first + static_cast<std::int64_t>(k);
         weights[k] *= static_cast<double>(order.cumulative[rank] - order.weight_before(rank));
       }
     });
     const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
-    double at = fraction(group.rng[static_cast<std::size_t>(i)]) * total;
+    double at = fraction(group.rng[i]) * total;
     std::size_t taken = 0;
     for (std::size_t k = 0; k < weights.size(); ++k) {
       if (weights[k] > 0) taken = k;
       if (at < weights[k]) break;
       at -= weights[k];
     }
-    group.slot.data()[i] = slots[taken];
-    group.source.data()[i] = sources[taken];
+    group.slot[i] = slots[taken];
+    group.source[i] = sources[taken];
   }
 
   // Edges of a node that walk i may take, by rank. REQUIRES that it was there.

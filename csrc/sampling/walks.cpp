@@ -25,15 +25,14 @@ void walk_group(const std::vector<SampledEdgeType>& types, const std::vector<boo
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t start = request.start[static_cast<std::size_t>(first + i)];
     live[i] = i;
-    group.node.data()[i] = start;
-    if (request.is_biased()) group.before.data()[i] = -1;
+    group.node[i] = start;
+    if (request.is_biased()) group.before[i] = -1;
     if (request.is_timed()) {
       const auto at = static_cast<std::size_t>(first + i);
-      group.latest.data()[i] = request.latest[at];
-      group.earliest.data()[i] = request.earliest.empty() ? kFirstTime : request.earliest[at];
+      group.latest[i] = request.latest[at];
+      group.earliest[i] = request.earliest.empty() ? kFirstTime : request.earliest[at];
     }
-    group.rng[static_cast<std::size_t>(i)] =
-        CounterRng(request.key, static_cast<std::uint64_t>(first + i));
+    group.rng[i] = CounterRng(request.key, static_cast<std::uint64_t>(first + i));
     nodes[(first + i) * (length + 1)] = start;
   }
   for (std::int64_t t = 0; t < length; ++t) {
@@ -49,7 +48,7 @@ void walk_group(const std::vector<SampledEdgeType>& types, const std::vector<boo
     std::int64_t left = 0;
     for (std::int64_t j = 0; j < num_live; ++j) {
       const std::int64_t i = live[j];
-      const std::int64_t slot = group.slot.data()[i];
+      const std::int64_t slot = group.slot[i];
       std::int64_t* const row = nodes + (first + i) * (length + 1);
       if (slots != nullptr) slots[(first + i) * length + t] = std::max<std::int64_t>(slot, -1);
       if (slot == kWalkEnd) {
@@ -57,9 +56,9 @@ void walk_group(const std::vector<SampledEdgeType>& types, const std::vector<boo
         if (slots != nullptr) std::fill_n(slots + (first + i) * length + t, length - t, -1);
         continue;
       }
-      const std::int64_t x = slot == kWalkRestart ? row[0] : group.source.data()[i];
-      if (request.is_biased()) group.before.data()[i] = slot == kWalkRestart ? -1 : row[t];
-      group.node.data()[i] = x;
+      const std::int64_t x = slot == kWalkRestart ? row[0] : group.source[i];
+      if (request.is_biased()) group.before[i] = slot == kWalkRestart ? -1 : row[t];
+      group.node[i] = x;
       row[t + 1] = x;
       if (next != nullptr) __builtin_prefetch(next + x);
       live[left++] = i;

@@ -48,8 +48,8 @@ class Column {
   // The encoding of float32; none where items are stored as themselves.
   std::optional<Encoding> encoding() const noexcept { return encoding_; }
   // One number for each item of a row, where the encoding has scales; else empty.
-  std::span<const float> scale() const noexcept { return scale_; }
-  std::span<const float> zero_point() const noexcept { return zero_point_; }
+  const std::vector<float>& scale() const noexcept { return scale_; }
+  const std::vector<float>& zero_point() const noexcept { return zero_point_; }
   std::span<const std::uint64_t> shape() const noexcept { return {header_.shape, num_dims()}; }
   std::size_t num_dims() const noexcept { return header_.num_dims; }
   std::uint64_t num_rows() const noexcept { return header_.num_dims == 0 ? 1 : header_.shape[0]; }

@@ -60,14 +60,10 @@ struct EncodingKernels {
   EncodeTile encode;
 };
 
-// The fastest functions of this machine, or those that any machine runs: the same bits.
-enum class Machine { kThis, kAny };
-
-using KernelsFor = const EncodingKernels& (*)(Machine machine) noexcept;
-const EncodingKernels& float32_kernels(Machine machine) noexcept;  // these cannot encode
-const EncodingKernels& float16_kernels(Machine machine) noexcept;
-const EncodingKernels& bfloat16_kernels(Machine machine) noexcept;
-const EncodingKernels& int8_kernels(Machine machine) noexcept;
+const EncodingKernels& float32_kernels() noexcept;  // these cannot encode
+const EncodingKernels& float16_kernels() noexcept;
+const EncodingKernels& bfloat16_kernels() noexcept;
+const EncodingKernels& int8_kernels() noexcept;
 
 enum class Encoding { kFloat16, kBFloat16, kInt8 };
 
@@ -79,7 +75,7 @@ struct EncodingFacts {
   // Item c of a row is float(code) * scale[c] + zero_point[c], each operation rounded; else the
   // float32 that has the value of the code.
   bool has_scales;
-  KernelsFor kernels;
+  const EncodingKernels& (*kernels)() noexcept;
 };
 inline constexpr EncodingFacts kEncodings[] = {
     {Encoding::kFloat16, "float16", 2, 1, false, float16_kernels},
@@ -94,9 +90,8 @@ constexpr std::int64_t item_bytes(Encoding encoding) noexcept { return facts(enc
 constexpr bool has_scales(Encoding encoding) noexcept { return facts(encoding).has_scales; }
 
 // Without an encoding: of float32 as it is.
-inline const EncodingKernels& kernels(std::optional<Encoding> encoding,
-                                      Machine machine = Machine::kThis) noexcept {
-  return (encoding ? facts(*encoding).kernels : float32_kernels)(machine);
+inline const EncodingKernels& kernels(std::optional<Encoding> encoding) noexcept {
+  return (encoding ? facts(*encoding).kernels : float32_kernels)();
 }
 
 }  // namespace gz

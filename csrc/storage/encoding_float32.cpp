@@ -15,8 +15,6 @@ struct Float32 {
 
 }  // namespace
 
-const EncodingKernels& float32_kernels(Machine machine) noexcept {
-  return kernels_of<Float32>(machine);
-}
+const EncodingKernels& float32_kernels() noexcept { return kernels_of<Float32>(); }
 
 }  // namespace gz

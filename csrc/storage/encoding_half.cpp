@@ -29,14 +29,14 @@ struct Half {
   }
 };
 
-struct Float16 : Half<narrow_float16, widen_float16, kFloat16Limit> {
+struct ToFloat16 : Half<narrow_float16, widen_float16, kFloat16Limit> {
   GZ_WIDE static Floats8 decode8(const std::byte* items, std::int64_t i, const float*,
                                  const float*) {
     return widen8_float16(items + 2 * i);
   }
 };
 
-struct BFloat16 : Half<narrow_bfloat16, widen_bfloat16, kBFloat16Limit> {
+struct ToBFloat16 : Half<narrow_bfloat16, widen_bfloat16, kBFloat16Limit> {
   GZ_WIDE static Floats8 decode8(const std::byte* items, std::int64_t i, const float*,
                                  const float*) {
     return widen8_bfloat16(items + 2 * i);
@@ -45,12 +45,7 @@ struct BFloat16 : Half<narrow_bfloat16, widen_bfloat16, kBFloat16Limit> {
 
 }  // namespace
 
-const EncodingKernels& float16_kernels(Machine machine) noexcept {
-  return kernels_of<Float16>(machine);
-}
-
-const EncodingKernels& bfloat16_kernels(Machine machine) noexcept {
-  return kernels_of<BFloat16>(machine);
-}
+const EncodingKernels& float16_kernels() noexcept { return kernels_of<ToFloat16>(); }
+const EncodingKernels& bfloat16_kernels() noexcept { return kernels_of<ToBFloat16>(); }
 
 }  // namespace gz

@@ -47,6 +47,6 @@ struct Int8 {
 
 }  // namespace
 
-const EncodingKernels& int8_kernels(Machine machine) noexcept { return kernels_of<Int8>(machine); }
+const EncodingKernels& int8_kernels() noexcept { return kernels_of<Int8>(); }
 
 }  // namespace gz

@@ -36,8 +36,6 @@ GZ_INLINE std::int32_t magnitude_of(float value) {
   return static_cast<std::int32_t>(std::bit_cast<std::uint32_t>(value) & 0x7FFFFFFFU);
 }
 
-GZ_INLINE bool is_full(const RowTile& tile) { return tile.num_columns == kTileColumns; }
-
 // The values of a row, with zeros in the lanes beyond a narrow tile.
 template <bool kFull>
 GZ_INLINE void load(const RowTile& tile, std::int64_t row, Lanes<float>& values) {
@@ -87,9 +85,14 @@ GZ_INLINE void encode_tile(const RowTile& tile, const ScaleTile& scale, std::byt
 }
 
 template <class Kind>
-void encode_portable(const RowTile& tile, const ScaleTile& scale, std::byte* out, LossTile& loss) {
-  if (is_full(tile)) return encode_tile<Kind, true>(tile, scale, out, loss);
-  encode_tile<Kind, false>(tile, scale, out, loss);
+void encode(const RowTile& tile, const ScaleTile& scale, std::byte* out, LossTile& loss) {
+  run_widest([&]() GZ_INLINED {
+    if (tile.num_columns == kTileColumns) {
+      encode_tile<Kind, true>(tile, scale, out, loss);
+    } else {
+      encode_tile<Kind, false>(tile, scale, out, loss);
+    }
+  });
 }
 
 template <class Kind>
@@ -137,13 +140,6 @@ void add_portable(const std::byte* const* rows, std::int64_t num_rows, std::int6
 }
 
 template <class Kind>
-GZ_WIDE void encode_wide(const RowTile& tile, const ScaleTile& scale, std::byte* out,
-                         LossTile& loss) {
-  if (is_full(tile)) return encode_tile<Kind, true>(tile, scale, out, loss);
-  encode_tile<Kind, false>(tile, scale, out, loss);
-}
-
-template <class Kind>
 GZ_WIDE void decode_wide(const std::byte* items, std::int64_t count, const float* scale,
                          const float* zero_point, std::byte* out) {
   std::int64_t i = 0;
@@ -182,16 +178,14 @@ GZ_WIDE void add_wide(const std::byte* const* rows, std::int64_t num_rows, std::
   add_from<Kind>(i, rows, num_rows, count, scale, zero_point, sums);
 }
 
-// `Kind`'s functions for a machine.
+// `Kind`'s functions for this machine.
 template <class Kind>
-const EncodingKernels& kernels_of(Machine machine) noexcept {
-  constexpr bool kEncodes = requires { &Kind::encode; };
-  EncodeTile encode = nullptr;
-  if constexpr (kEncodes) encode = encode_portable<Kind>;
-  static const EncodingKernels portable{decode_portable<Kind>, add_portable<Kind>, encode};
-  if constexpr (kEncodes) encode = encode_wide<Kind>;
-  static const EncodingKernels wide{decode_wide<Kind>, add_wide<Kind>, encode};
-  return machine == Machine::kThis && has_wide() ? wide : portable;
+const EncodingKernels& kernels_of() noexcept {
+  EncodeTile encoded = nullptr;
+  if constexpr (requires { &Kind::encode; }) encoded = encode<Kind>;
+  static const EncodingKernels portable{decode_portable<Kind>, add_portable<Kind>, encoded};
+  static const EncodingKernels wide{decode_wide<Kind>, add_wide<Kind>, encoded};
+  return runs_wide() ? wide : portable;
 }
 
 }  // namespace

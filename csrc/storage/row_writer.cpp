@@ -84,10 +84,7 @@ void RowWriter::put(std::span<const std::int64_t> places, const void* rows, std:
 void RowWriter::write_run(std::uint64_t first, const unsigned char* rows, std::uint64_t count) {
   if (count == 0) return;
   const std::uint64_t row = row_bytes(), stride = header_.row_stride;
-  {
-    const std::lock_guard lock(mutex_);
-    written_.clear(first, first + count);
-  }
+  note(first, first + count, false);
   const std::uint64_t at_once = std::max<std::uint64_t>(1, chunk_sizes.rows_bytes / stride);
   std::vector<unsigned char> padded(row == stride ? 0 : std::min(count, at_once) * stride);
   for (std::uint64_t at = 0; at < count; at += at_once) {
@@ -101,8 +98,14 @@ void RowWriter::write_run(std::uint64_t first, const unsigned char* rows, std::u
     }
     file_.write_at(from, n * stride, kHeaderBytes + (first + at) * stride);
   }
+  note(first, first + count, true);
+}
+
+void RowWriter::note(std::uint64_t begin, std::uint64_t end, bool is_written) {
   const std::lock_guard lock(mutex_);
-  written_.set(first, first + count);
+  const auto rows = written_.begin();
+  std::fill(rows + static_cast<std::ptrdiff_t>(begin), rows + static_cast<std::ptrdiff_t>(end),
+            is_written);
 }
 
 void RowWriter::finish() {
@@ -132,7 +135,7 @@ void RowWriter::finish() {
     finish_file(file_, checksums_offset_, hashes, &header, sizeof header);
   } catch (...) {
     // A second sync would not report rows that the device has lost.
-    written_.clear(0, num_rows_);
+    note(0, num_rows_, false);
     throw;
   }
 }
@@ -140,8 +143,9 @@ void RowWriter::finish() {
 std::pair<std::uint64_t, std::uint64_t> RowWriter::first_missing() const {
   const std::lock_guard lock(mutex_);
   if (row_bytes() == 0) return {num_rows_, num_rows_};
-  const std::uint64_t begin = written_.first_clear(0);
-  return {begin, written_.first_set(begin)};
+  const auto begin = std::find(written_.begin(), written_.end(), false);
+  const auto end = std::find(begin, written_.end(), true);
+  return {begin - written_.begin(), end - written_.begin()};
 }
 
 }  // namespace gz

@@ -11,8 +11,8 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
-#include "base/range_bits.h"
 #include "io/file.h"
 #include "storage/encoding.h"
 #include "storage/layout.h"
@@ -46,12 +46,14 @@ class RowWriter {
  private:
   std::uint64_t checked_count(std::size_t size) const;
   void write_run(std::uint64_t first, const unsigned char* rows, std::uint64_t count);
+  // Notes of the rows [begin, end) whether they are written.
+  void note(std::uint64_t begin, std::uint64_t end, bool is_written);
 
   ColumnHeader header_;
   std::uint64_t num_rows_, checksums_offset_, num_blocks_;
   File file_;
-  mutable std::mutex mutex_;  // of written_
-  RangeBits written_;
+  mutable std::mutex mutex_;   // of written_
+  std::vector<bool> written_;  // [row]
 };
 
 }  // namespace gz

@@ -23,7 +23,6 @@ from pyg_graphzero.memory.budget import Budget, how_many
 from pyg_graphzero.nn.program import Step
 from pyg_graphzero.nn.rules import Value
 from pyg_graphzero.sampling.inner_rows import InnerRows
-from pyg_graphzero.store.columns import EncodedRows, engine_array
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.util.system import private_rss
 
@@ -68,7 +67,7 @@ class SummedPass(Pass):
         everything = self._topology.num_edges * self._topology.index_bytes
         everything += self._column.data_bytes + 8 * self._topology.num_dst
         # Files that fit are in the page cache, or should be.
-        self._column_file = _core.ColumnFile.of(self._column, direct=budget.left < everything)
+        self._direct = budget.left < everything
         budget.spend(costs.READER)
         free = budget.left
         self._mapped = budget.take(costs.MAPPED_SHARE, most=costs.MAX_MAPPED, of=free)
@@ -138,18 +137,9 @@ class SummedPass(Pass):
         return engine.sums()
 
     def _made_engine(self) -> _core.NeighborSums:
-        rows = self._rows
-        encoding = scale = zero_point = None
-        if isinstance(rows, EncodedRows):
-            encoding = rows.encoding
-            scale, zero_point = (
-                None if numbers is None else engine_array(numbers)
-                for numbers in (rows.scale, rows.zero_point)
-            )
         return _core.NeighborSums(
-            self._topology, self._column_file, rows.shape[1], encoding, scale, zero_point,
-            self._chunk_rows, self._mapped, self._room,
-        )  # fmt: skip
+            self._topology, self._column, self._direct, self._chunk_rows, self._mapped, self._room
+        )
 
     def _convolve(self, sums: Tensor) -> Convolve:
         """The convolution, over these sums: no sources, and no edges."""

@@ -16,7 +16,7 @@ namespace gz::test {
 
 inline BatchRequest batch_request(std::uint64_t key) { return {{{0, {1, 2, 3}, {}}}, key}; }
 
-// Four neighbours of a seed and three of each of these, for a sampler's sample() or begin().
+// Four neighbours of a seed and three of each of these, for a sampler's begin().
 inline SampleRequest request_of(std::vector<Seeds> seeds, BatchKey key, int threads) {
   SampleRequest asked;
   asked.seeds = std::move(seeds);
@@ -30,10 +30,10 @@ inline SampleRequest request_of(std::vector<Seeds> seeds, BatchKey key, int thre
 inline std::shared_ptr<Recipe> recipe_of(const NeighborSampler& sampler,
                                          std::shared_ptr<const GatherPlan> plan) {
   return std::make_shared<Recipe>(Recipe{[&sampler](SampleInput input, BatchKey key, int threads) {
-                                           return sampler.sample(
+                                           return sampler.begin(
                                                request_of(std::move(input.seeds), key, threads));
                                          },
-                                         std::move(plan), false});
+                                         std::move(plan)});
 }
 
 // The batch of a key, made by the caller.
@@ -88,13 +88,13 @@ inline std::unique_ptr<Batch> wait(Batches& epoch) {
 inline std::shared_ptr<const Recipe> doing(std::function<void(std::uint64_t key)> body,
                                            std::int64_t size = 1) {
   return std::make_shared<Recipe>(
-      Recipe{[body = std::move(body), size](SampleInput, std::uint64_t key, int) {
+      Recipe{[body = std::move(body), size](SampleInput, BatchKey key, int) -> SamplingRun {
                body(key);
                Sample sample;
                sample.nodes.emplace_back(size);
-               return sample;
+               co_return sample;
              },
-             nullptr, false});
+             nullptr});
 }
 
 inline bool same(const Batch& a, const Batch& b) {

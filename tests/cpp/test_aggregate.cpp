@@ -12,6 +12,7 @@
 #include "aggregate/neighbor_score.h"
 #include "aggregate/neighbor_softmax.h"
 #include "aggregate/neighbor_sum.h"
+#include "base/isa.h"
 #include "check.h"
 
 using namespace gz;
@@ -36,9 +37,7 @@ struct Batch {
     src.push_back(1 << 30);
   }
 
-  GroupedEdges edges(int threads = 1, bool is_portable = false) const {
-    return {src, bounds, num_src, threads, is_portable};
-  }
+  GroupedEdges edges(int threads = 1) const { return {src, bounds, num_src, threads}; }
   std::int64_t num_src;
   std::vector<std::int64_t> src, bounds;
 };
@@ -66,9 +65,11 @@ template <class T, class Run>
 std::vector<T> ran(const Batch& batch, std::int64_t size, const Run& run) {
   std::vector<T> first;
   for (const int threads : {1, 2, 5}) {
-    for (const bool is_portable : {false, true}) {
+    for (const bool portable : {false, true}) {
       std::vector<T> out(static_cast<std::size_t>(size));
-      run(batch.edges(threads, is_portable), out.data());
+      is_portable = portable;
+      run(batch.edges(threads), out.data());
+      is_portable = false;
       if (first.empty()) first = out;
       CHECK(widened(first) == widened(out));
     }
@@ -213,7 +214,9 @@ TEST(dropout_leaves_out_what_the_key_says) {
   for (std::int64_t i = 0; i < count; ++i)
     x[static_cast<std::size_t>(i)] = static_cast<float>(i + 1);
   for (const double p : {0.0, 0.1, 0.5, 0.75, 1.0}) {
-    dropout<float>(x, p, 7, 1, true, out.data());
+    is_portable = true;
+    dropout<float>(x, p, 7, 1, out.data());
+    is_portable = false;
     std::int64_t kept = 0, pairs = 0;
     for (std::size_t i = 0; i < x.size(); ++i) {
       const float scaled = x[i] * static_cast<float>(1 / (1 - p));
@@ -226,14 +229,14 @@ TEST(dropout_leaves_out_what_the_key_says) {
     CHECK(std::abs(static_cast<double>(pairs) - n * share * share) <=
           8 * std::sqrt(n * p * share) + 1);
     for (const int threads : {1, 3}) {
-      dropout<float>(x, p, 7, threads, false, again.data());
+      dropout<float>(x, p, 7, threads, again.data());
       CHECK(again == out);
     }
-    dropout<float>({x.data(), 5000}, p, 7, 1, false, again.data());
+    dropout<float>({x.data(), 5000}, p, 7, 1, again.data());
     CHECK(std::equal(out.begin(), out.begin() + 5000, again.begin()));
   }
-  dropout<float>(x, 0.5, 7, 1, false, out.data());
-  dropout<float>(x, 0.5, 8, 1, false, again.data());
+  dropout<float>(x, 0.5, 7, 1, out.data());
+  dropout<float>(x, 0.5, 8, 1, again.data());
   std::int64_t same = 0;
   for (std::size_t i = 0; i < x.size(); ++i) same += (out[i] == 0) == (again[i] == 0);
   CHECK(std::abs(2 * same - count) <= 5 * static_cast<std::int64_t>(std::sqrt(count)));

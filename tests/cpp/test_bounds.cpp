@@ -147,19 +147,11 @@ TEST(batches_ahead_take_no_more_than_they_may) {
       most = std::max(most, now - taken);
     };
     Recipe recipe;
-    if (together) {
-      recipe.begin = [&](SampleInput, BatchKey, int) {
-        count();
-        return sample_numbers();
-      };
-    } else {
-      recipe.sample = [&](SampleInput, BatchKey, int) {
-        count();
-        Sample sample;
-        sample.nodes.emplace_back(kBatchNumbers);
-        return sample;
-      };
-    }
+    recipe.samples_together = together;
+    recipe.begin = [&](SampleInput, BatchKey, int) {
+      count();
+      return sample_numbers();
+    };
     const auto shared = std::make_shared<const Recipe>(std::move(recipe));
     Batches epoch(8, kAllowed);
     const auto submit = [&](int n) {

@@ -31,8 +31,8 @@ Edges random_edges(std::int64_t nodes, std::size_t count, double hub_share) {
 }
 
 EdgeSlab slab_of(const Edges& edges) {
-  return {{edges.src.data(), 1, IdArray::Kind::kInt64},
-          {edges.dst.data(), 1, IdArray::Kind::kInt64},
+  return {IdArray::of<std::int64_t>(edges.src.data(), 1),
+          IdArray::of<std::int64_t>(edges.dst.data(), 1),
           {},
           0,
           static_cast<std::int64_t>(edges.src.size())};

@@ -5,6 +5,7 @@
 #include <random>
 #include <vector>
 
+#include "base/isa.h"
 #include "build/encode.h"
 #include "build/spread.h"
 #include "check.h"
@@ -53,22 +54,26 @@ TEST(tile_kernels_of_this_machine_agree_with_the_portable_ones) {
       LossTile losses[2] = {start, start};
       for (int i = 0; i < 2; ++i) {
         codes[i].resize(2 * kRows * kStride);
-        const Machine machine = i == 0 ? Machine::kThis : Machine::kAny;
-        known.kernels(machine).encode(tile, scales, codes[i].data(), losses[i]);
+        is_portable = i == 1;
+        known.kernels().encode(tile, scales, codes[i].data(), losses[i]);
       }
+      is_portable = false;
       CHECK(codes[0] == codes[1]);
       CHECK(same_bytes(losses[0], losses[1]));
     }
     SpreadTile spreads[2] = {bins, bins};
-    CHECK(spread_counter()({finite.data() + 1, kStride, kRows, width}, spreads[0]));
-    CHECK(spread_counter(Machine::kAny)({finite.data() + 1, kStride, kRows, width}, spreads[1]));
+    for (SpreadTile& spread : spreads) {
+      is_portable = &spread == &spreads[1];
+      CHECK(count_spread({finite.data() + 1, kStride, kRows, width}, spread));
+    }
+    is_portable = false;
     CHECK(same_bytes(spreads[0], spreads[1]));
     std::int64_t counted = 0;
     for (const auto& bin : spreads[0].counts) {
       for (const std::int64_t count : bin) counted += count;
     }
     CHECK(counted == kRows * width);
-    CHECK(!spread_counter()({anything.data() + 1, kStride, kRows, width}, spreads[0]));
+    CHECK(!count_spread({anything.data() + 1, kStride, kRows, width}, spreads[0]));
   }
 }
 

@@ -204,6 +204,7 @@ struct PagedLoading : RingLoading {
         std::vector{num_nodes}, std::vector<SampledEdgeType>{{0, 0, csc_of(file, pages)}});
     auto made = std::make_shared<Recipe>();
     made->plan = gathers ? recipe->plan : nullptr;
+    made->samples_together = true;
     made->sampled.max_batches = max_batches;
     made->begin = [this](SampleInput input, std::uint64_t key, int threads) {
       ++begun;

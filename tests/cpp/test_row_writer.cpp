@@ -1,4 +1,4 @@
-// storage/row_writer and base/range_bits: rows in any order, from any thread.
+// storage/row_writer: rows in any order, from any thread.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "base/errors.h"
-#include "base/range_bits.h"
 #include "check.h"
 #include "scratch.h"
 #include "storage/block_writer.h"
@@ -53,30 +52,6 @@ bool is_right(const std::string& path, const std::vector<std::int32_t>& expected
 }
 
 }  // namespace
-
-TEST(range_bits_as_a_vector_of_bools) {
-  std::mt19937 random(1);
-  for (const std::uint64_t size : {0, 1, 63, 64, 65, 200}) {
-    RangeBits bits(size);
-    std::vector<bool> expected(size);
-    for (int step = 0; step < 200; ++step) {
-      const std::uint64_t a = random() % (size + 1), b = random() % (size + 1);
-      const std::uint64_t begin = std::min(a, b), end = std::max(a, b);
-      const bool value = random() % 2 == 0;
-      value ? bits.set(begin, end) : bits.clear(begin, end);
-      const auto from = [&](std::uint64_t at) {
-        return expected.begin() + static_cast<std::ptrdiff_t>(at);
-      };
-      std::fill(from(begin), from(end), value);
-      const std::uint64_t c = random() % (size + 1);
-      const auto place = [&](auto found) {
-        return static_cast<std::uint64_t>(found - expected.begin());
-      };
-      CHECK(bits.first_set(c) == place(std::find(from(c), expected.end(), true)));
-      CHECK(bits.first_clear(c) == place(std::find(from(c), expected.end(), false)));
-    }
-  }
-}
 
 // 1 MiB blocks: of whole rows, of rows that straddle them, and of rows with padding.
 TEST(rows_written_in_any_order) {

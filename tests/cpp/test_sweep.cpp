@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "base/isa.h"
 #include "check.h"
 #include "sampling/neighbor_sums.h"
 #include "sampling/reach.h"
@@ -163,11 +164,12 @@ TEST(adders_give_the_same_bits_on_any_machine) {
   for (auto& value : zero) value = static_cast<float>(random() % 100) / 3.0F;
   const std::byte* const rows[] = {items.data() + 1, items.data() + 400, items.data() + 37};
   for (const std::int64_t count : {0, 1, 7, 8, 9, 64, 101}) {
-    for (const KernelsFor kernels :
-         {float32_kernels, float16_kernels, bfloat16_kernels, int8_kernels}) {
+    for (const auto kernels : {float32_kernels, float16_kernels, bfloat16_kernels, int8_kernels}) {
       std::vector<float> fast(101, 0.5F), plain(101, 0.5F);
-      kernels(Machine::kThis).add(rows, 3, count, scale.data(), zero.data(), bytes_of(fast));
-      kernels(Machine::kAny).add(rows, 3, count, scale.data(), zero.data(), bytes_of(plain));
+      kernels().add(rows, 3, count, scale.data(), zero.data(), bytes_of(fast));
+      is_portable = true;
+      kernels().add(rows, 3, count, scale.data(), zero.data(), bytes_of(plain));
+      is_portable = false;
       CHECK(fast == plain);
     }
   }
@@ -192,7 +194,8 @@ TEST(reached_rows_are_loaded) {
     const std::int64_t edges = graph.indptr[static_cast<std::size_t>(end)];
     CHECK(found.stop == 1 || std::ssize(rows) * 16 + edges * 4 <= limits.max_bytes);
     PagedRows loaded(
-        ResidentRows::of_bits(found.rows[0].bits), 0, {graph.column().file},
+        ResidentRows::of_bits(found.rows[0].num_rows, found.rows[0].words), 0,
+        {graph.column().file},
         std::make_shared<DiskGather>(DiskGatherOptions{{ReaderKind::kAuto, 4}, 1, 1 << 16}),
         {64, 4096, 1});
     ReadStats stats;

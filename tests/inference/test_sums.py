@@ -15,21 +15,19 @@ import pyg_graphzero as gz
 from graphs import homogeneous, random_edges
 from pyg_graphzero import _core
 from pyg_graphzero.inference.sums import SummedPass
-from pyg_graphzero.store.columns import EncodedRows, engine_array
 from spawned import EXACT_MALLOC, spawn
 
 MB = 10**6
 
 
-def engine(store, first, last, chunk_rows=1 << 20, threads=0, items=21):
-    contents = store.contents
-    file = contents.schema.node_type(None).attrs["x"]
-    rows, column = contents.rows(file), contents.column(file)
-    coded = isinstance(rows, EncodedRows)
-    numbers = [engine_array(rows.scale), engine_array(rows.zero_point)] if coded else [None, None]
+def column_of(store, name="x"):
+    return store.contents.column(store.contents.schema.node_type(None).attrs[name])
+
+
+def engine(store, first, last, chunk_rows=1 << 20, threads=0, column=None):
     made = _core.NeighborSums(
-        contents.topology(None), _core.ColumnFile.of(column), items,
-        rows.encoding if coded else None, *numbers, chunk_rows, 1 << 20, 1000, threads,
+        store.contents.topology(None), column or column_of(store), True,
+        chunk_rows, 1 << 20, 1000, threads,
     )  # fmt: skip
     made.begin(first, last)
     return made
@@ -72,12 +70,15 @@ def test_threads_give_the_same_bits(coded):
     assert torch.equal(found[0], found[2])
 
 
-def test_runs_and_columns_that_do_not_fit_are_refused(coded):
-    path, _ = coded[1]["float32"]
-    with gz.open(path) as store:
-        for first, last, width in ((0, 301, 21), (-1, 5, 21), (5, 4, 21), (0, 300, 20)):
-            with pytest.raises(ValueError, match=r"expected a (run|column)"):
-                engine(store, first, last, items=width)
+def test_runs_and_columns_that_do_not_fit_are_refused(coded, few):
+    with gz.open(coded[1]["float32"][0]) as store, gz.open(few[1]["float32"][0]) as other:
+        for first, last in ((0, 301), (-1, 5), (5, 4)):
+            with pytest.raises(ValueError, match="expected a run"):
+                engine(store, first, last)
+        with pytest.raises(ValueError, match="expected a column of its sources"):
+            engine(store, 0, 300, column=column_of(other))
+        with pytest.raises(ValueError, match=r"y\.gd: found int64, expected float32"):
+            engine(store, 0, 300, column=column_of(store, "y"))
 
 
 @pytest.mark.parametrize("where", ["indices", "indptr"])
