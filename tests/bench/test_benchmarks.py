@@ -192,9 +192,9 @@ def test_walks_out_of_core(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.long
 def test_papers100m(tmp_path):
-    """From files in OGB's layout to the summary, each phase in a process under a limit."""
+    """From the graph to the summary, each phase in a process under a limit."""
     limited(tmp_path, 1 << 20)
-    options = f"--dir {tmp_path}/here --out {tmp_path} --scale {SCALE} --limit 3GB --layout ogb"
+    options = f"--dir {tmp_path}/here --out {tmp_path} --scale {SCALE} --limit 3GB"
     options += " --phases convert,shape,graphbolt,load,optimize,train,infer"
     options += " --batch-size 32 --fanout 5 5 5"
     options += " --batches 12 --hidden 16 --eval-nodes 16 --training-memory 1GB --no-drop-caches"
