@@ -6,13 +6,14 @@ import datetime
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pyg_graphzero.bench.contestants import CONTESTANTS
 from pyg_graphzero.bench.data import Seeds, draw_seeds
 from pyg_graphzero.bench.entrant import ENVIRONMENT, Entrant
-from pyg_graphzero.bench.process import Watch
+from pyg_graphzero.bench.process import Watch, memory
 from pyg_graphzero.bench.settings import Settings
 from pyg_graphzero.bench.workloads import WORKLOADS, Task
 from pyg_graphzero.pyg.stores import open as open_store
@@ -100,15 +101,15 @@ def _play(tasks: list[Task]) -> list[dict[str, Any]]:
         entrants = [stack.enter_context(Entrant(task)) for task in tasks]
         ready = [entrant.open() for entrant in entrants]
         _warm(tasks[0].store)
-        firsts, watches = [], []
+        firsts, peaks = [], []
         for entrant in entrants:
-            with Watch(entrant.pid) as watch:
+            with Watch(partial(memory, entrant.pid)) as watch:
                 firsts.append(entrant.round(0))
-            watches.append(watch)
+            peaks.append({kind: watch.peak(kind) for kind in ("pss", "own")})
         numbers = range(1, tasks[0].settings.rounds + 1)
         timed = [[entrant.round(number) for entrant in entrants] for number in numbers]
     return [
-        _result(task, ready[i], firsts[i], watches[i].peak, [each[i] for each in timed])
+        _result(task, ready[i], firsts[i], peaks[i], [each[i] for each in timed])
         for i, task in enumerate(tasks)
     ]
 
