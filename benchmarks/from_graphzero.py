@@ -15,7 +15,6 @@ import shutil
 import statistics
 import sys
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -52,47 +51,6 @@ ROWS = {
 }
 
 
-class Contestant(ABC):
-    """One package and the operations that are measured.
-
-    Args:
-        folder: Directory of the text and of the files converted from it.
-        options: ``nodes``, ``dim``, ``batch_size``, ``fanout``, ``walk_length`` in steps.
-    """
-
-    model: torch.nn.Module
-    # An epoch: seeds, shuffled, with neighbours and the rows of all.
-    loader: DataLoader[Any]
-
-    def __init__(self, folder: Path, options: dict[str, Any]) -> None:
-        self.folder, self.options = folder, options
-        self.seeds = torch.randperm(options["nodes"])[: options["batch_size"]]
-
-    @abstractmethod
-    def convert(self) -> None:
-        """Text becomes files."""
-
-    @abstractmethod
-    def open(self) -> None:
-        """Files become usable."""
-
-    @abstractmethod
-    def prepare(self) -> None:
-        """Makes the samplers, the loader and the model that a script makes once."""
-
-    @abstractmethod
-    def fanout(self) -> object:
-        """Neighbours of each seed."""
-
-    @abstractmethod
-    def walk(self, p: float, q: float) -> object:
-        """A walk from each seed."""
-
-    @abstractmethod
-    def loss(self, batch: Any) -> Tensor:
-        """The model's loss at the seeds of a batch."""
-
-
 class Sage(torch.nn.Module):
     """The model of GraphZero's script, by PyG's convolution.
 
@@ -109,8 +67,23 @@ class Sage(torch.nn.Module):
         return self.classify(self.conv(x, edge_index).relu())
 
 
-class Ours(Contestant):
-    """This package."""
+class Ours:
+    """This package and the operations that are measured.
+
+    Args:
+        folder: Directory of the text and of the files converted from it.
+        options: ``nodes``, ``dim``, ``batch_size``, ``fanout``, ``walk_length`` in steps.
+
+    Attributes:
+        loader: An epoch: seeds, shuffled, with neighbours and the rows of all.
+    """
+
+    model: torch.nn.Module
+    loader: DataLoader[Any]
+
+    def __init__(self, folder: Path, options: dict[str, Any]) -> None:
+        self.folder, self.options = folder, options
+        self.seeds = torch.randperm(options["nodes"])[: options["batch_size"]]
 
     def convert(self) -> None:
         """A store, its edges by both ends."""
@@ -152,8 +125,8 @@ class Ours(Contestant):
         return cross_entropy(self.model(batch.x, batch.edge_index)[:size], batch.y[:size])
 
 
-class GraphZero(Contestant):
-    """GraphZero 0.2, as its documentation uses it."""
+class GraphZero(Ours):
+    """The same by GraphZero 0.2, as its documentation uses it."""
 
     def __init__(self, folder: Path, options: dict[str, Any]) -> None:
         super().__init__(folder, options)

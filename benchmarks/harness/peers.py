@@ -26,11 +26,10 @@ from torch_geometric.data import Data
 from torch_geometric.sampler import NodeSamplerInput
 
 from harness.child import Task
-from harness.page_cache import warm
 from harness.sieve import SieveCache
 from pyg_graphzero import _core
 from pyg_graphzero import open as open_store
-from pyg_graphzero.bench.process import memory
+from pyg_graphzero.bench.process import memory, warm
 from pyg_graphzero.loader import NeighborLoader
 from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.store.contents import StoreContents

@@ -17,9 +17,10 @@ from typing import Any
 
 from harness.cap import MemoryCap
 from harness.child import Task
-from harness.page_cache import drop, resident_bytes, warm
+from harness.page_cache import drop, resident_bytes
 from harness.timeline import timeline
 from pyg_graphzero.bench.entrant import ENVIRONMENT
+from pyg_graphzero.bench.process import warm
 from pyg_graphzero.util.disk import probe
 
 # Points of a timeline that are kept.

@@ -13,7 +13,7 @@ from typing import Any
 from pyg_graphzero.bench.contestants import CONTESTANTS
 from pyg_graphzero.bench.data import Seeds, draw_seeds
 from pyg_graphzero.bench.entrant import ENVIRONMENT, Entrant
-from pyg_graphzero.bench.process import Watch, memory
+from pyg_graphzero.bench.process import Watch, memory, warm
 from pyg_graphzero.bench.settings import Settings
 from pyg_graphzero.bench.workloads import WORKLOADS, Task
 from pyg_graphzero.pyg.stores import open as open_store
@@ -21,7 +21,6 @@ from pyg_graphzero.store.schema import SCHEMA_FILE
 from pyg_graphzero.util.machine import machine, storage
 
 SCHEMA_VERSION = 2
-_PIECE = 8 << 20
 
 
 def left_out() -> list[str]:
@@ -100,7 +99,7 @@ def _play(tasks: list[Task]) -> list[dict[str, Any]]:
     with ExitStack() as stack:
         entrants = [stack.enter_context(Entrant(task)) for task in tasks]
         ready = [entrant.open() for entrant in entrants]
-        _warm(tasks[0].store)
+        warm(file for file in tasks[0].store.rglob("*") if file.is_file())
         firsts, peaks = [], []
         for entrant in entrants:
             with Watch(partial(memory, entrant.pid)) as watch:
@@ -112,15 +111,6 @@ def _play(tasks: list[Task]) -> list[dict[str, Any]]:
         _result(task, ready[i], firsts[i], peaks[i], [each[i] for each in timed])
         for i, task in enumerate(tasks)
     ]
-
-
-def _warm(store: Path) -> None:
-    """Has a store's files in the page cache."""
-    for path in store.rglob("*"):
-        if path.is_file():
-            with path.open("rb", buffering=0) as file:
-                while file.read(_PIECE):
-                    pass
 
 
 def _result(

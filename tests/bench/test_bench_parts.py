@@ -17,11 +17,11 @@ from systems import needs_linux
 
 import pyg_graphzero as gz
 from graphs import write_store
-from harness.page_cache import drop, resident_bytes, warm
+from harness.page_cache import drop, resident_bytes
 from pyg_graphzero.bench.contestants import GraphZero
 from pyg_graphzero.bench.data import draw_seeds, prepare
 from pyg_graphzero.bench.entrant import BenchError, Entrant
-from pyg_graphzero.bench.process import Watch, memory
+from pyg_graphzero.bench.process import Watch, memory, warm
 from pyg_graphzero.bench.settings import Case, Settings
 from pyg_graphzero.bench.synthetic import power_law_hetero
 from pyg_graphzero.bench.workloads import Task, Workload
