@@ -21,6 +21,7 @@ from harness.child import Pace, Task, Tell, deliver
 from harness.peers import Contestant, GraphBolt, Ours
 from pyg_graphzero.bench.training import Trainer
 from pyg_graphzero.loader.stats import LoaderStats
+from pyg_graphzero.util.sizes import folder_bytes
 
 # Encodings of the features as ``gz.convert(features=...)`` has them.
 ENCODINGS = {"float32": None, "float16": "float16", "int8": "int8"}
@@ -61,8 +62,7 @@ def convert(task: Task, tell: Tell) -> dict[str, Any]:
         }
         data = opened.data()
         facts["split"] = {mask: int(data[mask].sum()) for mask in MASKS.values()}
-    size = sum(each.stat().st_size for each in store.rglob("*") if each.is_file())
-    return facts | {"seconds": seconds, "store_bytes": size}
+    return facts | {"seconds": seconds, "store_bytes": folder_bytes(store)}
 
 
 def optimize(task: Task, tell: Tell) -> dict[str, Any]:

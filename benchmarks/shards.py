@@ -35,7 +35,7 @@ from harness.cap import MemoryCap
 from harness.record import parser, record, write
 from pyg_graphzero.bench.table import markdown
 from pyg_graphzero.loader.cluster import ClusterData
-from pyg_graphzero.util.sizes import parse_size
+from pyg_graphzero.util.sizes import folder_bytes, parse_size
 from pyg_graphzero.util.system import private_rss
 
 _COLUMNS = ["disk, MB", "anon, MB", "MB/batch", "at first", "kept, MB/batch", "exchanges/batch"]
@@ -181,7 +181,7 @@ def fetch(store: gz.ShardedStore, count: int, ranks: int) -> dict[str, float]:
 def disk(store: gz.Store) -> int:
     """Bytes of the files that a rank needs."""
     places = [store.path, *([store.part] if isinstance(store, gz.ShardedStore) else [])]
-    return sum(f.stat().st_size for place in places for f in place.rglob("*") if f.is_file())
+    return sum(map(folder_bytes, places))
 
 
 def row_of(found: list[dict[str, Any]]) -> list[str]:

@@ -13,6 +13,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -193,21 +194,14 @@ class _Reader:
 
     def parse(self, block: Block) -> Batch | None:
         """The whole block at once, or None if a cell of it is refused."""
-        data = block.data
-        if not needs_cleaning(data, self._dialect):
-            try:
-                return _parse(
-                    data, self._dialect.separator, range(self._dialect.num_columns), self._columns
-                )
-            except _Refused:  # perhaps because of a blank line
-                pass
-        try:
+        names = range(self._dialect.num_columns)
+        if not needs_cleaning(block.data, self._dialect):
+            with suppress(_Refused):  # perhaps because of a blank line
+                return _parse(block.data, self._dialect.separator, names, self._columns)
+        with suppress(_Refused, InputError):
             cleaned = clean(block, self._dialect)
-            return _parse(
-                cleaned, self._dialect.separator, range(self._dialect.num_columns), self._columns
-            )
-        except (_Refused, InputError):
-            return None
+            return _parse(cleaned, self._dialect.separator, names, self._columns)
+        return None
 
     def _noted(self, block: Block, batch: Batch) -> Iterator[Batch]:
         num_rows = len(next(iter(batch.values()))) if batch else 0

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from pyg_graphzero import _core
-from pyg_graphzero.conversion.options import Choices
 from pyg_graphzero.conversion.plan import EdgePlan, EdgeType, GraphPlan, NodePlan, NodeType
+from pyg_graphzero.conversion.sources import Inputs
 from pyg_graphzero.conversion.summary import ConvertSummary, EdgeSummary, NodeSummary
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.csc import BuildRoom, CscOptions
@@ -22,30 +22,21 @@ from pyg_graphzero.util.workspace import Workspace
 _DEGREES = ("min", "25%", "median", "75%", "99%", "max")
 
 
-def write_plan(
-    plan: GraphPlan,
-    out: Path,
-    *,
-    choices: Choices,
-    force: bool,
-    progress: Progress,
-    workspace: Workspace,
-) -> ConvertSummary:
+def write_plan(plan: GraphPlan, out: Path, inputs: Inputs, force: bool) -> ConvertSummary:
     """Write the store that ``plan`` describes.
 
     Args:
         plan: The graph.
         out: Directory of the new store.
-        choices: How node attributes are kept.
+        inputs: Says how node attributes are kept; has memory and temporary files.
         force: Replace a store that is there already.
-        progress: Where to show slow steps.
-        workspace: Memory and temporary files.
 
     Raises:
         FileExistsError: ``out`` exists and ``force`` is not given.
         OSError: Writing failed; nothing is left behind.
         ValueError: There is no such time attribute, or too little memory.
     """
+    choices, progress, workspace = inputs.choices, inputs.progress, inputs.space
     check_time_attr(plan)
     check_edge_ids(plan)
     nodes: dict[NodeType, NodeSummary] = {}

@@ -41,7 +41,7 @@ from pyg_graphzero.util.arguments import check_count
 from pyg_graphzero.util.documents import read_document
 from pyg_graphzero.util.names import locate
 from pyg_graphzero.util.progress import Progress
-from pyg_graphzero.util.sizes import format_bytes
+from pyg_graphzero.util.sizes import folder_bytes, format_bytes
 from pyg_graphzero.util.workspace import Workspace
 
 _EDGES_AT_ONCE = 1 << 18
@@ -278,7 +278,7 @@ class _Splitter:
             for name, attr, file in adopted:
                 writer.add_node_attr(name, attr, contents.view(file))
             writer.finish()
-        return PartSummary(out.name, _size(out))
+        return PartSummary(out.name, folder_bytes(out))
 
     def write_part(self, out: Path, part: int) -> PartSummary:
         """Writes the store of one part."""
@@ -294,7 +294,7 @@ class _Splitter:
             for edges in contents.schema.edge_types if has_edges else []:
                 self._write_edges(writer, edges, nodes, part, summary)
             writer.finish()
-        summary.num_bytes = _size(out)
+        summary.num_bytes = folder_bytes(out)
         return summary
 
     def _write_nodes(
@@ -385,7 +385,3 @@ def edges_into(
             edges = torch.arange(begin, min(begin + _EDGES_AT_ONCE, int(before[-1])))
             row = torch.searchsorted(before, edges, right=True)
             yield chunk(ends[row] - before[row] + edges, first + row)
-
-
-def _size(store: Path) -> int:
-    return sum(file.stat().st_size for file in store.rglob("*") if file.is_file())
