@@ -34,7 +34,7 @@ import pyg_graphzero as gz
 from harness.cap import MemoryCap
 from harness.child import Task, Tell, answer, deliver
 from harness.communities import CommunityGraph, check_rows
-from harness.grid import Compete, Point, compete, grid_table, least_budget, point_of, verdict
+from harness.grid import Compete, Point, compete, grid_table, least_budget, point_of, worse
 from harness.peers import Contestant, GraphBolt, Ours, Stock, TunedMemmap
 from harness.record import limited_arguments, parser, record, write
 from harness.report import Result, memory_chart, short, table
@@ -286,9 +286,9 @@ def lay_grid(args: argparse.Namespace, argv: list[str] | None) -> None:
     points: list[Point] = []
     for point in grid_points(args):
         points.append(point)
-        text = f"{grid_table(args.name, points)}\n\n{verdict(points)}\n"
+        text = "\n".join([grid_table(args.name, points), *worse(points)])
         write(args.out / f"{args.name}.json", record(args, argv, points=points))
-        (args.out / f"{args.name}.md").write_text(text)
+        (args.out / f"{args.name}.md").write_text(f"{text}\n")
     print(text)
 
 

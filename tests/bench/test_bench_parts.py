@@ -18,7 +18,7 @@ from systems import needs_linux
 import pyg_graphzero as gz
 from graphs import write_store
 from harness.page_cache import drop, resident_bytes
-from pyg_graphzero.bench.contestants import GraphZero
+from pyg_graphzero.bench.contestants import Contestant
 from pyg_graphzero.bench.data import draw_seeds, prepare
 from pyg_graphzero.bench.entrant import BenchError, Entrant
 from pyg_graphzero.bench.process import Watch, memory, warm
@@ -144,7 +144,7 @@ def task(store) -> Task:
 
 def test_stats_of_a_loader_are_kept(homo):
     _, store = homo
-    contestant = GraphZero()
+    contestant = Contestant()
     contestant.open(store.path)
     load, count = Workload(contestant, task(store)), settings().batches
     assert load.round(0)["edges"] > 0
