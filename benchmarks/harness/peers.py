@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 import mmap
 import os
-import queue
 import sys
-import threading
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from logging.handlers import BufferingHandler
 from pathlib import Path
 from typing import Any, TypeVar
@@ -212,25 +212,13 @@ class Peer(Contestant):
 
 
 def ahead(items: Iterable[T]) -> Iterator[T]:
-    """Yields the items; a thread makes the next one while the last one is used."""
-    ready: queue.Queue[tuple[str, Any]] = queue.Queue(1)
-
-    def work() -> None:
-        try:
-            for item in items:
-                ready.put(("item", item))
-            ready.put(("end", None))
-        except BaseException as error:
-            ready.put(("error", error))
-
-    threading.Thread(target=work, daemon=True).start()
-    while True:
-        kind, value = ready.get()
-        if kind == "error":
-            raise value
-        if kind == "end":
-            return
-        yield value
+    """Yields the items; a thread makes the next two while one is used."""
+    rest: Iterator[T | None] = iter(items)
+    with ThreadPoolExecutor(1) as pool:
+        coming = deque(pool.submit(next, rest, None) for _ in range(2))
+        while (item := coming.popleft().result()) is not None:
+            coming.append(pool.submit(next, rest, None))
+            yield item
 
 
 class TunedMemmap(Peer):
