@@ -21,7 +21,7 @@ from pyg_graphzero.conversion.ids import IdColumn, IdSpace
 from pyg_graphzero.conversion.names import is_neo4j_id
 from pyg_graphzero.conversion.options import MULTIPLIED, Choices, Fill, filled_dtype
 from pyg_graphzero.conversion.spool import BatchSpool, RowSpool
-from pyg_graphzero.conversion.tables import ArrowTable
+from pyg_graphzero.conversion.tables import ArrowTable, ColumnRows
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.rows import MappedRows, Rows, StackedRows
 from pyg_graphzero.util.progress import Progress
@@ -85,7 +85,7 @@ class ColumnReader:
             if len(positions) == 1 and self._is_coded(name) and columns.is_text(positions[0]):
                 loaded[name] = self.coded(name, self._words(columns, positions[0], name, fill))
                 continue
-            parts = [columns.rows(position, name, fill) for position in positions]
+            parts = [ColumnRows(columns, position, name, fill) for position in positions]
             for part, position in zip(parts, positions, strict=True):
                 if len(parts) > 1 and len(part.shape) > 1:
                     where = f"column {columns.label(position)}"
@@ -136,7 +136,7 @@ class ColumnReader:
     def _table_ids(self, table: ArrowTable, position: int, is_text: bool) -> IdColumn:
         if table.is_text(position):
             return self._words(table, position)
-        return id_column(table.rows(position), table.path, table.where(position), is_text)
+        return id_column(ColumnRows(table, position), table.path, table.where(position), is_text)
 
     def _text_columns(
         self,
@@ -175,7 +175,7 @@ class ColumnReader:
                 spool.append(_side_by_side([batch[at] for at in positions]))
 
         def where(position: int) -> Callable[[int], str]:
-            return lambda row: text.locate(places, row, position)
+            return lambda row: f"{places.line(row)}, column {dialect.label(position)}"
 
         id_columns = [
             IdColumn(dialect.path, where(at), spool.finish(), getattr(spool, "bounds", None))

@@ -71,7 +71,8 @@ def _graph_in(path: Path, inputs: Inputs) -> GraphSpec | None:
         path = inputs.file(path)
         return replace(parse_spec(load_spec(path), path), base=path.parent)
     if path.is_dir():
-        spec = _dataset_spec(inputs.directory(path))
+        inputs.refuse_output(path)
+        spec = _dataset_spec(path)
         processed = _processed_file(path) if spec is None else None
         if processed is not None:
             return _saved(inputs.file(processed), inputs)

@@ -33,8 +33,7 @@ def graphbolt_spec(path: Path) -> GraphSpec:
         InputError: The file is damaged or lacks something.
         UnsupportedError: PyYAML is not installed.
     """
-    reader = _Reader(path, _load(path / METADATA))
-    return reader.read()
+    return _Reader(path, _load(path / METADATA)).read()
 
 
 def _load(path: Path) -> Any:

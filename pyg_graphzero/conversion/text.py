@@ -188,9 +188,7 @@ class _Reader:
     def settle(self, block: Block, parsed: Future[Batch | None]) -> Iterator[Batch]:
         """The batches of the next block: one, unless it has a fault."""
         batch = parsed.result()
-        if batch is not None:
-            return self._noted(block, batch)
-        return self._salvage(block)
+        return self._salvage(block) if batch is None else self._noted(block, batch)
 
     def parse(self, block: Block) -> Batch | None:
         """The whole block at once, or None if a cell of it is refused."""
@@ -213,10 +211,7 @@ class _Reader:
         """The rows of a block that pyarrow refuses, in small pieces."""
         for piece in block.split(self._dialect, _PIECE_BYTES):
             batch = self.parse(piece)
-            if batch is not None:
-                yield from self._noted(piece, batch)
-            else:
-                yield from self._row_by_row(piece)
+            yield from self._row_by_row(piece) if batch is None else self._noted(piece, batch)
 
     def _row_by_row(self, block: Block) -> Iterator[Batch]:
         clean(block, self._dialect)  # refuses a comment in quotes, which no row can show
@@ -380,8 +375,3 @@ def _as_dtype(values: Tensor, dtype: torch.dtype | None) -> Tensor:
 
 def _refuse(row: int, found: str, expected: str) -> InputError:
     raise _Refused(found, expected)
-
-
-def locate(places: Places, row: int, position: int) -> str:
-    """Where a value of data row ``row`` stands, for messages."""
-    return f"{places.line(row)}, column {places.dialect.label(position)}"
