@@ -46,7 +46,6 @@ from harness.record import (
     record,
     step_arguments,
     step_graph,
-    training_arguments,
     write,
 )
 from harness.timeline import with_peak
@@ -70,7 +69,6 @@ def main(argv: list[str] | None = None) -> None:
     """Runs the comparison."""
     made = parser("loop", __doc__)
     step_arguments(made)
-    training_arguments(made)
     made.add_argument("--batches", type=int, default=12, help="of an epoch")
     made.add_argument("--rounds", type=int, default=3)
     made.add_argument("--workers", type=int, nargs="+", default=[0, 2])

@@ -39,7 +39,6 @@ from harness.record import (
     record,
     step_arguments,
     step_graph,
-    training_arguments,
     write,
 )
 from harness.timeline import with_peak
@@ -59,7 +58,6 @@ def main(argv: list[str] | None = None) -> None:
     """Runs the comparison."""
     made = parser("step", __doc__)
     step_arguments(made)
-    training_arguments(made)
     made.add_argument("--heads", type=int, default=2, help="of GAT and HGT")
     made.add_argument("--link", action="store_true", help="seeds are edges, with a negative each")
     made.add_argument("--typed", action="store_true", help="papers, authors, institutions: --nodes")

@@ -148,27 +148,25 @@ class ColumnReader:
 
         An attribute of a column that ids or another attribute are of takes a pass of its own.
         """
-        id_positions = {at for at, _ in ids}
         columns: dict[int, text.Column] = {}
-        later: dict[str, list[int]] = {}
+        now, later = dict[str, list[int]](), dict[str, list[int]]()
         for name, positions in attrs.items():
-            if not (id_positions | columns.keys()).isdisjoint(positions):
+            if {at for at, _ in ids}.union(columns).isdisjoint(positions):
+                now[name], is_alone = positions, len(positions) == 1
+                columns |= {at: self._text_column(dialect, at, name, is_alone) for at in positions}
+            else:
                 later[name] = positions
-                continue
-            is_alone = len(positions) == 1
-            columns |= {at: self._text_column(dialect, at, name, is_alone) for at in positions}
-        attrs = {name: positions for name, positions in attrs.items() if name not in later}
         columns |= {at: text.Column(text.TEXT if is_text else text.ID) for at, is_text in ids}
         places = Places(dialect)
         is_word = {at: column.kind is text.TEXT for at, column in columns.items()}
-        parts = [[at] for at, _ in ids] + [*attrs.values()]
+        parts = [[at] for at, _ in ids] + [*now.values()]
         spools: list[Any] = [
             BatchSpool(self.space, "ids") if is_text else _IntegerIds(self.space)
             for _, is_text in ids
         ]
         spools += [
             (BatchSpool if is_word[positions[0]] else RowSpool)(self.space, "column")
-            for positions in attrs.values()
+            for positions in now.values()
         ]
         for batch in text.read(places, columns, self.progress):
             for spool, positions in zip(spools, parts, strict=True):
@@ -182,7 +180,7 @@ class ColumnReader:
             for spool, (at, _) in zip(spools, ids, strict=False)
         ]
         loaded = {}
-        for spool, (name, positions) in zip(spools[len(ids) :], attrs.items(), strict=True):
+        for spool, (name, positions) in zip(spools[len(ids) :], now.items(), strict=True):
             place = where(positions[0])
             if is_word[positions[0]]:
                 loaded[name] = self.coded(name, IdColumn(dialect.path, place, spool.finish()))
