@@ -29,6 +29,6 @@ timeout 150 python3 -m pytest -q -p no:cacheprovider tests/gpu tests/loader/test
   >"$out/tests.txt" 2>&1 || failed=$?
 tail -3 "$out/tests.txt"
 timeout 330 python3 benchmarks/loop.py --device cuda --nodes 1000000 --edges 15000000 --batches 50 \
-  --models sage gcn gat --ways load stock trimmed accelerated --loaders ours prefetch stock \
-  --features float32 --workers 1 16 --json "$out/gpu.json" "$@" || failed=$?
+  --models sage gcn gat --ways load stock trimmed accelerated --loaders ours stock \
+  --features float32 --workers 16 --json "$out/gpu.json" "$@" || failed=$?
 exit $failed
