@@ -15,7 +15,6 @@ import shutil
 import statistics
 import sys
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ from torch_geometric.sampler import NodeSamplerInput
 
 import pyg_graphzero as gz
 from harness.child import Task, Tell, answer
-from harness.record import parser, record, write
+from harness.record import medians, parser, record, write
 from harness.run import CHILD, Run, play
 from pyg_graphzero.bench.table import markdown, number
 from pyg_graphzero.util.machine import machine
@@ -40,7 +39,7 @@ HIDDEN, CLASSES = 64, 10
 # Repetitions of operations that take little time.
 _REPEAT = 50
 _BIASED = 0.5, 2.0
-# Names of measurements in seconds, by the label of their line in the table.
+# Names of measurements, in seconds or bytes, by the label of their line in the table.
 ROWS = {
     "conversion from CSV": "convert",
     "opening": "open",
@@ -49,48 +48,9 @@ ROWS = {
     "walks, p=0.5, q=2": "biased walk",
     "a batch with its rows": "batch",
     "an epoch of its GraphSAGE script": "epoch",
+    "peak memory, convert": "peak of convert",
+    "peak memory, use": "peak of use",
 }
-
-
-class Contestant(ABC):
-    """One package and the operations that are measured.
-
-    Args:
-        folder: Directory of the text and of the files converted from it.
-        options: ``nodes``, ``dim``, ``batch_size``, ``fanout``, ``walk_length`` in steps.
-    """
-
-    model: torch.nn.Module
-    # An epoch: seeds, shuffled, with neighbours and the rows of all.
-    loader: DataLoader[Any]
-
-    def __init__(self, folder: Path, options: dict[str, Any]) -> None:
-        self.folder, self.options = folder, options
-        self.seeds = torch.randperm(options["nodes"])[: options["batch_size"]]
-
-    @abstractmethod
-    def convert(self) -> None:
-        """Text becomes files."""
-
-    @abstractmethod
-    def open(self) -> None:
-        """Files become usable."""
-
-    @abstractmethod
-    def prepare(self) -> None:
-        """Makes the samplers, the loader and the model that a script makes once."""
-
-    @abstractmethod
-    def fanout(self) -> object:
-        """Neighbours of each seed."""
-
-    @abstractmethod
-    def walk(self, p: float, q: float) -> object:
-        """A walk from each seed."""
-
-    @abstractmethod
-    def loss(self, batch: Any) -> Tensor:
-        """The model's loss at the seeds of a batch."""
 
 
 class Sage(torch.nn.Module):
@@ -109,8 +69,23 @@ class Sage(torch.nn.Module):
         return self.classify(self.conv(x, edge_index).relu())
 
 
-class Ours(Contestant):
-    """This package."""
+class Ours:
+    """This package and the operations that are measured.
+
+    Args:
+        folder: Directory of the text and of the files converted from it.
+        options: ``nodes``, ``dim``, ``batch_size``, ``fanout``, ``walk_length`` in steps.
+
+    Attributes:
+        loader: An epoch: seeds, shuffled, with neighbours and the rows of all.
+    """
+
+    model: torch.nn.Module
+    loader: DataLoader[Any]
+
+    def __init__(self, folder: Path, options: dict[str, Any]) -> None:
+        self.folder, self.options = folder, options
+        self.seeds = torch.randperm(options["nodes"])[: options["batch_size"]]
 
     def convert(self) -> None:
         """A store, its edges by both ends."""
@@ -152,8 +127,8 @@ class Ours(Contestant):
         return cross_entropy(self.model(batch.x, batch.edge_index)[:size], batch.y[:size])
 
 
-class GraphZero(Contestant):
-    """GraphZero 0.2, as its documentation uses it."""
+class GraphZero(Ours):
+    """The same by GraphZero 0.2, as its documentation uses it."""
 
     def __init__(self, folder: Path, options: dict[str, Any]) -> None:
         super().__init__(folder, options)
@@ -293,11 +268,12 @@ def main(argv: list[str] | None = None) -> None:
                ("nodes", "dim", "batch_size", "fanout", "walk_length")}  # fmt: skip
     options["folder"] = str(folder)
     names = list(CONTESTANTS) if args.graphzero_path else ["ours"]
-    results = []
+    rounds: dict[str, list[dict[str, float]]] = {name: [] for name in names}
     try:
         write_text(folder, args.nodes, args.edges, args.dim)
         for _ in range(args.rounds):
             for name in names:
+                found: dict[str, float] = {}
                 for what in ("convert", "use"):
                     task = Task(f"{name}: {what}", str(folder), options=options)
                     path = args.graphzero_path if name == "GraphZero 0.2" else None
@@ -305,24 +281,15 @@ def main(argv: list[str] | None = None) -> None:
                     result = play(run, Path(__file__), drop_caches=False)
                     if result["error"]:
                         raise SystemExit(f"{task.do}: {result['error']}")
-                    results.append(result)
+                    found |= result["found"]
+                    found[f"peak of {what}"] = result["peak"]["anon_and_file"]
+                rounds[name].append(found)
     finally:
         shutil.rmtree(folder)
-    found = {name: medians([each for each in results if each["group"] == name]) for name in names}
-    write(args.json, record(args, argv, medians=found))
+    figures = {name: medians(each) for name, each in rounds.items()}
+    write(args.json, record(args, argv, medians=figures))
     print(machine())
-    print(table(found, args))
-
-
-def medians(results: list[dict[str, Any]]) -> dict[str, float]:
-    """Medians over a contestant's rounds: seconds, and peak memory by kind of process."""
-    found: dict[str, list[float]] = {}
-    for each in results:
-        for name, value in each["found"].items():
-            found.setdefault(name, []).append(value)
-        peak = f"peak of {each['do'].partition(': ')[2]}"
-        found.setdefault(peak, []).append(each["peak"]["anon_and_file"])
-    return {name: statistics.median(values) for name, values in found.items()}
+    print(table(figures, args))
 
 
 def table(found: dict[str, dict[str, float]], args: Any) -> str:
@@ -336,11 +303,8 @@ def table(found: dict[str, dict[str, float]], args: Any) -> str:
     for label, name in ROWS.items():
         cells = [each[name] for each in found.values()]
         more = [number(cells[1] / cells[0])] if ratio else []
-        lines.append([label, *(number(1e3 * cell) for cell in cells), *more])
-    for what in ("convert", "use"):
-        cells = [each[f"peak of {what}"] for each in found.values()]
-        more = [number(cells[1] / cells[0])] if ratio else []
-        lines.append([f"peak memory, {what}", *map(format_bytes, cells), *more])
+        shown = (format_bytes(c) if name.startswith("peak") else number(1e3 * c) for c in cells)
+        lines.append([label, *shown, *more])
     return markdown(title, ["", *found, *ratio], lines)
 
 

@@ -34,7 +34,7 @@ import pyg_graphzero as gz
 from harness.cap import MemoryCap
 from harness.child import Task, Tell, answer, deliver
 from harness.communities import CommunityGraph, check_rows
-from harness.grid import Compete, Point, compete, grid_table, least_budget, point_of, verdict
+from harness.grid import Compete, Point, compete, grid_table, least_budget, point_of, worse
 from harness.peers import Contestant, GraphBolt, Ours, Stock, TunedMemmap
 from harness.record import limited_arguments, parser, record, write
 from harness.report import Result, memory_chart, short, table
@@ -177,68 +177,49 @@ def choose(args: argparse.Namespace, stores: Stores, limit: int) -> list[Run]:
         limit: On memory, bytes.
     """
     some = {"epochs": 1, "seconds": args.seconds, "num_seeds": args.batches * args.batch_size}
-    full = {**some, "epochs": args.epochs, "seconds": args.epoch_seconds}
-    ours = {**full, "workers": 2}
-    train = {**ours, "hidden": HIDDEN}
+    full = some | {"epochs": args.epochs, "seconds": args.epoch_seconds}
     beside = parse_size(args.training_memory, "--training-memory")
     cache = {"cache_bytes": parse_size(args.row_cache, "--row-cache")} if args.row_cache else {}
+    runs = []
 
-    def run(name: str, group: str, do: str, store: str, cold: bool = True, **more: Any) -> Run:
+    def add(name: str, group: str, do: str, store: str, cold: bool = True, **more: Any) -> None:
         task = Task(
             do, str(stores.folder / store), seeds=SEEDS, fanout=args.fanout,
             batch_size=args.batch_size, model=args.model, seed=args.seed, **{"limit": limit} | more,
         )  # fmt: skip
         path = args.stock_path if group == "stock" else None
+        make = partial(stores.make, store, group)
+        if group in args.only and store in args.encodings:
+            runs.append(Run(name, group, task, cold, args.patience, path, make))
 
-        def make() -> Path:
-            return stores.make(store, group)
-
-        return Run(name, group, task, cold, args.patience, path, make)
-
-    runs = [
-        *(run(f"stock, {w} workers", "stock", "stock", "f32", workers=w, **some) for w in (0, 2)),
-        *(
-            run(
-                f"memmap random, {threads} threads", "memmap", "memmap", "f32",
-                options={"threads": threads}, **some,
-            )
-            for threads in (4, 16, 64)
-        ),
-        *(
-            run(
-                f"graphbolt scheme, {store}", "graphbolt", "graphbolt", store, options=cache, **full
-            )
-            for store in ("f32", "f16")
-        ),
-        *(
-            run(f"{name}, {store}", group, "ours", store, budget=limit, **ours)
-            for store in ("f32", "f16")
-            for name, group in (("ours", "ours"), ("ours, a later run", "later"))
-        ),
-        *(
-            run(
-                f"training {name}, {store}", "train", "ours", store, cold=under is not None,
-                limit=under, budget=under and under - beside,
-                options={
-                    "in_channels": args.features, "first_aggregation": reduction,
-                    "changes_rows": store == "i8" or reduction is not None,
-                },
-                **train,
-            )
-            for store in ENCODINGS
-            for name, under, reduction in (
-                ("in RAM", None, None),
-                ("under the limit", limit, None),
-                ("under the limit with first_aggregation", limit, "mean"),
-            )
-            if reduction is None or args.model == "accelerated"
-        ),
-    ]  # fmt: skip
-    return [
-        run
-        for run in runs
-        if run.group in args.only and Path(run.task.store).name in args.encodings
-    ]
+    for workers in (0, 2):
+        add(f"stock, {workers} workers", "stock", "stock", "f32", workers=workers, **some)
+    for threads in (4, 16, 64):
+        given = some | {"options": {"threads": threads}}
+        add(f"memmap random, {threads} threads", "memmap", "memmap", "f32", **given)
+    for store in ("f32", "f16"):
+        add(f"graphbolt scheme, {store}", "graphbolt", "graphbolt", store, options=cache, **full)
+    full["workers"] = 2
+    for store in ("f32", "f16"):
+        add(f"ours, {store}", "ours", "ours", store, budget=limit, **full)
+        add(f"ours, a later run, {store}", "later", "ours", store, budget=limit, **full)
+    for store in ENCODINGS:
+        for name, under, reduction in (
+            ("in RAM", None, None),
+            ("under the limit", limit, None),
+            ("under the limit with first_aggregation", limit, "mean"),
+        ):
+            options = {
+                "in_channels": args.features, "first_aggregation": reduction,
+                "changes_rows": store == "i8" or reduction is not None,
+            }  # fmt: skip
+            if reduction is None or args.model == "accelerated":
+                add(
+                    f"training {name}, {store}", "train", "ours", store, cold=under is not None,
+                    limit=under, budget=under and under - beside, options=options, hidden=HIDDEN,
+                    **full,
+                )  # fmt: skip
+    return runs
 
 
 def grid_points(args: argparse.Namespace) -> Iterator[Point]:
@@ -286,9 +267,9 @@ def lay_grid(args: argparse.Namespace, argv: list[str] | None) -> None:
     points: list[Point] = []
     for point in grid_points(args):
         points.append(point)
-        text = f"{grid_table(args.name, points)}\n\n{verdict(points)}\n"
+        text = "\n".join([grid_table(args.name, points), *worse(points)])
         write(args.out / f"{args.name}.json", record(args, argv, points=points))
-        (args.out / f"{args.name}.md").write_text(text)
+        (args.out / f"{args.name}.md").write_text(f"{text}\n")
     print(text)
 
 

@@ -3,7 +3,7 @@
     python benchmarks/papers100m.py --dir /on/the/disk --scale 0.01 --limit 2GB
     python benchmarks/papers100m.py --dir /on/the/disk --features int8 --limit 12GB 8GB
     python benchmarks/papers100m.py --dir /on/the/disk --data /datasets/ogbn_papers100M
-    python benchmarks/papers100m.py --dir /on/the/disk --phases convert,shape --scale 0.1 --keep
+    python benchmarks/papers100m.py --dir /on/the/disk --phases convert,shape --scale 0.1
     python benchmarks/papers100m.py --dir /on/the/disk --phases convert,graphbolt,load --scale 0.25
     python benchmarks/papers100m.py --dir /on/the/disk --phases load --cache-share 0 --limit 8GB 4GB
 
@@ -31,12 +31,11 @@ import argparse
 import dataclasses
 import shutil
 import sys
-import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from papers100m_graph import MASKS, NUM_EDGES, NUM_FEATURES, NUM_NODES, PapersGraph, write_ogb
+from papers100m_graph import MASKS, NUM_EDGES, NUM_FEATURES, NUM_NODES, PapersGraph
 from papers100m_phases import ENCODINGS, PHASES, serve
 
 from harness.cap import MemoryCap
@@ -45,7 +44,7 @@ from harness.record import limited_arguments, parser, record, write
 from harness.report import Result, memory_chart, short, table
 from harness.run import CHILD, Run, play
 from pyg_graphzero.store.copies import remove_copies
-from pyg_graphzero.util.sizes import format_bytes, parse_size
+from pyg_graphzero.util.sizes import parse_size
 
 # Phases that are only done once: under the first limit, or under none.
 ONCE = ("convert", "optimize", "shape")
@@ -57,13 +56,7 @@ _SLOT_BYTES = 24  # of a cached row, besides its bytes
 # Share of a limit that is the budget of phases without a model; the rest is for pages of files.
 _SHARE = 0.75
 ITEM_BYTES = {"float32": 4, "float16": 2, "int8": 1}
-# Bytes of a node's label and three masks.
-_NODE_BYTES = 8 + 3
-# Share of the rows that training uses, at most: a third at scale 1.
-_USED_SHARE = 0.5
-# An edge in a store, and while edges are sorted. With edge ids, also its number, and this again on
-# its way into a file that then turns out to be superfluous.
-_EDGE_BYTES, _SORTED_BYTES, _NUMBER_BYTES = 4, 8, 4
+_EDGE_BYTES = 4
 # Arguments that every phase is told as options.
 _TOLD = ("scale", "directed", "features", "eval_nodes")
 _COLUMNS = ["batches/s", "s/batch", "epoch, min", "seconds", "hits", "MB/batch", "stall"]
@@ -78,10 +71,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     made.add_argument("--scale", type=float, default=1.0, help="of the nodes and edges")
     made.add_argument("--directed", action="store_true", help="citations in one direction alone")
     made.add_argument("--data", type=Path, help="directory of ogbn_papers100M itself")
-    made.add_argument("--layout", choices=("stream", "ogb"), default="stream")
     made.add_argument("--features", choices=ENCODINGS, default="int8")
     made.add_argument("--limit", nargs="+", default=["12GB"], help="on memory; or none")
-    made.add_argument("--max-disk", default="45GB", help="refuse a run that takes more")
     made.add_argument("--hidden", type=int, default=256)
     made.add_argument("--batches", type=int, default=300, help="to train")
     made.add_argument("--seconds", type=float, default=3600, help="to train at most")
@@ -100,57 +91,6 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         made.error("--cache-share: found 0, expected a share for graphbolt's cache")
     args.limit = [None if each == "none" else parse_size(each, "--limit") for each in args.limit]
     return args
-
-
-def needs(args: argparse.Namespace) -> dict[str, int]:
-    """Bytes that lie on the disk at most in each phase, by the arguments."""
-    nodes, citations = args.scale * NUM_NODES, args.scale * NUM_EDGES
-    edges = citations * (1 if args.directed else 2)
-    layout = "data" if args.data else args.layout
-    rows = nodes * NUM_FEATURES * ITEM_BYTES[args.features]
-    store, copied = rows + edges * _EDGE_BYTES + nodes * _NODE_BYTES, _USED_SHARE * rows
-    raw = nodes * (4 * NUM_FEATURES + 12) + citations * 16 if layout == "ogb" else 0
-    numbers = edges * _NUMBER_BYTES if args.directed else 0
-    sorting = edges * (_EDGE_BYTES + _SORTED_BYTES) + 2 * numbers
-    found: dict[str, int] = {}
-    for phase in args.phases:
-        # Training leaves a copy of the rows that it uses.
-        kept = store + copied * bool({"optimize", "train"} & found.keys())
-        # The reader of files writes rows first, the stream edges.
-        most = {
-            "convert": raw + (max(sorting, store) if layout == "stream" else rows + sorting),
-            # The copy, and its rows on their way.
-            "optimize": store + 2 * copied,
-            "train": store + copied,
-            # Activations of the last layer and of the one that is being made, in float16.
-            "infer": kept + 2 * nodes * args.hidden * 2,
-        }
-        found[phase] = int(most.get(phase, kept))
-    return found
-
-
-def check(found: dict[str, int], folder: Path, most: int) -> None:
-    """Refuses a run that does not fit.
-
-    Raises:
-        ValueError: Says what each phase takes, and what would take less.
-    """
-    kept = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    free = shutil.disk_usage(folder).free + kept  # of an earlier run
-    phase = max(found, key=found.__getitem__)
-    if found[phase] <= min(free, most):
-        return
-    raise ValueError(
-        f"disk: found {format_bytes(free)} free and --max-disk {format_bytes(most)}, expected "
-        f"{format_bytes(found[phase])} for {phase!r} (at most, each: {listed(found)}). "
-        "--features int8 takes least and a smaller --scale less; optimize writes rows twice, "
-        "infer two layers of --hidden: leave a phase out of --phases, or raise --max-disk"
-    )
-
-
-def listed(found: dict[str, int]) -> str:
-    """Disk space of each phase, for a reader."""
-    return ", ".join(f"{name} {format_bytes(size)}" for name, size in found.items())
 
 
 def run_of(
@@ -185,11 +125,9 @@ def run_of(
     else:
         budget = int(_SHARE * limit)
     folder = args.dir / "papers100m"
-    data = args.data or (folder / "ogb" if args.layout == "ogb" else None)
     options = {name: getattr(args, name) for name in _TOLD}
     options |= {
-        "work": str(folder / "work"),
-        "data": None if data is None else str(data),
+        "data": None if args.data is None else str(args.data),
         "cache_bytes": cached * row_bytes,
         "order": order,
     }
@@ -231,9 +169,6 @@ def main(argv: list[str] | None = None) -> None:
     args = parse(argv)
     args.dir.mkdir(parents=True, exist_ok=True)
     folder = args.dir / "papers100m"
-    wanted = needs(args)
-    print(f"disk at most: {listed(wanted)}", flush=True)
-    check(wanted, args.dir, parse_size(args.max_disk, "--max-disk"))
     runs = runs_of(args)
     # Can it be done here?
     for limit in {run.task.limit for run in runs if run.task.limit is not None}:
@@ -241,30 +176,22 @@ def main(argv: list[str] | None = None) -> None:
             pass
     if "convert" in args.phases and (folder / "store").exists():
         raise FileExistsError(17, "exists: name phases without convert, or remove it", str(folder))
-    graph = None if args.data else graph_of(args)
+    folder.mkdir(exist_ok=True)
     try:
-        made = make_files(args, folder)
         results: list[Result] = []
         for run in runs:
             run = with_same_memory(run, results)
             results.append(play(run, Path(__file__), args.drop_caches))
             print(short(results[-1]), flush=True)
-            tidy(folder, run.group)
-        names = ("num_nodes", "num_edges", "num_features", "num_communities", "scale", "directed")
-        facts = None if graph is None else {name: getattr(graph, name) for name in names}
-        report = record(args, argv, graph=facts, disk_needed=wanted, results=results, **made)
+        graph = None if args.data else PapersGraph.of(args.scale, args.seed, args.directed)
+        facts = graph and dataclasses.asdict(graph) | {"num_edges": graph.num_edges}
     finally:
-        if folder.exists() and not args.keep:
+        if not args.keep:
             shutil.rmtree(folder)
-    write(args.out / f"{args.name}.json", report)
+    write(args.out / f"{args.name}.json", record(args, argv, graph=facts, results=results))
     print(table("papers100m: every phase begins cold", results, _COLUMNS))
     watched = [[each] for each in results if each.get("timeline")]
     print(memory_chart(watched, args.out, args.name))
-
-
-def graph_of(args: argparse.Namespace) -> PapersGraph:
-    """The synthetic graph that is asked for."""
-    return PapersGraph.of(args.scale, args.seed, args.directed)
 
 
 def with_same_memory(run: Run, results: Sequence[Result]) -> Run:
@@ -281,26 +208,6 @@ def with_same_memory(run: Run, results: Sequence[Result]) -> Run:
             taken = each["peak"]["anon_and_file"]
             return dataclasses.replace(run, task=dataclasses.replace(run.task, budget=taken))
     return run
-
-
-def make_files(args: argparse.Namespace, folder: Path) -> dict[str, float]:
-    """Room for what phases leave, and the dataset's files where these are asked for."""
-    (folder / "work").mkdir(parents=True, exist_ok=True)
-    if args.layout != "ogb" or "convert" not in args.phases or (folder / "ogb").exists():
-        return {}
-    begin = time.perf_counter()
-    write_ogb(graph_of(args), folder / "ogb")
-    return {"seconds_to_make_files": time.perf_counter() - begin}
-
-
-def tidy(folder: Path, phase: str) -> None:
-    """Removes what a phase leaves, or has read, that no other one needs."""
-    done = [each for each in (folder / "work").iterdir() if each.name != "model.pt"]
-    for each in [*done, folder / "ogb"] if phase == "convert" else done:
-        if each.is_dir():
-            shutil.rmtree(each)
-        else:
-            each.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

@@ -12,13 +12,9 @@ touches what is published of the real graph (``papers100m_shape.py`` measures it
 
 from __future__ import annotations
 
-import gzip
-import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -297,18 +293,19 @@ class _Features(Rows):
         out = np.empty((end - begin, *self.shape[1:]), np.float32)
         # In pieces that stay in the cache while three rows are added up.
         for at in range(begin, end, _BLOCK_ROWS):
-            upto = min(at + _BLOCK_ROWS, end)
-            self.rows(np.arange(at, upto), out[at - begin : upto - begin])
+            nodes = np.arange(at, min(at + _BLOCK_ROWS, end), dtype=np.uint64)
+            first, second = (
+                ((nodes + np.uint64(1)) * np.uint64(key) >> np.uint64(64 - _TABLE_BITS)).view(
+                    np.int64
+                )
+                for key in _HASH
+            )
+            rows = out[at - begin : at - begin + len(nodes)]
+            # The mode that does not check first, which would need a copy of the rows.
+            np.take(self._noise[0], first, axis=0, out=rows, mode="clip")
+            rows += self._noise[1].take(second, axis=0)
+            rows += self._centroids.take(self._topic_of[nodes.view(np.int64)], axis=0)
         return torch.from_numpy(out)
-
-    def rows(self, nodes: np.ndarray, out: np.ndarray) -> None:
-        """Writes the features of ``nodes``, ``int64 [n]``, into ``out``."""
-        hashes = [(nodes.astype(np.uint64) + np.uint64(1)) * np.uint64(key) for key in _HASH]
-        first, second = ((each >> np.uint64(64 - _TABLE_BITS)).astype(np.int64) for each in hashes)
-        # The mode that does not check first, which would need a copy of the rows.
-        np.take(self._noise[0], first, axis=0, out=out, mode="clip")
-        out += self._noise[1].take(second, axis=0)
-        out += self._centroids.take(self._topic_of[nodes], axis=0)
 
     def slabs(self, num_rows: int | None = None) -> Iterator[Tensor]:
         """See :meth:`Rows.slabs`."""
@@ -318,53 +315,3 @@ class _Features(Rows):
             return self.read(number * step, min((number + 1) * step, len(self)))
 
         return made_ahead(slab, range(-(-len(self) // step)))
-
-
-def write_ogb(graph: PapersGraph, root: Path) -> None:
-    """The files of ogbn_papers100M as they are after download; see ``docs/convert.md``.
-
-    Args:
-        graph: Which.
-        root: The dataset's directory, which must not exist.
-
-    Raises:
-        FileExistsError: It does.
-    """
-    raw, split = root / "raw", root / "split" / "time"
-    raw.mkdir(parents=True)
-    n, num_edges = graph.num_nodes, graph.num_edges
-    with zipfile.ZipFile(raw / "data.npz", "w") as archive:
-        edges = (
-            part.astype(np.int64)
-            for end in ("src", "dst")
-            for part in (getattr(chunk, end) for chunk in graph.edges())
-        )
-        _member(archive, "edge_index", np.int64, (2, num_edges), edges)
-        features = (slab.numpy() for slab in graph.features().slabs())
-        _member(archive, "node_feat", np.float32, (n, graph.num_features), features)
-        years = np.random.default_rng((graph.seed, 4)).integers(1990, 2020, n, dtype=np.int64)
-        _member(archive, "node_year", np.int64, (n, 1), [years])
-        _member(archive, "num_nodes_list", np.int64, (1,), [np.array([n])])
-        _member(archive, "num_edges_list", np.int64, (1,), [np.array([num_edges])])
-    labels = graph.labels().to(torch.float32)
-    labels[labels < 0] = torch.nan
-    with zipfile.ZipFile(raw / "node-label.npz", "w", zipfile.ZIP_DEFLATED) as archive:
-        _member(archive, "node_label", np.float32, (n, 1), [labels.numpy()])
-    split.mkdir(parents=True)
-    for name, ids in graph.split.items():
-        with gzip.open(split / f"{name}.csv.gz", "wt") as file:
-            file.writelines(f"{each}\n" for each in ids.tolist())
-    (root / "mapping").mkdir()
-    (root / "processed").mkdir()
-    (root / "RELEASE_v1.txt").touch()
-
-
-def _member(
-    archive: zipfile.ZipFile, name: str, dtype: Any, shape: tuple[int, ...], parts: Any
-) -> None:
-    """One array of an ``.npz``, a piece at a time."""
-    header = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape}
-    with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
-        np.lib.format.write_array_header_1_0(file, header)
-        for part in parts:
-            file.write(np.ascontiguousarray(part).data)

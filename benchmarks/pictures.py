@@ -1,8 +1,8 @@
-"""The pictures of the README and the start page, and the chart of speeds out of core.
+"""Pictures of the result, for the README and the start page, and of speeds out of core.
 
     python benchmarks/pictures.py
 
-The picture of the result and the chart are drawn from ``benchmarks/results`` and need no run.
+They are drawn from ``benchmarks/results`` and need no run.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Any
 
 import matplotlib
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch
 
 from harness.record import parser
 from harness.report import speed_bars
@@ -23,48 +22,6 @@ from pyg_graphzero.bench.table import number
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 OURS, OTHERS = "#2f6f8f", "#b8b8b8"
-# Steps in boxes from top to bottom: a title, lines, and on the arrow to the next one its name and
-# the code for it.
-STEPS = (
-    ("Your graph", ("CSV, Parquet, NumPy", "PyG and OGB datasets", "chunks of a program")),
-    ("A store on disk", ("features, edges, labels", "laid out to be read", "checksums")),
-    ("Loader", ("threads sample in C++", "hot rows in memory", "the rest read ahead")),
-    ("Your model", ("PyG's Data and layers,", "the script unchanged;", "accelerate: one line")),
-)
-ARROWS = (
-    ("once", "gz.convert(…)"),
-    ("open", "gz.open(…).data()"),
-    ("batches", "for batch in loader"),
-)
-
-
-def workflow() -> Figure:
-    """From files to a model, in four boxes: no wider than a phone, so that it is never shrunk."""
-    height, gap, margin, width = 50, 28, 3, 270
-    total = 4 * height + 3 * gap + 2 * margin
-    figure = Figure(figsize=(width / 72, total / 72))
-    axes = figure.add_axes((0, 0, 1, 1))
-    axes.set(xlim=(0, width), ylim=(total, 0))
-    axes.set_axis_off()
-    for at, (title, lines) in enumerate(STEPS):
-        top, color = margin + at * (height + gap), OURS if at in (1, 2) else "#707070"
-        axes.add_patch(
-            FancyBboxPatch(
-                (margin, top), width - 2 * margin, height, "round,pad=0,rounding_size=4",
-                facecolor="white", edgecolor=color, linewidth=1.5,
-            )
-        )  # fmt: skip
-        middle = top + height / 2
-        axes.text(14, middle, title, va="center", weight="bold", fontsize=10)
-        axes.text(128, middle, "\n".join(lines), va="center", fontsize=9)
-    for at, (what, code) in enumerate(ARROWS):
-        begin = margin + at * (height + gap) + height
-        head = {"arrowstyle": "-|>", "linewidth": 1.5, "color": OURS, "mutation_scale": 12}
-        axes.annotate("", (60, begin + gap), (60, begin), arrowprops=head)
-        font: dict[str, Any] = {"va": "center", "fontsize": 9}
-        axes.text(70, begin + gap / 2, what, **font)
-        axes.text(128, begin + gap / 2, code, family="monospace", color=OURS, **font)
-    return figure
 
 
 def runs(name: str) -> dict[str, dict[str, Any]]:
@@ -136,7 +93,6 @@ def main(argv: list[str] | None = None) -> None:
     # Text stays text: small files, in the font of whoever looks, the same bytes each time.
     matplotlib.rcParams |= {"svg.fonttype": "none", "svg.hashsalt": "pictures"}
     for draw, path in (
-        (workflow, "docs/assets/workflow.svg"),
         (result, "docs/assets/result.svg"),
         (out_of_core_speed, "benchmarks/results/out_of_core_speed.png"),
     ):

@@ -2,15 +2,13 @@
 
     python benchmarks/shards.py --dir /on/the/disk --scale 0.1 --ranks 1 2 4 --limit 3.6GB
     python benchmarks/shards.py --dir /on/the/disk --by ranges ldg metis --batch-size 128
-    python benchmarks/shards.py --dir /on/the/disk --by ranges --link 10gbit 25gbit
 
 The graph is that of ``papers100m.py``; it and its shards are made in ``--dir`` where they are not
 there yet, and stay. Each rank is a process under ``--limit`` divided by the number of ranks, page
 cache included (``none``: without), and trains GraphSAGE on as many nodes, of its own as far as it
-has them. ``store`` is the whole store on each. ``--link`` puts two ranks into network namespaces
-with a link of that rate; it needs root. Bytes are those that a rank receives, of the last epoch and
-of the first. ``fetch`` is the exchange of a window's rows, all of them other ranks', without
-training, ``gloo`` its ``all_to_all_single`` of as many bytes, in turn; medians.
+has them. ``store`` is the whole store on each. Bytes are those that a rank receives, of the last
+epoch and of the first. ``fetch`` is the exchange of a window's rows, all of them other ranks',
+without training, ``gloo`` its ``all_to_all_single`` of as many bytes, in turn; medians.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ import json
 import subprocess
 import sys
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -37,7 +35,7 @@ from harness.cap import MemoryCap
 from harness.record import parser, record, write
 from pyg_graphzero.bench.table import markdown
 from pyg_graphzero.loader.cluster import ClusterData
-from pyg_graphzero.util.sizes import parse_size
+from pyg_graphzero.util.sizes import folder_bytes, parse_size
 from pyg_graphzero.util.system import private_rss
 
 _COLUMNS = ["disk, MB", "anon, MB", "MB/batch", "at first", "kept, MB/batch", "exchanges/batch"]
@@ -52,7 +50,6 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     made.add_argument("--scale", type=float, default=0.01, help="of papers100M")
     made.add_argument("--ranks", type=int, nargs="+", default=[2])
     made.add_argument("--by", nargs="+", default=["store", "ranges"], help="ldg, metis, too")
-    made.add_argument("--link", nargs="+", default=["loopback"], help="or 10gbit, with 2 ranks")
     made.add_argument("--limit", default="none", help="on the memory of one rank")
     made.add_argument("--memory", help="budget of each rank, as gz.open_shards has it")
     made.add_argument("--fanout", type=int, nargs="+", default=[10, 10, 10])
@@ -79,51 +76,17 @@ def prepare(args: argparse.Namespace, ranks: int, by: str) -> Path:
     return path
 
 
-@contextmanager
-def links(rate: str) -> Any:
-    """Commands that put each of two ranks into a network namespace; none for loopback."""
-    if rate == "loopback":
-        yield [[], []]
-        return
-    names = ["gzshards0", "gzshards1"]
-    shape = f"tc qdisc add dev veth root tbf rate {rate} burst 4mb latency 50ms"
-    try:
-        for name in names:
-            _call(f"ip netns add {name}")
-        _call(f"ip link add veth netns {names[0]} type veth peer name veth netns {names[1]}")
-        for number, name in enumerate(names):
-            _call(f"ip -n {name} addr add 10.77.0.{number + 1}/24 dev veth")
-            _call(f"ip -n {name} link set lo up")
-            _call(f"ip -n {name} link set veth up")
-            _call(f"ip netns exec {name} {shape}")
-        enter = ["env", "GLOO_SOCKET_IFNAME=veth"]
-        yield [["ip", "netns", "exec", name, *enter] for name in names]
-    finally:
-        for name in names:
-            subprocess.run(["ip", "netns", "del", name], check=False)
-
-
-def _call(command: str) -> None:
-    subprocess.run(command.split(), check=True)
-
-
-def play(
-    args: argparse.Namespace, words: list[str], ranks: int, by: str, link: str
-) -> list[dict[str, Any]]:
+def play(args: argparse.Namespace, words: list[str], ranks: int, by: str) -> list[dict[str, Any]]:
     """Has all ranks train; what each has found."""
     path = prepare(args, ranks, by)
     place = args.dir.absolute() / f"ranks-{time.monotonic_ns()}"
-    limit = None if args.limit == "none" else parse_size(args.limit, "--limit") // ranks
+    limit = 0 if args.limit == "none" else parse_size(args.limit, "--limit") // ranks
     with ExitStack() as stack:
-        within = stack.enter_context(links(link))
-        caps = [] if limit is None else [MemoryCap(limit) for _ in range(ranks)]
-        for cap in caps:
-            stack.enter_context(cap)
+        caps = [stack.enter_context(MemoryCap(limit)) for _ in range(ranks if limit else 0)]
         started = []
         for rank in range(ranks):
             task = {"rank": rank, "ranks": ranks, "path": str(path), "place": str(place)}
             command = [sys.executable, __file__, *words, "--rank", json.dumps(task)]
-            command = [*(within[rank] if link != "loopback" else []), *command]
             command = caps[rank].command(command) if caps else command
             started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
         found = [each.communicate()[0] for each in started]
@@ -218,7 +181,7 @@ def fetch(store: gz.ShardedStore, count: int, ranks: int) -> dict[str, float]:
 def disk(store: gz.Store) -> int:
     """Bytes of the files that a rank needs."""
     places = [store.path, *([store.part] if isinstance(store, gz.ShardedStore) else [])]
-    return sum(f.stat().st_size for place in places for f in place.rglob("*") if f.is_file())
+    return sum(map(folder_bytes, places))
 
 
 def row_of(found: list[dict[str, Any]]) -> list[str]:
@@ -248,12 +211,11 @@ def main(argv: list[str] | None = None) -> None:
     runs: list[dict[str, Any]] = []
     for ranks in args.ranks:
         for by in args.by:
-            for link in args.link:
-                found = play(args, words, ranks, by, link)
-                runs.append({"ranks": ranks, "by": by, "link": link, "found": found})
-                rows.append([f"{ranks} ranks, {by}", link, *row_of(found)])
-                print(*rows[-1], flush=True)
-    print(markdown("shards", ["run", "link", *_COLUMNS], rows))
+            found = play(args, words, ranks, by)
+            runs.append({"ranks": ranks, "by": by, "found": found})
+            rows.append([f"{ranks} ranks", by, *row_of(found)])
+            print(*rows[-1], flush=True)
+    print(markdown("shards", ["ranks", "parts", *_COLUMNS], rows))
     write(args.json, record(args, words, runs=runs))
 
 

@@ -15,11 +15,12 @@ from __future__ import annotations
 import argparse
 import copy
 import json
+import multiprocessing
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,6 @@ from harness.record import (
     record,
     step_arguments,
     step_graph,
-    training_arguments,
     write,
 )
 from harness.timeline import with_peak
@@ -58,7 +58,6 @@ def main(argv: list[str] | None = None) -> None:
     """Runs the comparison."""
     made = parser("step", __doc__)
     step_arguments(made)
-    training_arguments(made)
     made.add_argument("--heads", type=int, default=2, help="of GAT and HGT")
     made.add_argument("--link", action="store_true", help="seeds are edges, with a negative each")
     made.add_argument("--typed", action="store_true", help="papers, authors, institutions: --nodes")
@@ -68,28 +67,19 @@ def main(argv: list[str] | None = None) -> None:
     made.add_argument("--rounds", type=int, default=7)
     made.add_argument("--batch", type=Path, help="where the batch is kept, for the next run too")
     made.add_argument("--dgl", help="a Python that has DGL: its layers take part")
-    made.add_argument("--peak", action="store_true", help=argparse.SUPPRESS)
-    made.add_argument("--sample", action="store_true", help=argparse.SUPPRESS)
-    words = sys.argv[1:] if argv is None else argv
-    args = made.parse_args(words)
+    args = made.parse_args(argv)
     if any((model in TYPED) != args.typed for model in args.models):
         made.error(f"{', '.join(TYPED)} take --typed, other models do not")
     if args.typed and (args.link or args.undirected):
         made.error("--typed has nodes as seeds, and both directions already")
     if args.dgl is not None and (args.typed or args.link):
         made.error("--dgl takes part without --typed and --link")
-    if args.sample:
-        torch.save(_sampled(args), args.batch)
-        return
     recycling = _core.Recycling(is_bounded=False)  # as while a loader lives
-    if args.peak:
-        print(json.dumps(_peak(args)))
-        return
     results: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
         path = args.batch or Path(folder) / "batch.pt"
         if not path.exists():
-            _alone([*words, "--sample", "--batch", str(path)])
+            _alone(_sample, path, args)
         batch = torch.load(path, weights_only=False)
         print(f"{machine()}")
         sizes = {"nodes": batch.num_nodes, "edges": batch.num_edges}
@@ -110,7 +100,7 @@ def main(argv: list[str] | None = None) -> None:
                     "min_seconds": min(each["seconds"] for each in rounds[name]),
                     "peak_bytes": None
                     if name in ("products", "DGL")
-                    else _peak_of(name, model, path, words),
+                    else _alone(_peak, name, model, path, args),
                 }
                 for name in rounds
             }
@@ -119,7 +109,14 @@ def main(argv: list[str] | None = None) -> None:
     write(args.json, record(args, argv, batch=sizes, results=results))
 
 
-def _sampled(args: argparse.Namespace) -> Any:
+def _alone(work: Callable[..., Any], *given: Any) -> Any:
+    """The result of ``work`` in a process of its own."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(work, *given).result()
+
+
+def _sample(path: Path, args: argparse.Namespace) -> None:
+    """Samples a batch into a file."""
     data: Any
     if args.typed:
         data = academic(args.nodes // 2, 0)
@@ -143,69 +140,45 @@ def _sampled(args: argparse.Namespace) -> Any:
                 del store[name]
         if "edge_index" in store:
             store.edge_index = torch.as_tensor(store.edge_index).as_subclass(Tensor)
-    return batch
+    torch.save(batch, path)
 
 
 def _step(name: str, model: str, batch: Any, args: argparse.Namespace) -> Callable[[], None] | None:
     """A function that does one training step; None where the contestant cannot run the model."""
-    if model in TYPED or model in BY_RELATION:
-        return _typed_step(name, model, batch, args)
     if name == "products":
         return _products(batch, args) if model == "GraphSAGE" else None
-    torch.manual_seed(0)
-    options = {"dropout": args.dropout} | ({"heads": args.heads} if model == "GAT" else {})
-    net = MODELS[model](args.dim, args.hidden, len(args.fanout), NUM_CLASSES, **options)
-    x, edges, extra = batch.x, batch.edge_index, {}
-    if name == "trimmed":
-        extra = {
-            "num_sampled_nodes_per_hop": batch.num_sampled_nodes,
-            "num_sampled_edges_per_hop": batch.num_sampled_edges,
-        }
-    elif name == "accelerated":
-        net = gz.nn.accelerate(net)
-        edges = _known(batch).edge_index
-    seeds = batch.y[: batch.num_sampled_nodes[0]]
-    return _training(net, lambda: net(x, edges, **extra), seeds, [edges], args.autocast)
-
-
-def _typed_step(
-    name: str, model: str, batch: Any, args: argparse.Namespace
-) -> Callable[[], None] | None:
-    if name == "products" or (name, model) == ("trimmed", "to_hetero"):
+    if (name, model) == ("trimmed", "to_hetero"):
         return None
     torch.manual_seed(0)
+    if name == "accelerated":  # edges that know their hops
+        batch = copy.copy(batch)
+        attach_hops(batch)
     widths = [args.dim, *[args.hidden] * (len(args.fanout) - 1), NUM_CLASSES]
-    given: tuple[Any, ...]
-    extra = {}
-    if name == "accelerated":
-        batch = _known(batch)
-    if model in BY_RELATION:
-        net = BY_RELATION[model](widths, None, args.heads)
-        given, edges = (batch.x, batch.edge_index, batch.edge_type.long()), [batch.edge_index]
-        sampled = batch.num_sampled_nodes, batch.num_sampled_edges
-        seeds = batch.y[: batch.num_sampled_nodes[0]]
-    else:
+    seeds = batch[_SEEDS] if args.typed else batch
+    y = seeds.y[: seeds.num_sampled_nodes[0]]
+    names = ("x", "edge_index", "num_sampled_nodes", "num_sampled_edges")
+    *given, nodes, edges = (getattr(batch, name + "_dict" * args.typed) for name in names)
+    extra: dict[str, Any] = {"sampled": (nodes, edges)}
+    if model in MODELS:
+        options = {"dropout": args.dropout} | ({"heads": args.heads} if model == "GAT" else {})
+        net = MODELS[model](args.dim, args.hidden, len(args.fanout), NUM_CLASSES, **options)
+        extra = {"num_sampled_nodes_per_hop": nodes, "num_sampled_edges_per_hop": edges}
+    elif args.typed:
         net = TYPED[model](widths, batch.metadata(), args.heads)
-        given, edges = (batch.x_dict, batch.edge_index_dict), [*batch.edge_index_dict.values()]
-        sampled = batch.num_sampled_nodes_dict, batch.num_sampled_edges_dict
-        seeds = batch[_SEEDS].y[: sampled[0][_SEEDS][0]]
-    if name == "trimmed":
-        extra["sampled"] = sampled
-    elif name == "accelerated":
+    else:
+        net = BY_RELATION[model](widths, None, args.heads)
+        given.append(batch.edge_type.long())
+    if name != "trimmed":
+        extra = {}
+    if name == "accelerated":
         net = gz.nn.accelerate(net)
 
     def run() -> Tensor:
         out = net(*given, **extra)
         return out[_SEEDS] if isinstance(out, dict) else out
 
-    return _training(net, run, seeds, edges, args.autocast)
-
-
-def _known(batch: Any) -> Any:
-    """The batch with edges that know their hops."""
-    out = copy.copy(batch)
-    attach_hops(out)
-    return out
+    indices = [*given[1].values()] if args.typed else [given[1]]
+    return _training(net, run, y, indices, args.autocast)
 
 
 def _training(
@@ -270,22 +243,15 @@ def _products(batch: Any, args: argparse.Namespace) -> Callable[[], None]:
     return step
 
 
-def _peak(args: argparse.Namespace) -> int:
-    batch = torch.load(args.batch, weights_only=False)
-    step = _step(args.only[0], args.models[0], batch, args)
+def _peak(name: str, model: str, path: Path, args: argparse.Namespace) -> int:
+    """The most bytes of memory that steps take beside the batch."""
+    recycling = _core.Recycling(is_bounded=False)
+    step = _step(name, model, torch.load(path, weights_only=False), args)
     assert step is not None
     before = memory(os.getpid())["own"]
-    return with_peak(lambda: [step() for _ in range(2)])[1] - before
-
-
-def _peak_of(name: str, model: str, batch: Path, words: list[str]) -> int:
-    own = ["--only", name, "--models", model, "--peak", "--batch", str(batch)]
-    return int(_alone([*words, *own]))
-
-
-def _alone(words: list[str]) -> str:
-    """Runs this script in a process of its own with other arguments; returns its output."""
-    return subprocess.check_output([sys.executable, __file__, *words], text=True)
+    peak = with_peak(lambda: [step() for _ in range(2)])[1] - before
+    del recycling
+    return peak
 
 
 def _show(model: str, found: dict[str, Any]) -> None:

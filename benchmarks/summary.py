@@ -28,7 +28,7 @@ PAGES = {
 _OF_A_RUN = ["name", "store", "limit", "budget", "workers", "error", "at_most", "facts", "found"]
 _OF_A_RUN += ["peak", "disk"]
 # Other fields of a record that no page cites.
-_LEFT_OUT = ("steady", "stats", "cached", "environment", "disk_needed", "split", "doubt")
+_LEFT_OUT = ("steady", "stats", "cached", "environment", "split", "doubt")
 _MOST_NUMBERS = 5
 _DIGITS = 7
 

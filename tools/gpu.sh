@@ -4,7 +4,7 @@
 # torch, torch_geometric, pyarrow, click, tqdm and xxhash.
 #
 #     sh tools/gpu.sh FOLDER      # FOLDER gets gpu.json (figures), tests.txt and install.txt
-#     sh tools/gpu.sh FOLDER --device cpu --nodes 20000 --edges 200000    # more is for benchmarks/gpu.py
+#     sh tools/gpu.sh FOLDER --device cpu --nodes 20000 --edges 200000    # more is for benchmarks/loop.py
 set -eu
 out=${1:?"found no folder for the results, expected one: sh tools/gpu.sh FOLDER"}
 shift
@@ -28,5 +28,7 @@ failed=0
 timeout 150 python3 -m pytest -q -p no:cacheprovider tests/gpu tests/loader/test_device.py \
   >"$out/tests.txt" 2>&1 || failed=$?
 tail -3 "$out/tests.txt"
-timeout 330 python3 benchmarks/gpu.py --dir "$work/store" --json "$out/gpu.json" "$@" || failed=$?
+timeout 330 python3 benchmarks/loop.py --device cuda --nodes 1000000 --edges 15000000 --batches 50 \
+  --models sage gcn gat --ways load stock trimmed accelerated --loaders ours stock \
+  --features float32 --workers 16 --json "$out/gpu.json" "$@" || failed=$?
 exit $failed

@@ -12,16 +12,54 @@ import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from typing_extensions import Self
 
 from pyg_graphzero.errors import GraphZeroError
+from pyg_graphzero.util.system import CGROUP_V1, CGROUP_V2
 
 _CGROUP = Path("/sys/fs/cgroup")
 # The process enters the group and then becomes the command, so that all of it is charged there.
 _ENTER = 'echo $$ > "$0" && exec "$@"'
 # systemd takes a moment to make a scope, and a process that was killed to leave its group.
 _PATIENCE_S = 10.0
+
+
+class _Files(NamedTuple):
+    """Files of a control group, in one version of these.
+
+    Attributes:
+        parent: Directory of the groups.
+        sign: File of ``parent`` that tells the version.
+        limit: Limit on memory.
+        swap: Limit on swap, or on memory and swap together.
+        counts_all: Whether it is on both.
+        usage: Bytes in use.
+        cache: Field of ``memory.stat`` with pages of files.
+        events: File that counts killed processes.
+    """
+
+    parent: Path
+    sign: str
+    limit: str
+    swap: str
+    counts_all: bool
+    usage: str
+    cache: str
+    events: str
+
+
+_VERSIONS = (
+    _Files(
+        _CGROUP / "memory", CGROUP_V1[0], CGROUP_V1[0], "memory.memsw.limit_in_bytes", True,
+        *CGROUP_V1[1:], "memory.oom_control",
+    ),
+    _Files(
+        _CGROUP, "cgroup.subtree_control", CGROUP_V2[0], "memory.swap.max", False, *CGROUP_V2[1:],
+        "memory.events",
+    ),
+)  # fmt: skip
 
 
 class CapError(GraphZeroError, RuntimeError):
@@ -47,10 +85,10 @@ class MemoryCap:
             raise ValueError(f"limit: found {limit}, expected a positive number of bytes")
         self.limit = limit
         self._group: Path | None = None
-        self._scope = False
+        self._files = _VERSIONS[-1]  # systemd's scopes are of version 2
         tried = []
-        for way in (self._version_1, self._version_2, self._systemd):
-            refusal = way()
+        for files in (*_VERSIONS, None):
+            refusal = self._systemd() if files is None else self._make(files)
             if refusal is None:
                 return
             tried.append(refusal)
@@ -59,45 +97,24 @@ class MemoryCap:
             "`systemd-run --user --scope -p MemoryMax=1G true` works"
         )
 
-    @property
-    def _is_version_1(self) -> bool:
-        return self._group is not None and self._group.parent.name == "memory"
-
-    def _version_1(self) -> str | None:
-        parent = _CGROUP / "memory"
-        if not (parent / "memory.limit_in_bytes").exists():
-            return f"{parent}: no control groups of version 1"
-        return self._make(parent, "memory.limit_in_bytes", "memory.memsw.limit_in_bytes")
-
-    def _version_2(self) -> str | None:
-        control = _CGROUP / "cgroup.subtree_control"
-        if not control.exists():
-            return f"{_CGROUP}: no control groups of version 2"
+    def _make(self, files: _Files) -> str | None:
+        """Makes a group of a version; the reason where that cannot be done."""
+        if not (files.parent / files.sign).exists():
+            return f"{files.parent}: found no {files.sign}"
+        group = files.parent / f"graphzero-bench-{os.getpid()}-{time.monotonic_ns()}"
+        control = files.parent / "cgroup.subtree_control"
         try:
-            if "memory" not in control.read_text().split():
+            if control.exists() and "memory" not in control.read_text().split():
                 control.write_text("+memory")
-        except OSError as error:
-            return f"{control}: {error.strerror}"
-        return self._make(_CGROUP, "memory.max", None)
-
-    def _make(self, parent: Path, limit: str, limit_with_swap: str | None) -> str | None:
-        group = parent / f"graphzero-bench-{os.getpid()}-{time.monotonic_ns()}"
-        try:
             group.mkdir()
+            (group / files.limit).write_text(str(self.limit))
+            if (group / files.swap).exists():  # kernels without swap accounting have no such file
+                (group / files.swap).write_text(str(self.limit * files.counts_all))
         except OSError as error:
+            if group.exists():
+                group.rmdir()
             return f"{group}: {error.strerror}"
-        try:
-            (group / limit).write_text(str(self.limit))
-            if limit_with_swap is None:
-                swap, value = group / "memory.swap.max", 0
-            else:
-                swap, value = group / limit_with_swap, self.limit
-            if swap.exists():  # kernels without swap accounting have no such file
-                swap.write_text(str(value))
-        except OSError as error:
-            group.rmdir()
-            return f"{group / limit}: {error.strerror}"
-        self._group = group
+        self._group, self._files = group, files
         return None
 
     def _systemd(self) -> str | None:
@@ -106,7 +123,6 @@ class MemoryCap:
         found = subprocess.run([*self._scoped(), "true"], capture_output=True, text=True)
         if found.returncode != 0:
             return f"systemd-run: {found.stderr.strip().splitlines()[-1:] or 'failed'}"
-        self._scope = True
         return None
 
     def _scoped(self) -> list[str]:
@@ -115,9 +131,8 @@ class MemoryCap:
 
     def command(self, command: Sequence[str]) -> list[str]:
         """The command line that runs ``command`` under the limit, with the same process id."""
-        if self._scope:
+        if self._group is None:
             return [*self._scoped(), *command]
-        assert self._group is not None
         return ["sh", "-c", _ENTER, str(self._group / "cgroup.procs"), *command]
 
     def usage(self, pid: int) -> dict[str, int]:
@@ -127,16 +142,12 @@ class MemoryCap:
             ``charged``, and of that ``cache``: pages of files, mapped or not. Empty if the process
             has ended, or has not entered its group yet.
         """
-        group = self._group_of(pid) if self._scope else self._group
+        group = self._group or self._group_of(pid)
         if group is None:
             return {}
         try:
-            stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-            if self._is_version_1:
-                charged, cache = group / "memory.usage_in_bytes", stat["total_cache"]
-            else:
-                charged, cache = group / "memory.current", stat["file"]
-            return {"charged": int(charged.read_text()), "cache": int(cache)}
+            charged = int((group / self._files.usage).read_text())
+            return {"charged": charged, "cache": int(_stat(group)[self._files.cache])}
         except (OSError, KeyError):
             return {}
 
@@ -155,9 +166,7 @@ class MemoryCap:
         """Processes the kernel has killed because of the limit; 0 where it does not tell."""
         if self._group is None:
             return 0
-        file = self._group / ("memory.oom_control" if self._is_version_1 else "memory.events")
-        lines = dict(line.split() for line in file.read_text().splitlines())
-        return int(lines.get("oom_kill", 0))
+        return int(_stat(self._group, self._files.events).get("oom_kill", 0))
 
     def __enter__(self) -> Self:
         return self
@@ -176,3 +185,7 @@ class MemoryCap:
                     raise
                 time.sleep(0.05)
         self._group = None
+
+
+def _stat(group: Path, file: str = "memory.stat") -> dict[str, str]:
+    return dict(line.split() for line in (group / file).read_text().splitlines())

@@ -1,4 +1,4 @@
-"""The promise as a table: second epochs by graph, budget, encoding and fan-out, and their bounds.
+"""Second epochs as a table: by graph, budget, encoding and fan-out, and their bounds.
 
 Each point has this package's loader, that with ``row_cache=False``, and GraphBolt's scheme, each a
 process of its own under the same limit. A refused budget is a result: the error names the least
@@ -25,11 +25,8 @@ from pyg_graphzero.util.sizes import format_bytes
 Point = dict[str, Any]
 Compete = Callable[[str, int], Result]
 CONTESTANTS = {"ours": ("ours", "auto"), "off": ("ours", "off"), "scheme": ("graphbolt", "")}
-# Times that a second epoch is to be as fast as that of GraphBolt's scheme, by encoding; or it takes
-# at most this many times the seconds of the disk.
-TIMES, OF_DISK = {"f32": 3.0, "f16": 4.0, "i8": 4.0}, 1.25
-# A time, or a peak of memory against its limit, that is above by less is not counted as worse.
-_NOISE, _KEPT = 1.1, 1.05
+# A time that is above by less is not counted as worse.
+_NOISE = 1.1
 _LEAST = re.compile(r"MemoryBudgetError: .*?expected (more than )?([\d,]+) MB")
 _SERIES = ("batch_seconds", "timeline")
 _HEADER = [
@@ -163,25 +160,3 @@ def worse(points: list[Point]) -> Iterator[str]:
             if ours > _NOISE * (point["off"] or inf):
                 yield f"{at}: {number(ours)} s, with order=off {number(point['off'])} s"
             best = min(best, (ours, point["limit"]))
-
-
-def verdict(points: list[Point]) -> str:
-    """For how many points the promise holds, and what is worse than it may be."""
-    ran = [point for point in points if point["ours"] not in (None, inf)]
-    compared = [(point, rate) for point in ran if (rate := times(point)) is not None]
-    kept = sum(
-        rate >= TIMES[point["encoding"]] or point["ours"] <= OF_DISK * point["disk"]
-        for point, rate in compared
-    )
-    refused = [point for point in points if point["ours"] == inf]
-    lines = [
-        f"points: {len(points)}, of which {len(ran)} ran, {len(compared)} against the scheme",
-        f"fast enough, or within {OF_DISK} of the disk's limit: {kept} of {len(compared)}",
-        f"slower than GraphBolt's scheme: {sum(rate < 1 for _, rate in compared)}",
-        f"over the limit: {sum(point['peak'] > _KEPT * point['limit'] for point in ran)}",
-        f"refused: {sum(point['least'] is not None for point in refused)}; ended otherwise: "
-        f"{sum(point['least'] is None for point in refused)}; of both, the scheme fits: "
-        f"{sum(point['scheme'] not in (None, inf) for point in refused)}",
-        *(f"worse: {line}" for line in worse(points)),
-    ]
-    return "\n".join(f"- {line}" for line in lines)

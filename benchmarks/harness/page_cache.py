@@ -1,4 +1,4 @@
-"""How much of some files the page cache holds, and making that all or nothing."""
+"""How much of some files the page cache holds, and making that nothing."""
 
 from __future__ import annotations
 
@@ -11,17 +11,6 @@ from pathlib import Path
 import numpy as np
 
 from pyg_graphzero.util.system import drop_pages
-
-_BLOCK = 1 << 22
-
-
-def warm(files: Iterable[Path]) -> None:
-    """Reads files once, so that the page cache holds them if it has room."""
-    buffer = bytearray(_BLOCK)
-    for path in files:
-        with path.open("rb", buffering=0) as file:
-            while file.readinto(buffer):
-                pass
 
 
 def drop(files: Iterable[Path]) -> None:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 import mmap
 import os
-import queue
 import sys
-import threading
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from logging.handlers import BufferingHandler
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,11 +26,10 @@ from torch_geometric.data import Data
 from torch_geometric.sampler import NodeSamplerInput
 
 from harness.child import Task
-from harness.page_cache import warm
 from harness.sieve import SieveCache
 from pyg_graphzero import _core
 from pyg_graphzero import open as open_store
-from pyg_graphzero.bench.process import memory
+from pyg_graphzero.bench.process import memory, warm
 from pyg_graphzero.loader import NeighborLoader
 from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.store.contents import StoreContents
@@ -213,25 +212,13 @@ class Peer(Contestant):
 
 
 def ahead(items: Iterable[T]) -> Iterator[T]:
-    """Yields the items; a thread makes the next one while the last one is used."""
-    ready: queue.Queue[tuple[str, Any]] = queue.Queue(1)
-
-    def work() -> None:
-        try:
-            for item in items:
-                ready.put(("item", item))
-            ready.put(("end", None))
-        except BaseException as error:
-            ready.put(("error", error))
-
-    threading.Thread(target=work, daemon=True).start()
-    while True:
-        kind, value = ready.get()
-        if kind == "error":
-            raise value
-        if kind == "end":
-            return
-        yield value
+    """Yields the items; a thread makes the next two while one is used."""
+    rest: Iterator[T | None] = iter(items)
+    with ThreadPoolExecutor(1) as pool:
+        coming = deque(pool.submit(next, rest, None) for _ in range(2))
+        while (item := coming.popleft().result()) is not None:
+            coming.append(pool.submit(next, rest, None))
+            yield item
 
 
 class TunedMemmap(Peer):

@@ -1,4 +1,4 @@
-"""Real graphs that scripts measure accuracy on, and the training they have in common.
+"""Real graphs that ``accuracy.py`` trains on, and the training.
 
 WordNet comes with the examples; the others are files that `--data DIR` names.
 """
@@ -28,16 +28,6 @@ from wordnet_sage import build_model, forward
 from wordnet import load_graph, random_split
 
 NAMES = ("wordnet", "tolokers", "coauthor physics")
-
-
-def arguments(made: argparse.ArgumentParser, hidden: int, fanout: list[int]) -> None:
-    """Which graphs, and the training."""
-    made.add_argument("--data", type=Path, help="directory with more graphs")
-    made.add_argument("--graphs", nargs="+", default=list(NAMES), choices=NAMES)
-    made.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    made.add_argument("--hidden", type=int, default=hidden)
-    made.add_argument("--fanout", type=int, nargs="+", default=fanout)
-    made.add_argument("--batch-size", type=int, default=512)
 
 
 def graphs(names: list[str], directory: Path | None) -> Iterator[tuple[str, Data]]:
@@ -108,13 +98,13 @@ def scores(
     args: argparse.Namespace,
     options: dict[str, Any],
     epochs: int,
-    norms: str | None = "whole",
+    norms: str | None,
 ) -> dict[str, Any]:
     """``scores`` after the last epoch by seed, and their ``mean``; all are evaluated alike.
 
     Args:
         data: The graph.
-        args: See ``arguments``.
+        args: Those of ``accuracy.py``.
         options: Further arguments of the training loader.
         epochs: Number of epochs.
         norms: Argument of ``gz.nn.accelerate``; None leaves the model as it is.

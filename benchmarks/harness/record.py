@@ -60,6 +60,10 @@ def step_arguments(made: argparse.ArgumentParser) -> None:
     made.add_argument("--undirected", action="store_true", help="every edge both ways")
     made.add_argument("--dim", type=int, default=128, help="of the features")
     made.add_argument("--hidden", type=int, default=256, help="width of the model")
+    made.add_argument("--dropout", type=float, default=0.0, help="between its layers")
+    made.add_argument(
+        "--autocast", action="store_true", help="products in bfloat16; DGL's stay in float32"
+    )
 
 
 def step_graph(args: argparse.Namespace, dim: int) -> Data:
@@ -68,14 +72,6 @@ def step_graph(args: argparse.Namespace, dim: int) -> Data:
     if args.undirected:
         data.edge_index = torch.cat((data.edge_index, data.edge_index.flip(0)), 1)
     return data
-
-
-def training_arguments(made: argparse.ArgumentParser) -> None:
-    """How a model is trained."""
-    made.add_argument("--dropout", type=float, default=0.0, help="between its layers")
-    made.add_argument(
-        "--autocast", action="store_true", help="products in bfloat16; DGL's stay in float32"
-    )
 
 
 def limited_arguments(made: argparse.ArgumentParser, training_memory: str) -> None:

@@ -17,9 +17,10 @@ from typing import Any
 
 from harness.cap import MemoryCap
 from harness.child import Task
-from harness.page_cache import drop, resident_bytes, warm
-from harness.timeline import Timeline
+from harness.page_cache import drop, resident_bytes
+from harness.timeline import timeline
 from pyg_graphzero.bench.entrant import ENVIRONMENT
+from pyg_graphzero.bench.process import warm
 from pyg_graphzero.util.disk import probe
 
 # Points of a timeline that are kept.
@@ -157,7 +158,7 @@ def follow(
 
     last = "it was started"
     try:
-        with Timeline(process.pid, cap) as timeline:
+        with timeline(process.pid, cap) as watch:
             print(json.dumps(dataclasses.asdict(task)), file=process.stdin, flush=True)
             while line := within(patience, give_up, process.stdout.readline):
                 event = json.loads(line)
@@ -176,8 +177,8 @@ def follow(
             why = f"killed by the kernel: more memory than the limit of {cap.limit:,} bytes"
         result["error"] = f"after {last}: {why}"
     kinds = (("anon", "file"), ("anon",), ("charged",))
-    result["peak"] = {"_and_".join(each): timeline.peak(*each) for each in kinds}
-    result["timeline"] = thinned(timeline.points)
+    result["peak"] = {"_and_".join(each): watch.peak(*each) for each in kinds}
+    result["timeline"] = thinned([each for each in watch.points if each])
 
 
 def within(seconds: float, otherwise: Callable[[], None], call: Callable[[], str]) -> str:

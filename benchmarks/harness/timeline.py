@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from typing_extensions import Self
-
 from harness.cap import MemoryCap
-from pyg_graphzero.bench.process import tree
+from pyg_graphzero.bench.process import Watch, tree
 
 _PROC = Path("/proc")
 _INTERVAL_S = 0.2
@@ -34,8 +31,8 @@ def with_peak(work: Callable[[], T]) -> tuple[T, int]:
     return value, 1024 * (high - file)
 
 
-class Timeline:
-    """Looks at a process tree at even intervals while the ``with`` block runs.
+def timeline(root: int, cap: MemoryCap | None = None) -> Watch:
+    """Looks at the memory of a process tree at even intervals.
 
     Only ``/proc/PID/status`` is read, which disturbs no process. A shared page counts once for each
     process of the tree that has it.
@@ -44,28 +41,16 @@ class Timeline:
         root: The process.
         cap: The limit it runs under, or None.
 
-    Attributes:
-        points: A dict for each look: ``seconds`` since the first, ``anon``, ``file`` and ``shmem``
-            bytes, and what ``MemoryCap.usage`` tells.
+    Returns:
+        Its points have ``seconds`` since the first, ``anon``, ``file`` and ``shmem`` bytes, and
+        what ``MemoryCap.usage`` tells; nothing once the process has ended.
     """
+    start = time.perf_counter()
 
-    def __init__(self, root: int, cap: MemoryCap | None = None) -> None:
-        self.points: list[dict[str, Any]] = []
-        self._root = root
-        self._cap = cap
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look_on, daemon=True)
-        self._start = time.perf_counter()
-
-    def peak(self, *kinds: str) -> int:
-        """The most bytes that these kinds had together at one look; 0 if there was none."""
-        return max((sum(each.get(k, 0) for k in kinds) for each in self.points), default=0)
-
-    def look(self) -> None:
-        """Adds a point; none if the process has ended."""
-        point: dict[str, Any] = dict.fromkeys(_KINDS.values(), 0)
+    def look() -> dict[str, Any]:
+        point = dict.fromkeys(_KINDS.values(), 0)
         seen = False
-        for process in tree(self._root):
+        for process in tree(root):
             try:
                 lines = (_PROC / str(process.pid) / "status").read_text().splitlines()
             except (FileNotFoundError, ProcessLookupError):
@@ -75,20 +60,8 @@ class Timeline:
                 if name in _KINDS:  # a process that has ended and was not waited for has none
                     point[_KINDS[name]] += int(value.split()[0]) * 1024
                     seen = True
-        if seen:
-            usage = {} if self._cap is None else self._cap.usage(self._root)
-            now = round(time.perf_counter() - self._start, 2)
-            self.points.append({"seconds": now, **point, **usage})
+        usage = {} if cap is None else cap.usage(root)
+        now = round(time.perf_counter() - start, 2)
+        return {"seconds": now, **point, **usage} if seen else {}
 
-    def _look_on(self) -> None:
-        while not self._over.wait(_INTERVAL_S):
-            self.look()
-
-    def __enter__(self) -> Self:
-        self.look()
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._over.set()
-        self._thread.join()
+    return Watch(look, _INTERVAL_S)

@@ -7,7 +7,6 @@ there are or what they are called.
 from __future__ import annotations
 
 import gc
-from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -25,8 +24,10 @@ from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.util.machine import version
 
 
-class Contestant(ABC):
-    """One way to sample and load; an object of it lives in a process of its own.
+class Contestant:
+    """This package; a subclass is another way to sample and load.
+
+    An object of it lives in a process of its own.
 
     Attributes:
         place: Where the graph lies when a round begins.
@@ -35,15 +36,15 @@ class Contestant(ABC):
         data: The graph, once it is open.
     """
 
-    place: str
-    node_class: Any
-    link_class: Any
+    place = "page cache"
+    node_class: Any = NeighborLoader
+    link_class: Any = LinkNeighborLoader
     data: Any
 
     @classmethod
-    @abstractmethod
     def title(cls) -> str:
         """Its name with versions."""
+        return f"pyg_graphzero {version('pyg_graphzero')}"
 
     @classmethod
     def missing(cls) -> str | None:
@@ -55,13 +56,13 @@ class Contestant(ABC):
         """Why its batches will not do for this model of ``training.MODELS``, or None."""
         return None
 
-    @abstractmethod
     def open(self, store: Path) -> None:
         """Does as a script does before it makes a loader."""
+        self.data = open_store(store).data()
 
-    @abstractmethod
     def sampler(self, fanout: list[int], threads: int) -> Any:
         """A PyG ``BaseSampler``."""
+        return NeighborSampler(self.data, fanout, num_threads=threads)
 
     def node_loader(self, fanout: list[int], seeds: Seeds, **options: Any) -> Iterable[Any]:
         """A loader over ``seeds.nodes`` in that order; ``options`` are a ``DataLoader``'s."""
@@ -76,27 +77,6 @@ class Contestant(ABC):
 
 def _typed(name: Any, value: Tensor) -> Any:
     return value if name is None else (name, value)
-
-
-class GraphZero(Contestant):
-    """This package."""
-
-    place = "page cache"
-    node_class = NeighborLoader
-    link_class = LinkNeighborLoader
-
-    @classmethod
-    def title(cls) -> str:
-        """The package and its version."""
-        return f"pyg_graphzero {version('pyg_graphzero')}"
-
-    def open(self, store: Path) -> None:
-        """Maps the store."""
-        self.data = open_store(store).data()
-
-    def sampler(self, fanout: list[int], threads: int) -> NeighborSampler:
-        """The engine's sampler."""
-        return NeighborSampler(self.data, fanout, num_threads=threads)
 
 
 class StockPyG(Contestant):
@@ -137,7 +117,8 @@ class StockPyG(Contestant):
 
     def open(self, store: Path) -> None:
         """Copies the graph into memory."""
-        self.data = _in_memory(open_store(store).data())
+        super().open(store)
+        self.data = _in_memory(self.data)
         gc.collect()  # and lets go of the store
 
     def sampler(self, fanout: list[int], threads: int) -> Any:
@@ -157,4 +138,4 @@ def _in_memory(disk: Any) -> Data | HeteroData:
     return kind.from_dict(copied(disk.to_dict()))
 
 
-CONTESTANTS: dict[str, type[Contestant]] = {"graphzero": GraphZero, "stock": StockPyG}
+CONTESTANTS: dict[str, type[Contestant]] = {"graphzero": Contestant, "stock": StockPyG}

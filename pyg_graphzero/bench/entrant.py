@@ -8,7 +8,7 @@ import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from typing_extensions import Self
@@ -20,6 +20,8 @@ from pyg_graphzero.errors import GraphZeroError
 # Read by the OpenMP runtime when it is loaded. Threads that spin while they wait take the cores
 # from whoever works, on both sides.
 ENVIRONMENT = {"OMP_WAIT_POLICY": "passive"}
+
+T = TypeVar("T")
 
 
 class BenchError(GraphZeroError):
@@ -44,15 +46,13 @@ class Entrant:
 
     def open(self) -> float:
         """Opens the graph and makes the sampler or loader; seconds it took."""
-        seconds: float = self._ask(_open, self._task)
-        return seconds
+        return self._ask(_open, self._task)
 
     def round(self, number: int) -> dict[str, Any]:
         """Runs a round; see ``Workload.round``."""
-        found: dict[str, Any] = self._ask(_round, number)
-        return found
+        return self._ask(_round, number)
 
-    def _ask(self, do: Callable[..., Any], *given: Any) -> Any:
+    def _ask(self, do: Callable[..., T], *given: Any) -> T:
         try:
             return self._pool.submit(do, *given).result()
         except Exception as error:

@@ -1,13 +1,18 @@
-"""Memory and CPU time of a process and its descendants."""
+"""Memory and CPU time of a process and its descendants, and files that they find in memory."""
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 import psutil
 from typing_extensions import Self
+
+_PIECE = 8 << 20
 
 
 def tree(root: int) -> list[psutil.Process]:
@@ -20,6 +25,9 @@ def tree(root: int) -> list[psutil.Process]:
 
 def memory(root: int) -> dict[str, int]:
     """Memory of a process tree now, in bytes.
+
+    Counting shared pages takes milliseconds per GB and stops page faults meanwhile: a process that
+    is looked at should not be timed.
 
     Returns:
         ``pss``, in which a page of several processes counts once (their ``rss`` where the system
@@ -66,32 +74,32 @@ class Clock:
 
 
 class Watch:
-    """Looks at the memory of a process tree again and again while the ``with`` block runs.
-
-    Counting shared pages takes milliseconds per GB and stops page faults meanwhile: a process that
-    is watched should not be timed.
+    """Looks again and again while the ``with`` block runs.
 
     Args:
-        root: The process.
+        look: Gives what is seen, by kind.
         interval: Least seconds between two looks; more where a look itself takes long.
 
     Attributes:
-        peak: The most of each that ``memory()`` has.
+        points: All that was seen.
     """
 
-    def __init__(self, root: int, interval: float = 0.02) -> None:
-        self.peak = memory(root)
-        self._root = root
+    def __init__(self, look: Callable[[], dict[str, Any]], interval: float = 0.02) -> None:
+        self.points = [look()]
+        self._look = look
         self._interval = interval
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look_on, daemon=True)
+
+    def peak(self, *kinds: str) -> int:
+        """The most that these kinds had together at one look."""
+        return max(sum(each.get(kind, 0) for kind in kinds) for each in self.points)
 
     def _look_on(self) -> None:
         took = 0.0
         while not self._over.wait(max(self._interval, 4 * took)):
             start = time.perf_counter()
-            now = memory(self._root)
-            self.peak = {kind: max(now[kind], most) for kind, most in self.peak.items()}
+            self.points.append(self._look())
             took = time.perf_counter() - start
 
     def __enter__(self) -> Self:
@@ -101,3 +109,11 @@ class Watch:
     def __exit__(self, *error: object) -> None:
         self._over.set()
         self._thread.join()
+
+
+def warm(files: Iterable[Path]) -> None:
+    """Reads files once, so that the page cache holds them if it has room."""
+    for path in files:
+        with path.open("rb", buffering=0) as file:
+            while file.read(_PIECE):
+                pass

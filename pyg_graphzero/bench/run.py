@@ -6,13 +6,14 @@ import datetime
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pyg_graphzero.bench.contestants import CONTESTANTS
 from pyg_graphzero.bench.data import Seeds, draw_seeds
 from pyg_graphzero.bench.entrant import ENVIRONMENT, Entrant
-from pyg_graphzero.bench.process import Watch
+from pyg_graphzero.bench.process import Watch, memory, warm
 from pyg_graphzero.bench.settings import Settings
 from pyg_graphzero.bench.workloads import WORKLOADS, Task
 from pyg_graphzero.pyg.stores import open as open_store
@@ -20,7 +21,6 @@ from pyg_graphzero.store.schema import SCHEMA_FILE
 from pyg_graphzero.util.machine import machine, storage
 
 SCHEMA_VERSION = 2
-_PIECE = 8 << 20
 
 
 def left_out() -> list[str]:
@@ -99,27 +99,18 @@ def _play(tasks: list[Task]) -> list[dict[str, Any]]:
     with ExitStack() as stack:
         entrants = [stack.enter_context(Entrant(task)) for task in tasks]
         ready = [entrant.open() for entrant in entrants]
-        _warm(tasks[0].store)
-        firsts, watches = [], []
+        warm(file for file in tasks[0].store.rglob("*") if file.is_file())
+        firsts, peaks = [], []
         for entrant in entrants:
-            with Watch(entrant.pid) as watch:
+            with Watch(partial(memory, entrant.pid)) as watch:
                 firsts.append(entrant.round(0))
-            watches.append(watch)
+            peaks.append({kind: watch.peak(kind) for kind in ("pss", "own")})
         numbers = range(1, tasks[0].settings.rounds + 1)
         timed = [[entrant.round(number) for entrant in entrants] for number in numbers]
     return [
-        _result(task, ready[i], firsts[i], watches[i].peak, [each[i] for each in timed])
+        _result(task, ready[i], firsts[i], peaks[i], [each[i] for each in timed])
         for i, task in enumerate(tasks)
     ]
-
-
-def _warm(store: Path) -> None:
-    """Has a store's files in the page cache."""
-    for path in store.rglob("*"):
-        if path.is_file():
-            with path.open("rb", buffering=0) as file:
-                while file.read(_PIECE):
-                    pass
 
 
 def _result(

@@ -171,23 +171,15 @@ def convert(
         undirected=undirected, coalesce=coalesce, self_loops=self_loops, edge_ids=edge_ids
     )
     choices = Choices(take, skip, dtypes, fill, features, adopt)
-    bars = Progress(progress)
     check_target(target, force)
     with Workspace(target, memory, tmp) as space:
-        inputs = Inputs(Path(), target, choices, options, bars, space)
+        inputs = Inputs(Path(), target, choices, options, Progress(progress), space)
         plan = _plan(source, flat, inputs)
         choices.check(plan)
         plan.notes += choices.notes
         plan.time_attr, plan.both_directions = time_attr, both_directions
         plan.expand_undirected()
-        summary = write_plan(
-            plan,
-            target,
-            choices=choices,
-            force=force,
-            progress=bars,
-            workspace=space,
-        )
+        summary = write_plan(plan, target, inputs, force)
     for doubt in plan.doubts:
         warnings.warn(doubt, InputWarning, stacklevel=2)
     summary.seconds = time.perf_counter() - started

@@ -15,11 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
-from torch import Tensor
 
 from pyg_graphzero.conversion.ids import IdColumn, as_unsigned
 from pyg_graphzero.conversion.npz import open_npy, open_npz
-from pyg_graphzero.conversion.options import as_tensor
+from pyg_graphzero.conversion.options import as_tensor, cast_rows
 from pyg_graphzero.conversion.paths import TEXT_SUFFIXES, TRIPLES, kind_suffix
 from pyg_graphzero.conversion.plan import Array
 from pyg_graphzero.conversion.sparse import is_sparse
@@ -30,7 +29,6 @@ from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.rows import (
     ArrayRows,
     ChainRows,
-    MappedRows,
     Rows,
     Spool,
     describe,
@@ -130,19 +128,10 @@ def integers(rows: Rows, path: str | Path, where: Callable[[int], str]) -> Rows:
         InputError: When read, for an id of 2**63 or more.
     """
 
-    def widen(slab: Tensor, begin: int) -> Tensor:
-        if slab.dtype != torch.uint64:
-            return slab.to(torch.int64)
-        wide = slab.view(torch.int64)
-        if bool((wide < 0).any()):
-            row = int((wide < 0).nonzero()[0])
-            found = f"id {slab.numpy()[row]}"
-            raise InputError(path, where(begin + row), found, "an id below 2**63")
-        return wide
+    def fail(row: int, found: str, expected: str) -> InputError:
+        return InputError(path, where(row), f"id {found}", "an id below 2**63")
 
-    if rows.dtype == torch.int64:
-        return rows
-    return MappedRows(rows, rows.shape, torch.int64, widen)
+    return cast_rows(rows, torch.int64, fail)
 
 
 def as_array(value: Any, name: str, path: Path | None = None) -> Array:

@@ -21,7 +21,7 @@ from pyg_graphzero.conversion.ids import IdColumn, IdSpace
 from pyg_graphzero.conversion.names import is_neo4j_id
 from pyg_graphzero.conversion.options import MULTIPLIED, Choices, Fill, filled_dtype
 from pyg_graphzero.conversion.spool import BatchSpool, RowSpool
-from pyg_graphzero.conversion.tables import ArrowTable
+from pyg_graphzero.conversion.tables import ArrowTable, ColumnRows
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.rows import MappedRows, Rows, StackedRows
 from pyg_graphzero.util.progress import Progress
@@ -85,7 +85,7 @@ class ColumnReader:
             if len(positions) == 1 and self._is_coded(name) and columns.is_text(positions[0]):
                 loaded[name] = self.coded(name, self._words(columns, positions[0], name, fill))
                 continue
-            parts = [columns.rows(position, name, fill) for position in positions]
+            parts = [ColumnRows(columns, position, name, fill) for position in positions]
             for part, position in zip(parts, positions, strict=True):
                 if len(parts) > 1 and len(part.shape) > 1:
                     where = f"column {columns.label(position)}"
@@ -136,7 +136,7 @@ class ColumnReader:
     def _table_ids(self, table: ArrowTable, position: int, is_text: bool) -> IdColumn:
         if table.is_text(position):
             return self._words(table, position)
-        return id_column(table.rows(position), table.path, table.where(position), is_text)
+        return id_column(ColumnRows(table, position), table.path, table.where(position), is_text)
 
     def _text_columns(
         self,
@@ -148,41 +148,39 @@ class ColumnReader:
 
         An attribute of a column that ids or another attribute are of takes a pass of its own.
         """
-        id_positions = {at for at, _ in ids}
         columns: dict[int, text.Column] = {}
-        later: dict[str, list[int]] = {}
+        now, later = dict[str, list[int]](), dict[str, list[int]]()
         for name, positions in attrs.items():
-            if not (id_positions | columns.keys()).isdisjoint(positions):
+            if {at for at, _ in ids}.union(columns).isdisjoint(positions):
+                now[name], is_alone = positions, len(positions) == 1
+                columns |= {at: self._text_column(dialect, at, name, is_alone) for at in positions}
+            else:
                 later[name] = positions
-                continue
-            is_alone = len(positions) == 1
-            columns |= {at: self._text_column(dialect, at, name, is_alone) for at in positions}
-        attrs = {name: positions for name, positions in attrs.items() if name not in later}
         columns |= {at: text.Column(text.TEXT if is_text else text.ID) for at, is_text in ids}
         places = Places(dialect)
         is_word = {at: column.kind is text.TEXT for at, column in columns.items()}
-        parts = [[at] for at, _ in ids] + [*attrs.values()]
+        parts = [[at] for at, _ in ids] + [*now.values()]
         spools: list[Any] = [
             BatchSpool(self.space, "ids") if is_text else _IntegerIds(self.space)
             for _, is_text in ids
         ]
         spools += [
             (BatchSpool if is_word[positions[0]] else RowSpool)(self.space, "column")
-            for positions in attrs.values()
+            for positions in now.values()
         ]
         for batch in text.read(places, columns, self.progress):
             for spool, positions in zip(spools, parts, strict=True):
                 spool.append(_side_by_side([batch[at] for at in positions]))
 
         def where(position: int) -> Callable[[int], str]:
-            return lambda row: text.locate(places, row, position)
+            return lambda row: f"{places.line(row)}, column {dialect.label(position)}"
 
         id_columns = [
             IdColumn(dialect.path, where(at), spool.finish(), getattr(spool, "bounds", None))
             for spool, (at, _) in zip(spools, ids, strict=False)
         ]
         loaded = {}
-        for spool, (name, positions) in zip(spools[len(ids) :], attrs.items(), strict=True):
+        for spool, (name, positions) in zip(spools[len(ids) :], now.items(), strict=True):
             place = where(positions[0])
             if is_word[positions[0]]:
                 loaded[name] = self.coded(name, IdColumn(dialect.path, place, spool.finish()))

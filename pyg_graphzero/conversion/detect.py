@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,22 +28,20 @@ class Layout(NamedTuple):
 
     Attributes:
         name: Name of the layout.
-        looked_for: Files that tell it from others.
-        matches: Whether a directory has it.
+        signs: Patterns of files that tell it from others: there is one at least.
         spec: The graph in such a directory.
     """
 
     name: str
-    looked_for: str
-    matches: Callable[[Path], bool]
+    signs: Sequence[str]
     spec: Callable[[Path], GraphSpec]
 
 
 LAYOUTS = (
-    Layout("GraphBolt", graphbolt.LOOKED_FOR, graphbolt.is_graphbolt, graphbolt.graphbolt_spec),
-    Layout("OGB", ogb.LOOKED_FOR, ogb.is_ogb, ogb.ogb_spec),
-    Layout("MAG240M", folders.MAG240M, folders.is_mag240m, folders.mag240m_spec),
-    Layout("IGB", folders.IGB, folders.is_igb, folders.igb_spec),
+    Layout("GraphBolt", (graphbolt.METADATA,), graphbolt.graphbolt_spec),
+    Layout("OGB", ogb.SIGNS, ogb.ogb_spec),
+    Layout("MAG240M", (folders.RELATIONS.format("___"),), folders.mag240m_spec),
+    Layout("IGB", ("processed/paper__cites__paper/edge_index.npy",), folders.igb_spec),
 )
 _PROCESSED = ("data.pt", "geometric_data_processed.pt")
 _BESIDE = ("pre_filter.pt", "pre_transform.pt")  # what PyG writes beside processed data
@@ -73,7 +71,8 @@ def _graph_in(path: Path, inputs: Inputs) -> GraphSpec | None:
         path = inputs.file(path)
         return replace(parse_spec(load_spec(path), path), base=path.parent)
     if path.is_dir():
-        spec = _dataset_spec(inputs.directory(path))
+        inputs.refuse_output(path)
+        spec = _dataset_spec(path)
         processed = _processed_file(path) if spec is None else None
         if processed is not None:
             return _saved(inputs.file(processed), inputs)
@@ -94,7 +93,7 @@ def _saved(path: Path, inputs: Inputs) -> GraphSpec | None:
 def _dataset_spec(path: Path) -> GraphSpec | None:
     """The graph in a directory of a known layout; ``None`` if it has none of these."""
     for layout in LAYOUTS:
-        if layout.matches(path):
+        if any(any(path.glob(sign)) for sign in layout.signs):
             with reading(path, "directory", f"a whole {layout.name} directory"):
                 return layout.spec(path)
     return None
@@ -127,7 +126,7 @@ def _check_files(path: Path) -> None:
     kinds = {kind_suffix(file) for file in files if not file.name.startswith((".", "_"))}
     if len(kinds) == 1 and kinds <= {*SUFFIXES, *SPEC_SUFFIXES}:
         return
-    looked_for = "; ".join(f"{each.name} ({each.looked_for})" for each in LAYOUTS)
+    looked_for = "; ".join(f"{each.name} ({', '.join(each.signs)})" for each in LAYOUTS)
     found = ", ".join(sorted(kind or "no suffix" for kind in kinds)) or "no files"
     raise InputError(
         path,

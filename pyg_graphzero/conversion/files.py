@@ -12,7 +12,7 @@ import torch
 
 from pyg_graphzero.conversion.columns import Loaded, first_column
 from pyg_graphzero.conversion.edges import RELATION, EdgeList, read_edges, split_own, untaken
-from pyg_graphzero.conversion.ids import IdColumn, IdSpace
+from pyg_graphzero.conversion.ids import NO_ROWS, IdColumn, IdSpace
 from pyg_graphzero.conversion.join import OfNodes, in_node_order
 from pyg_graphzero.conversion.names import is_index_name
 from pyg_graphzero.conversion.plan import (
@@ -304,7 +304,7 @@ class _NodeBuilder:
         is_text = node.ids is not None and not isinstance(node.ids, Rows)
         found = self._inputs.load_ids(source, is_text, name)
         if isinstance(found, IdColumn):
-            return self.space.set_of(found)
+            return torch.cat([NO_ROWS, *self.space.rows_of(found).slabs()])
         return in_node_order(self._of_nodes(name, source), name, self.space, None, self.notes)
 
     def _scattered(self, node: NodePlan, name: str, source: Scattered) -> Rows:

@@ -25,23 +25,13 @@ from pyg_graphzero.conversion.spec import EdgeSpec, GraphSpec, NodeSpec
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.rows import FileRows, RangeRows, Rows
 
-MAG240M = "meta.pt beside processed/HEAD___RELATION___TAIL"
-IGB = "processed/paper__cites__paper/edge_index.npy"
+# Edges of all relations, by what stands between the words of a relation.
+RELATIONS = "processed/*{0}*{0}*/edge_index.npy"
 _MAGIC = b"\x93NUMPY"
 _WIDTH = 1024  # of IGB's features
 _LABELS = {"node_label_19": "y", "node_label_2K": "y_2K"}
 # Papers of IGB with a label come first, and in the full size not all have one.
 _LABELED = {269_346_174: 227_130_858}
-
-
-def is_mag240m(path: Path) -> bool:
-    """Whether a directory has this layout."""
-    return (path / "meta.pt").exists() and bool(_relations(path, "___"))
-
-
-def is_igb(path: Path) -> bool:
-    """Whether a directory has this layout."""
-    return (path / IGB).exists()
 
 
 def mag240m_spec(path: Path) -> GraphSpec:
@@ -96,7 +86,7 @@ def igb_spec(path: Path) -> GraphSpec:
 
 
 def _relations(path: Path, mark: str) -> list[Path]:
-    return sorted(path.glob(f"processed/*{mark}*{mark}*/edge_index.npy"))
+    return sorted(path.glob(RELATIONS.format(mark)))
 
 
 def _edges(path: Path, mark: str, layout: str) -> list[EdgeSpec]:

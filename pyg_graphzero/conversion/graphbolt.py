@@ -18,15 +18,10 @@ from pyg_graphzero.errors import InputError, UnsupportedError
 from pyg_graphzero.store.rows import no_spool
 from pyg_graphzero.util.reading import reading
 
-LOOKED_FOR = "metadata.yaml"
+METADATA = "metadata.yaml"
 _SETS = {"train_set": "train_mask", "validation_set": "val_mask", "test_set": "test_mask"}
 _SEEDS = ("seeds", "seed_nodes")
 _NAMES = {("node", "feat"): "x", ("edge", "feat"): "edge_attr"}
-
-
-def is_graphbolt(path: Path) -> bool:
-    """Whether a directory has this layout."""
-    return (path / LOOKED_FOR).exists()
 
 
 def graphbolt_spec(path: Path) -> GraphSpec:
@@ -38,8 +33,7 @@ def graphbolt_spec(path: Path) -> GraphSpec:
         InputError: The file is damaged or lacks something.
         UnsupportedError: PyYAML is not installed.
     """
-    reader = _Reader(path, _load(path / LOOKED_FOR))
-    return reader.read()
+    return _Reader(path, _load(path / METADATA)).read()
 
 
 def _load(path: Path) -> Any:
@@ -63,7 +57,7 @@ def _num_dims(path: Path) -> int:
 class _Reader:
     def __init__(self, path: Path, metadata: Any) -> None:
         self._path = path
-        self._file = path / LOOKED_FOR
+        self._file = path / METADATA
         self._metadata = metadata
         self._nodes: dict[NodeType, NodeSpec] = {}
         self._edges: dict[EdgeType, EdgeSpec] = {}

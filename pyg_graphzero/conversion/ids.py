@@ -37,7 +37,7 @@ _BITS_PER_ID = 64  # a bit for every id of a range that takes no more room than 
 _BITS_SHARE = 0.25  # of the room
 _SLAB_ROWS = 1 << 19
 _TOP = -(1 << 63)
-_NO_ROWS = torch.empty(0, dtype=torch.int64)
+NO_ROWS = torch.empty(0, dtype=torch.int64)
 _ASK_FOR_TEXT = (
     'If all ids are text, pass id_type="str" (--id-type str); if the ends of edges are two kinds '
     'of nodes, edge_type="user,to,item" (--edge-type user,to,item).'
@@ -138,6 +138,7 @@ class IdSpace:
             ``None`` when it is the row.
         note: Once resolved, how the ids were understood.
         is_unsigned: Once resolved, whether some ids are 2**63 or more.
+        num_rows: Once resolved, the number of nodes.
     """
 
     workspace: Workspace
@@ -151,7 +152,7 @@ class IdSpace:
     ids: Any = None
     note: str = ""
     is_unsigned: bool = False
-    _num_rows: int = 0
+    num_rows: int = 0
     _find: Callable[[Any], Tensor] | None = None
 
     def resolve(self) -> int:
@@ -174,24 +175,19 @@ class IdSpace:
             for column in everything:
                 column.become_unsigned()
         if self.table is not None:
-            self._num_rows = self._resolve_table(self.table)
+            self.num_rows = self._resolve_table(self.table)
         elif any(column.is_text for column in self.columns):
             if self.policy == "dense":
                 column = next(column for column in self.columns if column.is_text)
                 raise column.fail(0, "an integer id, as ids='dense' says")
-            self._num_rows = self._resolve_map()
+            self.num_rows = self._resolve_map()
         else:
-            self._num_rows = self._resolve_integers()
-        self._check_rows(self._num_rows)
+            self.num_rows = self._resolve_integers()
+        self._check_rows(self.num_rows)
         if self.is_unsigned:
             ids, kind = self.ids, torch.uint64
             self.ids = MappedRows(ids, ids.shape, kind, lambda slab, _: (slab ^ _TOP).view(kind))
-        return self._num_rows
-
-    @property
-    def num_rows(self) -> int:
-        """Once resolved, the number of nodes."""
-        return self._num_rows
+        return self.num_rows
 
     def id_of(self, row: int) -> str:
         """The id of a row, as messages show it."""
@@ -206,14 +202,14 @@ class IdSpace:
         An id without a row is an error then.
         """
         if not len(column):  # has no kind: it may be text among integers
-            return ArrayRows(_NO_ROWS)
+            return ArrayRows(NO_ROWS)
         if self.is_unsigned:
             column.become_unsigned()
         elif column.is_unsigned:
             raise column.fail(column.first(lambda slab: slab >= 0) or 0, "an id below 2**63")
         if self._find is None and isinstance(column.rows, Rows):
             low, high = column.range
-            if low >= 0 and high < self._num_rows:
+            if low >= 0 and high < self.num_rows:
                 return column.rows
         return _FoundRows(self, column)
 
@@ -221,11 +217,7 @@ class IdSpace:
         """Rows of a slab of ids, ``int64``; -1 where there is none."""
         if self._find is not None:
             return self._find(ids)
-        return torch.where((ids < 0) | (ids >= self._num_rows), -1, ids)
-
-    def set_of(self, column: IdColumn) -> Tensor:
-        """The rows of ids that are a set of nodes, ``int64``."""
-        return torch.cat([_NO_ROWS, *self.rows_of(column).slabs()])
+        return torch.where((ids < 0) | (ids >= self.num_rows), -1, ids)
 
     def missing(self, column: IdColumn, position: int) -> InputError:
         """The error for an id that has no row."""
@@ -236,13 +228,13 @@ class IdSpace:
 
     def _in_range(self, column: IdColumn, position: int) -> tuple[str, str]:
         if column not in self.columns:
-            return f"an id of 0…{self._num_rows - 1}", ""
+            return f"an id of 0…{self.num_rows - 1}", ""
         if int(column.rows.read(position, position + 1)[0]) < 0:
             return "an id of 0 or more", "" if self.policy == "dense" else _ASK_FOR_MAP
         source = "num_nodes"
         if self.num_nodes is None:
             source = "the edges" if self.known_rows is None else self.known_rows[1]
-        expected = f"an id below {self._num_rows}, the number of nodes by {source}"
+        expected = f"an id below {self.num_rows}, the number of nodes by {source}"
         if self.policy == "dense":
             return expected, "Set num_nodes if there are more nodes than that."
         if self.num_nodes is not None or source in {str(each.path) for each in self.columns}:
@@ -369,7 +361,7 @@ class IdSpace:
         if given is None and self.known_rows is not None:
             given = self.known_rows[0]
         limit = num_rows if given is None else given
-        self._num_rows = limit
+        self.num_rows = limit
         for column in filled:
             if column.range[0] < 0 or column.range[1] >= limit:
                 position = column.first(lambda slab: (slab < 0) | (slab >= limit)) or 0

@@ -168,7 +168,7 @@ def _order(ids: IdColumn, space: IdSpace) -> Tensor | None:
     """
     order = torch.full((space.num_rows,), -1, dtype=torch.int64)
     is_same, begin = len(ids) == space.num_rows, 0
-    for slab in space.rows_of(ids).slabs(_slab_rows()):
+    for slab in space.rows_of(ids).slabs(max(1, store_rows.SLAB_BYTES // 8)):
         at = torch.arange(begin, begin + len(slab))
         is_same = is_same and bool((slab == at).all())
         nodes = slab.long()
@@ -180,10 +180,6 @@ def _order(ids: IdColumn, space: IdSpace) -> Tensor | None:
             raise ids.fail(max(first, second), "every id once")
         begin += len(slab)
     return None if is_same else order
-
-
-def _slab_rows() -> int:
-    return max(1, store_rows.SLAB_BYTES // 8)
 
 
 def _check_order(found: OfNodes, name: str, space: IdSpace) -> None:

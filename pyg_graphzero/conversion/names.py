@@ -103,11 +103,6 @@ def is_neo4j_id(name: str) -> bool:
     return re.fullmatch(r".*:ID(\(.*\))?", name) is not None
 
 
-def are_of_one_kind(names: tuple[str, str]) -> bool:
-    """Whether names of ends say that both are the same kind of nodes."""
-    return any(_matches(names, lambda at: True, pair, (0, 1)) for pair in _OF_ONE_KIND)
-
-
 def are_numbered(names: Sequence[str]) -> bool:
     """Whether columns have numbers for names: ``0`` and ``1``, or ``f0`` and ``f1``."""
     stems = {re.sub(r"\d+", "", name) for name in names}
@@ -201,7 +196,8 @@ def two_kinds(names: tuple[str, str], relation: str) -> tuple[str, str, str] | N
         relation: The name of the edges.
     """
     src, dst = (kind_of(name) for name in names)
-    if not (src and dst) or src == dst or are_of_one_kind(names):
+    is_one = any(_matches(names, lambda at: True, pair, (0, 1)) for pair in _OF_ONE_KIND)
+    if not (src and dst) or src == dst or is_one:
         return None
     return src, "_".join(re.findall(r"\w+", relation)) or "to", dst
 

@@ -27,21 +27,15 @@ from pyg_graphzero.util.reading import reading
 
 # The package knows and the directory does not: whether one direction of each edge stands for both.
 _ONE_WAY = ("products", "proteins", "ogbl_ppa", "ogbl_collab", "ogbl_ddi")
-_SIGNS = (
-    "edge.csv.gz",
-    "data.npz",
-    "triplet-type-list.csv.gz",
-    "num-node-dict.csv.gz",
-    "edge_index_dict.npz",
+SIGNS = (
+    "raw/edge.csv.gz",
+    "raw/data.npz",
+    "raw/triplet-type-list.csv.gz",
+    "raw/num-node-dict.csv.gz",
+    "raw/edge_index_dict.npz",
 )
-LOOKED_FOR = "raw/ with one of " + ", ".join(_SIGNS)
 SPLITS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
 _NAMES = {"node_feat": "x", "edge_feat": "edge_attr", "species": "node_species"}
-
-
-def is_ogb(path: Path) -> bool:
-    """Whether a directory has this layout."""
-    return any((path / "raw" / sign).exists() for sign in _SIGNS)
 
 
 def ogb_spec(path: Path) -> GraphSpec:

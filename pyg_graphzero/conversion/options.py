@@ -247,7 +247,10 @@ def cast(value: Array, dtype: torch.dtype, fail: Fail, begin: int = 0) -> Array:
     source = as_tensor(value)
     if source.dtype == dtype:
         return value
-    if source.dtype in _UNSIGNED:
+    wraps = source.dtype == torch.uint64
+    if wraps and dtype.is_floating_point:
+        source, wraps = torch.from_numpy(source.numpy().astype(np.float64)), False
+    elif source.dtype in _UNSIGNED:
         source = source.to(torch.int64)
     result = source.to(dtype)
     if dtype.is_floating_point:
@@ -261,11 +264,14 @@ def cast(value: Array, dtype: torch.dtype, fail: Fail, begin: int = 0) -> Array:
         # 2**63 as a float converts to int64 and back without a difference.
         limit = 2.0**63 if dtype == torch.int64 else float("inf")
         bad = result.to(source.dtype) != source
+        if wraps:
+            bad |= source < 0
         if source.dtype.is_floating_point:
             bad |= source >= limit
     if bool(bad.any()):
         row = int(bad.reshape(len(bad), -1).any(dim=1).nonzero()[0])
         cell = source[row].reshape(-1)[bad[row].reshape(-1)][0].item()
+        cell += 2**64 * (wraps and cell < 0)
         name = str(dtype).removeprefix("torch.")
         raise fail(begin + row, f"{cell!r}", f"a value that {name} can hold")
     return result

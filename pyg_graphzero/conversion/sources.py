@@ -157,16 +157,6 @@ class Inputs(ColumnReader):
             shutil.copyfileobj(sys.stdin.buffer, file)
         return path
 
-    def directory(self, path: AnyPath) -> Path:
-        """An existing directory that is not the output, and not in it.
-
-        Raises:
-            InputError: It is.
-        """
-        found = self.base / path
-        self._refuse_output(found)
-        return found
-
     def files(
         self, paths: AnyPath | Sequence[AnyPath], is_any_kind: bool = False
     ) -> tuple[Path, ...]:
@@ -178,10 +168,15 @@ class Inputs(ColumnReader):
         """
         found = expand(paths, self.base, is_any_kind)
         for file in found:
-            self._refuse_output(file)
+            self.refuse_output(file)
         return tuple(found)
 
-    def _refuse_output(self, path: Path) -> None:
+    def refuse_output(self, path: Path) -> None:
+        """Refuses an input that is the output, or lies in it.
+
+        Raises:
+            InputError: It is.
+        """
         resolved = path.resolve()
         if resolved == self._out or self._out in resolved.parents:
             raise InputError(
@@ -311,15 +306,13 @@ class Inputs(ColumnReader):
     def _reference_of(
         self, name: str, source: AnyPath | Sequence[AnyPath] | Reference
     ) -> Reference:
-        if isinstance(source, str | os.PathLike) and not self._is_path(source):
+        if isinstance(source, str | os.PathLike) and not (
+            _REFERENCE.fullmatch(os.fspath(source)) or (self.base / source).exists()
+        ):
             expected = "a path such as feat.npy, or a column of the table at hand"
             found = repr(os.fspath(source))
             raise InputError(f"{self._named_in}<{name}>", "source", found, expected)
         return self.reference(source)
-
-    def _is_path(self, source: AnyPath) -> bool:
-        name = os.fspath(source)
-        return _REFERENCE.fullmatch(name) is not None or (self.base / source).exists()
 
     def _classes(self, name: str, labels: Labels) -> Loaded:
         loaded = self.load(name, labels.source)

@@ -273,24 +273,20 @@ def _edge_type(value: Any, where: str, name: str | Path) -> tuple[str, str, str]
     return parts[0].strip(), parts[1].strip(), parts[2].strip()
 
 
-_TYPES: dict[str, type] = {
-    **dict.fromkeys(("num_nodes", "num_edges"), int),
-    **dict.fromkeys(("header", "undirected"), bool),
-    **dict.fromkeys(("ids", "id_type", "delimiter", "comment", "format", "edge_layout"), str),
-    **dict.fromkeys(("coalesce", "self_loops"), str),
-}
+# Types of fields that are looked at, by how these declare them.
+_KINDS = {"int": int, "bool": bool, "str": str}
 Spec = TypeVar("Spec", NodeSpec, EdgeSpec)
 
 
 def _fill(kind: type[Spec], body: Any, where: str, name: str | Path) -> Spec:
     if not isinstance(body, Mapping):
         raise InputError(name, where, type(body).__name__, "a table of keys")
-    known = [each.name for each in fields(kind) if each.name not in _INTERNAL]
+    known = {each.name: str(each.type) for each in fields(kind) if each.name not in _INTERNAL}
     for key in body:
         if key not in known:
             raise InputError(name, f"{where}.{key}", "an unknown key", ", ".join(known))
-        if body[key] is not None and not isinstance(body[key], _TYPES.get(key, object)):
-            wanted = _TYPES[key].__name__
+        wanted = known[key].partition(" | ")[0]
+        if body[key] is not None and not isinstance(body[key], _KINDS.get(wanted, object)):
             raise InputError(name, f"{where}.{key}", repr(body[key]), f"a value of type {wanted}")
     values = dict(body)
     values["attrs"] = parse_attrs(values.get("attrs"), f"{where}.attrs", name)

@@ -94,21 +94,8 @@ class ArrowTable(NamedColumns):
         kind = kind.value_type if pa.types.is_dictionary(kind) else kind
         return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
-    def rows(self, position: int, attr: str = "", fill: Fill | None = None) -> Rows:
-        """A column of numbers, booleans, times or lists of one length.
-
-        Args:
-            position: Which one.
-            attr: The attribute that it becomes; none if it is of ids.
-            fill: Value in place of a null; None if there may be none.
-
-        Raises:
-            InputError: It holds something else, or files disagree about its type.
-        """
-        return ColumnRows(self, position, attr, fill)
-
     def words(self, position: int, attr: str = "", fill: Fill | None = None) -> Iterator[Any]:
-        """A column of text, as Arrow arrays; arguments as those of :meth:`rows`.
+        """A column of text, as Arrow arrays; arguments as those of :class:`ColumnRows`.
 
         With a fill, nulls are empty strings.
         """
@@ -194,13 +181,18 @@ def _reading(path: Path, where: str = "file") -> AbstractContextManager[None]:
 
 
 class ColumnRows(Rows):
-    """One column of a table; reading onwards goes on in the same file.
+    """A column of numbers, booleans, times or lists of one length.
+
+    Reading onwards goes on in the same file.
 
     Args:
         table: The table.
         position: Which column.
         attr: The attribute that it becomes; none if it is of ids.
         fill: Value in place of a null; None if there may be none.
+
+    Raises:
+        InputError: It holds something else, or files disagree about its type.
     """
 
     def __init__(

@@ -13,6 +13,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -187,27 +188,18 @@ class _Reader:
     def settle(self, block: Block, parsed: Future[Batch | None]) -> Iterator[Batch]:
         """The batches of the next block: one, unless it has a fault."""
         batch = parsed.result()
-        if batch is not None:
-            return self._noted(block, batch)
-        return self._salvage(block)
+        return self._salvage(block) if batch is None else self._noted(block, batch)
 
     def parse(self, block: Block) -> Batch | None:
         """The whole block at once, or None if a cell of it is refused."""
-        data = block.data
-        if not needs_cleaning(data, self._dialect):
-            try:
-                return _parse(
-                    data, self._dialect.separator, range(self._dialect.num_columns), self._columns
-                )
-            except _Refused:  # perhaps because of a blank line
-                pass
-        try:
+        names = range(self._dialect.num_columns)
+        if not needs_cleaning(block.data, self._dialect):
+            with suppress(_Refused):  # perhaps because of a blank line
+                return _parse(block.data, self._dialect.separator, names, self._columns)
+        with suppress(_Refused, InputError):
             cleaned = clean(block, self._dialect)
-            return _parse(
-                cleaned, self._dialect.separator, range(self._dialect.num_columns), self._columns
-            )
-        except (_Refused, InputError):
-            return None
+            return _parse(cleaned, self._dialect.separator, names, self._columns)
+        return None
 
     def _noted(self, block: Block, batch: Batch) -> Iterator[Batch]:
         num_rows = len(next(iter(batch.values()))) if batch else 0
@@ -219,10 +211,7 @@ class _Reader:
         """The rows of a block that pyarrow refuses, in small pieces."""
         for piece in block.split(self._dialect, _PIECE_BYTES):
             batch = self.parse(piece)
-            if batch is not None:
-                yield from self._noted(piece, batch)
-            else:
-                yield from self._row_by_row(piece)
+            yield from self._row_by_row(piece) if batch is None else self._noted(piece, batch)
 
     def _row_by_row(self, block: Block) -> Iterator[Batch]:
         clean(block, self._dialect)  # refuses a comment in quotes, which no row can show
@@ -386,8 +375,3 @@ def _as_dtype(values: Tensor, dtype: torch.dtype | None) -> Tensor:
 
 def _refuse(row: int, found: str, expected: str) -> InputError:
     raise _Refused(found, expected)
-
-
-def locate(places: Places, row: int, position: int) -> str:
-    """Where a value of data row ``row`` stands, for messages."""
-    return f"{places.line(row)}, column {places.dialect.label(position)}"

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from pyg_graphzero import _core
-from pyg_graphzero.conversion.options import Choices
 from pyg_graphzero.conversion.plan import EdgePlan, EdgeType, GraphPlan, NodePlan, NodeType
+from pyg_graphzero.conversion.sources import Inputs
 from pyg_graphzero.conversion.summary import ConvertSummary, EdgeSummary, NodeSummary
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.csc import BuildRoom, CscOptions
@@ -15,43 +15,32 @@ from pyg_graphzero.store.edge_order import comparable_times
 from pyg_graphzero.store.encoding import work_bytes
 from pyg_graphzero.store.info import info
 from pyg_graphzero.store.writer import StoreWriter
-from pyg_graphzero.util.progress import Progress
 from pyg_graphzero.util.system import peak_rss
-from pyg_graphzero.util.workspace import Workspace
 
+_COUNTS = ("num_input", "num_edges", "duplicates", "self_loops")
 _DEGREES = ("min", "25%", "median", "75%", "99%", "max")
 
 
-def write_plan(
-    plan: GraphPlan,
-    out: Path,
-    *,
-    choices: Choices,
-    force: bool,
-    progress: Progress,
-    workspace: Workspace,
-) -> ConvertSummary:
+def write_plan(plan: GraphPlan, out: Path, inputs: Inputs, force: bool) -> ConvertSummary:
     """Write the store that ``plan`` describes.
 
     Args:
         plan: The graph.
         out: Directory of the new store.
-        choices: How node attributes are kept.
+        inputs: Says how node attributes are kept; has memory and temporary files.
         force: Replace a store that is there already.
-        progress: Where to show slow steps.
-        workspace: Memory and temporary files.
 
     Raises:
         FileExistsError: ``out`` exists and ``force`` is not given.
         OSError: Writing failed; nothing is left behind.
         ValueError: There is no such time attribute, or too little memory.
     """
+    choices = inputs.choices
     check_time_attr(plan)
     check_edge_ids(plan)
     nodes: dict[NodeType, NodeSummary] = {}
     edges: dict[EdgeType, EdgeSummary] = {}
     with StoreWriter(out, is_hetero=plan.is_hetero, force=force) as writer:
-        marks: dict[NodeType, _core.NodeMarks] = {}
         for node_type, node in plan.nodes.items():
             writer.add_node_type(node_type, node.num_nodes)
             for name, index in node.index_sets.items():
@@ -64,17 +53,16 @@ def write_plan(
                     writer.adopt_node_attr(node_type, attr, rows)
                     continue
                 encoding = choices.encoding(node_type or "", attr)
-                with progress.step(f"writing {attr}", work_bytes(rows, encoding)) as bar:
+                with inputs.progress.step(f"writing {attr}", work_bytes(rows, encoding)) as bar:
                     writer.add_node_attr(node_type, attr, rows, bar.update, encoding)
             _write_categories(writer, node_type, node, False)
             for attr, value in node.others.items():
                 writer.add_graph_attr(attr, value, node_type)
         # A bit per node, which says whether it has edges.
-        workspace.left(sum(node.num_nodes // 8 + 8 for node in plan.nodes.values()))
-        for node_type, node in plan.nodes.items():
-            marks[node_type] = _core.NodeMarks(node.num_nodes)
+        inputs.space.left(sum(node.num_nodes // 8 + 8 for node in plan.nodes.values()))
+        marks = {name: _core.NodeMarks(node.num_nodes) for name, node in plan.nodes.items()}
         for edge_type in list(plan.edges):
-            edges[edge_type] = _write_edges(plan, edge_type, writer, marks, progress, workspace)
+            edges[edge_type] = _write_edges(plan, edge_type, writer, marks, inputs)
         for attr, value in plan.graph_attrs.items():
             writer.add_graph_attr(attr, value)
         writer.finish()
@@ -152,29 +140,23 @@ def _write_edges(
     edge_type: EdgeType,
     writer: StoreWriter,
     marks: dict[NodeType, _core.NodeMarks],
-    progress: Progress,
-    workspace: Workspace,
+    inputs: Inputs,
 ) -> EdgeSummary:
     options = csc_options(plan, edge_type)
     edge = plan.edges.pop(edge_type)  # let go of the input as soon as it is written
     src_type, dst_type = plan.endpoints(edge_type)
     label = "edges" if edge_type is None else " → ".join(edge_type)
     with (
-        progress.step(f"reading {label}", edge.num_edges, "edges") as reading,
-        progress.step(f"sorting {label}", None, "edges") as sorting,
+        inputs.progress.step(f"reading {label}", edge.num_edges, "edges") as reading,
+        inputs.progress.step(f"sorting {label}", None, "edges") as sorting,
     ):
 
         def show(done: int, total: int) -> None:
             sorting.total = total
             sorting.update(max(done - sorting.n, 0))
 
-        room = BuildRoom(
-            workspace.left(),
-            workspace.folder,
-            (marks[src_type], marks[dst_type]),
-            reading.update,
-            show,
-        )
+        space, linked = inputs.space, (marks[src_type], marks[dst_type])
+        room = BuildRoom(space.left(), space.folder, linked, reading.update, show)
         csc = writer.add_edge_type(
             edge_type, edge.chunks(), edge.num_edges, options, room, plan.both_directions
         )
@@ -182,11 +164,9 @@ def _write_edges(
         writer.add_graph_attr(attr, value, edge_type)
     _write_categories(writer, edge_type, edge, True)
     stats = csc.stats
+    counts = {name: stats.pop(name) for name in _COUNTS}
     return EdgeSummary(
-        num_input=stats.pop("num_input"),
-        num_edges=stats.pop("num_edges"),
-        duplicates=stats.pop("duplicates"),
-        self_loops=stats.pop("self_loops"),
+        **counts,
         degrees=dict(zip(_DEGREES, stats.pop("degree_quantiles"), strict=True)),
         time_order=csc.time_order,
         stats=stats,

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import math
 import shutil
-from abc import ABC, abstractmethod
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -36,35 +35,19 @@ _SCANNED = 100_000
 _MORE, _LEAST_CANDIDATES = 4, 64
 
 
-class Library(ABC):
-    """An index of one part, by one library. Vectors have length 1; they are kept as float16.
+class Usearch:
+    """HNSW graphs (Malkov & Yashunin 2018), one for each part.
+
+    Vectors have length 1; they are kept as float16.
 
     Attributes:
         extra_bytes: Bytes of a row in memory, beside its float16 numbers.
     """
 
-    extra_bytes: int
-
-    @abstractmethod
-    def build(self, rows: Embeddings, first: int, last: int, path: Path, bar: Any) -> None:
-        """Indexes rows ``first … last - 1`` into a file."""
-
-    @abstractmethod
-    def open(self, path: Path) -> Any:
-        """The index in a file, which is mapped."""
-
-    @abstractmethod
-    def search(self, index: Any, query: np.ndarray, count: int) -> np.ndarray:
-        """Rows (``int64 [n]``) near a query ``float32 [width]``, at most ``count``."""
-
-
-class Usearch(Library):
-    """HNSW graphs (Malkov & Yashunin 2018)."""
-
     extra_bytes = 400
 
     def build(self, rows: Embeddings, first: int, last: int, path: Path, bar: Any) -> None:
-        """See :meth:`Library.build`."""
+        """Indexes rows ``first … last - 1`` into a file."""
         from usearch.index import Index
 
         index = Index(ndim=rows.width, metric="ip", dtype="f16")
@@ -74,23 +57,23 @@ class Usearch(Library):
         index.save(str(path))
 
     def open(self, path: Path) -> Any:
-        """See :meth:`Library.open`."""
+        """The index in a file, which is mapped."""
         from usearch.index import Index
 
         return Index.restore(str(path), view=True)
 
     def search(self, index: Any, query: np.ndarray, count: int) -> np.ndarray:
-        """See :meth:`Library.search`."""
+        """Rows (``int64 [n]``) near a query ``float32 [width]``, at most ``count``."""
         return np.asarray(index.search(query, count).keys).astype(np.int64)
 
 
-class Faiss(Library):
-    """Lists around centroids, of which a third is read for each query."""
+class Faiss:
+    """Lists around centroids, of which a third is read for each query; see :class:`Usearch`."""
 
     extra_bytes = 100
 
     def build(self, rows: Embeddings, first: int, last: int, path: Path, bar: Any) -> None:
-        """See :meth:`Library.build`."""
+        """See :meth:`Usearch.build`."""
         import faiss
 
         count = last - first
@@ -105,7 +88,7 @@ class Faiss(Library):
         faiss.write_index(index, str(path))
 
     def open(self, path: Path) -> Any:
-        """See :meth:`Library.open`."""
+        """See :meth:`Usearch.open`."""
         import faiss
 
         index: Any = faiss.read_index(str(path), faiss.IO_FLAG_MMAP)
@@ -113,11 +96,12 @@ class Faiss(Library):
         return index
 
     def search(self, index: Any, query: np.ndarray, count: int) -> np.ndarray:
-        """See :meth:`Library.search`."""
+        """See :meth:`Usearch.search`."""
         found: np.ndarray = index.search(query[None], count)[1][0]
         return found[found >= 0]
 
 
+Library: TypeAlias = Usearch | Faiss
 LIBRARIES: dict[str, type[Library]] = {"usearch": Usearch, "faiss": Faiss}
 
 

@@ -144,12 +144,8 @@ class _Order:
         self.table: Table = tables, places
 
 
-class _Ask(Future[None]):
-    """Rows that a thread waits for, by shelf."""
-
-    def __init__(self, orders: list[_Order]) -> None:
-        super().__init__()
-        self.orders = orders
+# Rows that a thread waits for, by shelf.
+_Ask = tuple[list[_Order], Future[None]]
 
 
 class Exchange:
@@ -217,20 +213,20 @@ class Exchange:
             key: _Order(shelf, wanted.get(key, _NONE), more.get(key, 0))
             for key, shelf in self.shelves.items()
         }
-        ask = _Ask(list(orders.values()))
+        done: Future[None] = Future()
         with self._turn:
             if self._error is not None or self._state != _SERVES:
                 raise self._error or RankLostError(f"{self._what}: the shards were closed")
-            if any(len(order.numbers[self.rank]) < len(order.table[1]) for order in ask.orders):
-                self._waiting.append(ask)
+            if any(len(each.numbers[self.rank]) < len(each.table[1]) for each in orders.values()):
+                self._waiting.append((list(orders.values()), done))
                 self._turn.notify()
             else:  # the other ranks have none of them
-                ask.set_result(None)
+                done.set_result(None)
         try:
-            for shelf, order in zip(self.shelves.values(), ask.orders, strict=True):
+            for shelf, order in zip(self.shelves.values(), orders.values(), strict=True):
                 shelf.read(order.numbers[self.rank], order.rows[self.rank], self.reader)
         finally:
-            ask.result()
+            done.result()
         return {key: orders[key].table for key in wanted if key in orders}
 
     def leave(self) -> None:
@@ -265,17 +261,16 @@ class Exchange:
 
     def _serve(self) -> None:
         """The thread: one round after the other."""
-        ask, pause = None, _LEAST_PAUSE
+        done, pause = None, _LEAST_PAUSE
         nothing = [_Order(shelf, _NONE, 0) for shelf in self.shelves.values()]
         try:
             while True:
                 with self._turn:
                     if not self._waiting and self._state == _SERVES:
                         self._turn.wait(pause)
-                    ask = self._waiting.popleft() if self._waiting else None
-                    state = _SERVES if ask is not None else self._state
+                    orders, done = self._waiting.popleft() if self._waiting else (nothing, None)
+                    state = self._state if done is None else _SERVES
                 begun = perf_counter()
-                orders = nothing if ask is None else ask.orders
                 counts = self._counts(orders, state)
                 states = counts[:, -1].tolist()
                 if _FAILS in states:
@@ -288,8 +283,8 @@ class Exchange:
                     self._swap(counts[:, :-1].view(self._size, -1, self._size).tolist(), orders)
                     self.stats.exchanges += 1
                     self.stats.seconds += perf_counter() - begun
-                if ask is not None:
-                    ask.set_result(None)
+                if done is not None:
+                    done.set_result(None)
         except BaseException as error:
             message = (
                 f"{self._what}: cannot exchange rows with the other ranks ({error}); one of them "
@@ -297,7 +292,7 @@ class Exchange:
             )
             with self._turn:
                 self._error = RankLostError(message)
-                lost = [*([] if ask is None else [ask]), *self._waiting]
+                lost = [*([] if done is None else [done]), *(each for _, each in self._waiting)]
                 self._waiting.clear()
             for each in lost:
                 each.set_exception(self._error)

@@ -36,6 +36,7 @@ from pyg_graphzero.store.manifest import (
 from pyg_graphzero.store.opened import OpenedFiles, Opening
 from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.util.disk import READER_BYTES
+from pyg_graphzero.util.sizes import folder_bytes
 from pyg_graphzero.util.system import private_rss
 
 # Sources of edges, beside their attributes.
@@ -133,7 +134,7 @@ def _open(
     """
     own, store, error = ranks.group(), None, None
     try:
-        store = _Opened(directory, dist.get_rank(own), len(ranks.numbers), drafts, attrs)
+        store = Shards(directory, dist.get_rank(own), len(ranks.numbers), drafts, attrs)
         found: Any = store.identity
     except Exception as caught:
         error, found = caught, f"{type(caught).__name__}: {caught}"
@@ -161,8 +162,15 @@ def _check_alike(everyone: list[Any], error: Exception | None) -> None:
                 )
 
 
-class _Opened:
-    """A rank's part, checked against the manifest."""
+class Shards:
+    """A rank's part, checked against the manifest, for what makes batches.
+
+    Attributes:
+        has_topology: Neighbours lie in shards, too, with the ids and attributes of edges.
+    """
+
+    _fetcher: Fetcher
+    _names: dict[str, Any]
 
     def __init__(
         self,
@@ -178,13 +186,14 @@ class _Opened:
                 f"{directory}: found {manifest.parts} parts, expected {size}: one for each rank"
             )
         self.directory, self.manifest = directory, manifest
+        self.has_topology = manifest.topology == "own"
         self.is_shown_in_part = attrs is not None
         whole = OpenedFiles(directory / WHOLE)  # which is opened again once all ranks have theirs
         self.rank = rank
         part = OpenedFiles(directory / part_name(rank), Opening(drafts=tuple(drafts)))
         self.shelves: dict[Key, Shelf] = {}
         self.owners: dict[str | None, Owners] = {}
-        self.starts: dict[EdgeType | None, Tensor] = {}
+        self._starts: dict[EdgeType | None, Tensor] = {}
         for division in manifest.node_types:
             record, numbers = part.node_type(division.own), None
             if division.bounds is None:
@@ -203,7 +212,7 @@ class _Opened:
                 if attrs is None or attr in attrs.get(division.name, ())
             }
             self.shelves["node", division.name] = _shelf(part, owners, nodes, files)
-        for edges in whole.schema.edge_types if manifest.topology == "own" else []:
+        for edges in whole.schema.edge_types if self.has_topology else []:
             self._open_edges(part, edges.name, rank)
 
     def _open_edges(self, part: OpenedFiles, name: EdgeType | None, rank: int) -> None:
@@ -225,7 +234,7 @@ class _Opened:
         files = [_core.ColumnFile.of_indices(topology)]
         self.shelves["neighbour", name] = Shelf(owners, slots, sources, files)
         if (attr := starts_attr(own)) in every.attrs:
-            self.starts[name] = part.view(every.attrs[attr])
+            self._starts[name] = part.view(every.attrs[attr])
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -240,51 +249,25 @@ class _Opened:
         release = version("pyg_graphzero")
         return {"version": release, **asdict(self.manifest), "columns": columns}
 
+    def serve(self, contents: StoreContents, fetcher: Fetcher) -> None:
+        """Has a store's batches made of rows that ``fetcher`` gets.
 
-def _shelf(part: OpenedFiles, owners: Owners, numbers: Any, attrs: Mapping[str, str]) -> Shelf:
-    """The part's own rows of some attributes."""
-    rows = {attr: part.rows(file) for attr, file in attrs.items()}
-    encoded = {attr: each for attr, each in rows.items() if isinstance(each, EncodedRows)}
-    stored = {attr: part.view(file) for attr, file in attrs.items()}
-    files = [_core.ColumnFile.of(part.column(file)) for file in attrs.values()]
-    return Shelf(owners, numbers, stored, files, encoded)
-
-
-def _numbers(rows: EncodedRows | None) -> list[float] | None:
-    """The numbers that rows are decoded by."""
-    if rows is None or rows.scale is None or rows.zero_point is None:
-        return None
-    return torch.cat([rows.scale.view(-1), rows.zero_point.view(-1)]).tolist()
-
-
-class Shards:
-    """Whatever of a store lies in shards, for what makes batches.
-
-    Attributes:
-        has_topology: Neighbours lie in shards, too, with the ids and attributes of edges.
-    """
-
-    def __init__(self, opened: _Opened, fetcher: Fetcher) -> None:
-        self._opened = opened
-        self._fetcher = fetcher
-        self._names: dict[str, Any] = {}
-        self.has_topology = opened.manifest.topology == "own"
-
-    def name_paths(self, contents: StoreContents) -> None:
-        """Learns by which paths the engine calls edge types."""
+        The engine calls edge types by the paths of their topologies.
+        """
         names = [t.name for t in contents.schema.edge_types]
         self._names = {contents.topology(name).path: name for name in names}
+        self._fetcher, contents.shards = fetcher, self
 
     def attrs(self, key: Key, whole: Collection[str]) -> list[str]:
         """All attributes of a type in order, of which ``whole`` are not in shards."""
-        shelf = self._opened.shelves.get(key)
+        shelf = self.shelves.get(key)
         there = [*whole, *(shelf.columns if shelf is not None else ())]
-        order = self._opened.manifest.of(key[1]).attrs if key[0] == "node" else []
+        order = self.manifest.of(key[1]).attrs if key[0] == "node" else []
         return list(dict.fromkeys([*(attr for attr in order if attr in there), *there]))
 
     def starts(self, name: EdgeType | None) -> Tensor | None:
         """Where the slots of each node begin, if that is not where its bounds say."""
-        return self._opened.starts.get(name)
+        return self._starts.get(name)
 
     def slots(self, name: EdgeType | None, attr: str) -> Tensor:
         """An attribute of all edges by slot, in memory.
@@ -299,7 +282,7 @@ class Shards:
         return self._whole(("neighbour", name), _SOURCE, torch.int64)
 
     def _whole(self, key: Key, attr: str, dtype: torch.dtype | None = None) -> Tensor:
-        shelf = self._opened.shelves[key]
+        shelf = self.shelves[key]
         count, parts = shelf.owners.division.num_nodes, []
         step = max(1, _BYTES_AT_ONCE // shelf.row_bytes)
         for first in range(0, max(1, count), step):
@@ -317,7 +300,7 @@ class Shards:
 
     def kind(self, key: Key, attr: str) -> tuple[list[int], torch.dtype]:
         """Shape and dtype of all rows of an attribute in shards."""
-        shelf = self._opened.shelves[key]
+        shelf = self.shelves[key]
         stored = shelf.columns[attr]
         dtype = torch.float32 if attr in shelf.decoders else stored.dtype
         return [shelf.owners.division.num_nodes, *stored.shape[1:]], dtype
@@ -350,15 +333,27 @@ class Shards:
         return Window(self._fetcher, make)
 
 
-def _num_bytes(folder: Path) -> int:
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+def _shelf(part: OpenedFiles, owners: Owners, numbers: Any, attrs: Mapping[str, str]) -> Shelf:
+    """The part's own rows of some attributes."""
+    rows = {attr: part.rows(file) for attr, file in attrs.items()}
+    encoded = {attr: each for attr, each in rows.items() if isinstance(each, EncodedRows)}
+    stored = {attr: part.view(file) for attr, file in attrs.items()}
+    files = [_core.ColumnFile.of(part.column(file)) for file in attrs.values()]
+    return Shelf(owners, numbers, stored, files, encoded)
+
+
+def _numbers(rows: EncodedRows | None) -> list[float] | None:
+    """The numbers that rows are decoded by."""
+    if rows is None or rows.scale is None or rows.zero_point is None:
+        return None
+    return torch.cat([rows.scale.view(-1), rows.zero_point.view(-1)]).tolist()
 
 
 class ShardedStore(Store):
     """A store in shards, opened by ``gz.open_shards``. Every rank is to call ``close()``."""
 
     def __init__(
-        self, opened: _Opened, exchange: Exchange, ranks: _Ranks, options: dict[str, Any]
+        self, opened: Shards, exchange: Exchange, ranks: _Ranks, options: dict[str, Any]
     ) -> None:
         super().__init__(opened.directory / WHOLE, how=Opening(**options))
         self._opened = opened
@@ -366,9 +361,7 @@ class ShardedStore(Store):
         self._ranks = ranks
         self._options = options
         room = (None, 0) if opened.is_shown_in_part else self._take_room()
-        fetcher = Fetcher(exchange, *room, repr(options["memory"]))
-        self.contents.shards = Shards(opened, fetcher)
-        self.contents.shards.name_paths(self.contents)
+        opened.serve(self.contents, Fetcher(exchange, *room, repr(options["memory"])))
 
     def _take_room(self) -> tuple[int | None, int]:
         """Bytes of the budget for batches of shards, and how many of them for rows that are kept.
@@ -377,14 +370,14 @@ class ShardedStore(Store):
         of it. Where there is no room for this rank's part, its rows are read past the page cache
         from now on.
         """
-        used, memory, part = private_rss(), self.contents.memory, _num_bytes(self.part)
+        used, memory, part = private_rss(), self.contents.memory, folder_bytes(self.part)
         left = max(0, memory - used)
-        spare = memory - 2 * (used + _num_bytes(self.contents.path))
+        spare = memory - 2 * (used + folder_bytes(self.contents.path))
         if spare >= 2 * part:
             spare -= part
         else:
             self._exchange.reader = _core.DiskGather(num_threads=1, buffer_bytes=READER_BYTES // 2)
-        if self._opened.manifest.topology == "own":
+        if self._opened.has_topology:
             return left, max(2 * spare // 3, left // 6)
         if spare <= 0:
             return None, 0

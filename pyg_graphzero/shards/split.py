@@ -41,7 +41,7 @@ from pyg_graphzero.util.arguments import check_count
 from pyg_graphzero.util.documents import read_document
 from pyg_graphzero.util.names import locate
 from pyg_graphzero.util.progress import Progress
-from pyg_graphzero.util.sizes import format_bytes
+from pyg_graphzero.util.sizes import folder_bytes, format_bytes
 from pyg_graphzero.util.workspace import Workspace
 
 _EDGES_AT_ONCE = 1 << 18
@@ -163,7 +163,8 @@ def shard(
         if not force and is_sharded(out) and Manifest.load(out) != manifest:
             raise FileExistsError(17, "has other shards (force replaces them)", str(out))
         out.mkdir(exist_ok=True)
-        splitter = _Splitter(contents, manifest, owners, space, Progress(progress), force)
+        by_type = {each.division.name: each for each in owners}
+        splitter = _Splitter(contents, manifest, by_type, space, Progress(progress), force)
         summary = ShardSummary(out, parts, topology)
         if force or part is None or not (out / WHOLE).exists():
             summary.stores.append(splitter.write_whole(out / WHOLE))
@@ -235,41 +236,33 @@ def _slots_of_parts(owners: Owners, contents: StoreContents, name: EdgeType | No
     return counts.cumsum(0)
 
 
+@dataclass(frozen=True)
 class _Splitter:
     """Writes the stores that a store is divided into."""
 
-    def __init__(
-        self,
-        contents: StoreContents,
-        manifest: Manifest,
-        owners: list[Owners],
-        space: Workspace,
-        bars: Progress,
-        force: bool,
-    ) -> None:
-        self._contents = contents
-        self._manifest = manifest
-        self._owners = {each.division.name: each for each in owners}
-        self._space = space
-        self._bars = bars
-        self._force = force
+    contents: StoreContents
+    manifest: Manifest
+    owners: dict[str | None, Owners]
+    space: Workspace
+    bars: Progress
+    force: bool
 
     def write_whole(self, out: Path) -> PartSummary:
         """Writes the store that all machines have: whatever the parts do not."""
-        contents = self._contents
+        contents = self.contents
         store = copy.deepcopy(contents.schema)
         adopted: list[tuple[str | None, str, str]] = []
         for record in store.node_types:
             for attr, file in list(record.attrs.items()):
-                if self._manifest.is_divided(contents.column(file)) or file in store.adopted:
+                if self.manifest.is_divided(contents.column(file)) or file in store.adopted:
                     del record.attrs[attr]
-                if file in store.adopted and not self._manifest.is_divided(contents.column(file)):
+                if file in store.adopted and not self.manifest.is_divided(contents.column(file)):
                     adopted.append((record.name, attr, file))
         bounded: list[EdgeTypeSchema] = []
-        if self._manifest.topology == "own":
+        if self.manifest.topology == "own":
             bounded, store.edge_types = store.edge_types, bounded
-        with StoreWriter(out, is_hetero=store.is_hetero, force=self._force) as writer:
-            with self._bars.step("copying", None) as bar:
+        with StoreWriter(out, is_hetero=store.is_hetero, force=self.force) as writer:
+            with self.bars.step("copying", None) as bar:
                 writer.copy(contents.path, store, bar.update)
             for edges in bounded:
                 writer.add_bounds(edges, contents.topology(edges.name))
@@ -278,30 +271,30 @@ class _Splitter:
             for name, attr, file in adopted:
                 writer.add_node_attr(name, attr, contents.view(file))
             writer.finish()
-        return PartSummary(out.name, _size(out))
+        return PartSummary(out.name, folder_bytes(out))
 
     def write_part(self, out: Path, part: int) -> PartSummary:
         """Writes the store of one part."""
         summary = PartSummary(out.name)
-        contents, has_edges = self._contents, self._manifest.topology == "own"
-        with StoreWriter(out, is_hetero=True, force=self._force) as writer:
+        contents, has_edges = self.contents, self.manifest.topology == "own"
+        with StoreWriter(out, is_hetero=True, force=self.force) as writer:
             nodes: dict[str | None, range | Tensor] = {}
             for record in contents.schema.node_types:
-                owners = self._owners[record.name]
+                owners = self.owners[record.name]
                 nodes[record.name] = owners.nodes(part)
                 self._write_nodes(writer, record, nodes[record.name], part)
                 summary.nodes[owners.division.every] = len(nodes[record.name])
             for edges in contents.schema.edge_types if has_edges else []:
                 self._write_edges(writer, edges, nodes, part, summary)
             writer.finish()
-        summary.num_bytes = _size(out)
+        summary.num_bytes = folder_bytes(out)
         return summary
 
     def _write_nodes(
         self, writer: StoreWriter, record: NodeTypeSchema, nodes: range | Tensor, part: int
     ) -> None:
         """Writes the part's own nodes of a type, and how many of all parts there are."""
-        contents, owners = self._contents, self._owners[record.name]
+        contents, owners = self.contents, self.owners[record.name]
         every, own = owners.division.every, owners.division.own
         writer.add_node_type(every, record.num_nodes)
         if owners.parts is not None:
@@ -309,13 +302,13 @@ class _Splitter:
         writer.add_node_type(own, len(nodes))
         for attr, file in record.attrs.items():
             column = contents.column(file)
-            if self._manifest.is_divided(column):
+            if self.manifest.is_divided(column):
                 rows = StoredRows(column, contents.view(file), nodes)
-                with self._bars.step(f"writing {attr}", len(nodes) * column.row_bytes) as bar:
+                with self.bars.step(f"writing {attr}", len(nodes) * column.row_bytes) as bar:
                     writer.add_node_attr(own, attr, rows, bar.update)
 
     def _loose(self, entry: dict[str, Any]) -> Any:
-        return self._contents.view(entry["file"]) if "file" in entry else entry["value"]
+        return self.contents.view(entry["file"]) if "file" in entry else entry["value"]
 
     def _write_edges(
         self,
@@ -327,30 +320,30 @@ class _Splitter:
     ) -> None:
         """Writes the edges of a type that lead to the part's own nodes."""
         source, _, destination = record.name or (None, None, None)
-        own = self._manifest.own_edges(record.name)
+        own = self.manifest.own_edges(record.name)
         label = " → ".join(own)
         summary.away[label] = 0
 
         def count(chunk: EdgeChunk) -> EdgeChunk:
-            summary.away[label] += int((self._owners[source].of(chunk.src) != part).sum())
+            summary.away[label] += int((self.owners[source].of(chunk.src) != part).sum())
             return chunk
 
         time = record.time_order if record.time_order in record.attrs else None
         options = CscOptions(bipartite=True, edge_ids=record.edge_ids, time_attr=time)
-        with self._bars.step(f"edges {label}", None, "edges") as bar:
-            room = BuildRoom(self._space.left(), self._space.folder, reading=bar.update)
-            chunks = map(count, edges_into(self._contents, record, nodes[destination]))
+        with self.bars.step(f"edges {label}", None, "edges") as bar:
+            room = BuildRoom(self.space.left(), self.space.folder, reading=bar.update)
+            chunks = map(count, edges_into(self.contents, record, nodes[destination]))
             csc = writer.add_edge_type(own, chunks, record.num_edges, options, room)
         summary.edges[label] = csc.num_edges
         for attr, file in record.categories.items():
-            offsets = self._contents.view(record.category_offsets[attr])
-            names = StringIds(offsets, self._contents.view(file), str(self._contents.path))
+            offsets = self.contents.view(record.category_offsets[attr])
+            names = StringIds(offsets, self.contents.view(file), str(self.contents.path))
             writer.add_categories(own, attr, list(names), of_edges=True)
-        owners = self._owners[destination]
-        slots = _slots_of_parts(owners, self._contents, record.name)
+        owners = self.owners[destination]
+        slots = _slots_of_parts(owners, self.contents, record.name)
         writer.add_graph_attr(SLOTS_ATTR, slots, own)
         if owners.parts is not None:
-            starts = _Starts(owners, self._contents, record.name, slots)
+            starts = _Starts(owners, self.contents, record.name, slots)
             writer.add_node_attr(owners.division.every, starts_attr(own), starts)
 
 
@@ -385,7 +378,3 @@ def edges_into(
             edges = torch.arange(begin, min(begin + _EDGES_AT_ONCE, int(before[-1])))
             row = torch.searchsorted(before, edges, right=True)
             yield chunk(ends[row] - before[row] + edges, first + row)
-
-
-def _size(store: Path) -> int:
-    return sum(file.stat().st_size for file in store.rglob("*") if file.is_file())

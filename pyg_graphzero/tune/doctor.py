@@ -182,7 +182,8 @@ def _advise(contents: StoreContents, files: Residence) -> list[Advice]:
         name = encoding.name
         if smaller != needs.files:
             try_out(f"{name} rows (convert --features {name})", files=smaller)
-    without = tuple(file for file in needs.files if not _is_edge_id(contents, file))
+    ids = {edges.edge_id for edges in contents.schema.edge_types}
+    without = tuple(file for file in needs.files if file.name not in ids)
     if without != needs.files:
         try_out("edge_ids=False in the loader, if e_id is not used", files=without)
     for factor in _MORE:
@@ -206,7 +207,3 @@ def _encoded(contents: StoreContents, file: Need, item: int) -> Need:
     if now is None or now <= item or len(column.shape) < 2:
         return file
     return replace(file, row_bytes=file.row_bytes // now * item)
-
-
-def _is_edge_id(contents: StoreContents, file: Need) -> bool:
-    return any(file.name == t.edge_id for t in contents.schema.edge_types)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from numbers import Real
+from pathlib import Path
 from typing import Any
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -42,3 +43,8 @@ def format_bytes(num_bytes: float) -> str:
             break
         num_bytes /= 1024
     return f"{num_bytes:,.0f} {unit}" if unit == "bytes" else f"{num_bytes:,.1f} {unit}"
+
+
+def folder_bytes(folder: Path) -> int:
+    """Bytes of all files in a folder and below."""
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())

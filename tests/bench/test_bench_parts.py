@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,11 +17,11 @@ from systems import needs_linux
 
 import pyg_graphzero as gz
 from graphs import write_store
-from harness.page_cache import drop, resident_bytes, warm
-from pyg_graphzero.bench.contestants import GraphZero
+from harness.page_cache import drop, resident_bytes
+from pyg_graphzero.bench.contestants import Contestant
 from pyg_graphzero.bench.data import draw_seeds, prepare
 from pyg_graphzero.bench.entrant import BenchError, Entrant
-from pyg_graphzero.bench.process import Watch, memory
+from pyg_graphzero.bench.process import Watch, memory, warm
 from pyg_graphzero.bench.settings import Case, Settings
 from pyg_graphzero.bench.synthetic import power_law_hetero
 from pyg_graphzero.bench.workloads import Task, Workload
@@ -121,18 +122,18 @@ print("done", flush=True); sys.stdin.readline()
 """
     with child(script) as process:
         wait_for(process, "ready")
-        with Watch(process.pid) as watch:
+        with Watch(partial(memory, process.pid)) as watch:
             for line in ("has it", "done"):
                 process.stdin.write("\n")
                 process.stdin.flush()
                 wait_for(process, line)
                 end = time.monotonic() + 30
-                while watch.peak["own"] < 94 * MIB and time.monotonic() < end:
+                while watch.peak("own") < 94 * MIB and time.monotonic() < end:
                     time.sleep(0.01)
         now = memory(process.pid)
         process.stdin.write("\n")
-    assert watch.peak["own"] - now["own"] > 90 * MIB
-    assert watch.peak["pss"] >= watch.peak["own"]
+    assert watch.peak("own") - now["own"] > 90 * MIB
+    assert watch.peak("pss") >= watch.peak("own")
 
 
 def task(store) -> Task:
@@ -143,7 +144,7 @@ def task(store) -> Task:
 
 def test_stats_of_a_loader_are_kept(homo):
     _, store = homo
-    contestant = GraphZero()
+    contestant = Contestant()
     contestant.open(store.path)
     load, count = Workload(contestant, task(store)), settings().batches
     assert load.round(0)["edges"] > 0

@@ -237,6 +237,14 @@ def test_feature_dtype(tmp_path):
     )
 
 
+def test_numbers_from_2_to_the_63_on_do_not_wrap(tmp_path):
+    attrs = {"x": np.array([1, 2, 2**63 + 5, 3], np.uint64)}
+    data = converted(RING, tmp_path / "s", node_attrs=attrs, dtypes={"x": "float64"})
+    assert data.x.tolist() == [1, 2, 2.0**63, 3]
+    words = r"<x>: row 2: found 9223372036854775813, expected a value that int64 can hold"
+    refused(RING, tmp_path / "t", words, node_attrs=attrs, dtypes={"x": "int64"})
+
+
 def test_take_and_skip(tmp_path):
     attrs = {"x": np.zeros(4), "y": np.zeros(4)}
     gz.convert(RING, tmp_path / "a", node_attrs=attrs, edge_attrs={"w": np.zeros(4)}, take=["x"])

@@ -273,7 +273,7 @@ def test_a_directory_of_nothing_known_says_what_was_looked_for(tmp_path):
     (tmp_path / "in" / "a.csv").write_text("0,1\n")
     (tmp_path / "in" / "b.npy").touch()
     error = refused(tmp_path / "in", tmp_path / "s")
-    for each in ("GraphBolt (metadata.yaml)", "OGB (raw/", "MAG240M (meta.pt", "IGB (processed/"):
+    for each in ("GraphBolt (metadata.yaml)", "OGB (raw/", "MAG240M (proc", "IGB (processed/"):
         assert each in error
     gz.convert(np.array([[0, 1, 2], [1, 2, 0]]), tmp_path / "store")
     refused(tmp_path / "store", tmp_path / "s", "found a store, expected a dataset")

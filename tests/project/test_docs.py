@@ -17,7 +17,7 @@ from documents import (
     run,
     text_of,
 )
-from papers100m_graph import PapersGraph, write_ogb
+from layouts import citations, ogb_npz
 from torch_geometric.data import Data
 
 import pyg_graphzero as gz
@@ -36,7 +36,7 @@ def my_graph(directory: Path) -> None:
 
 def ogbn_papers100m(directory: Path) -> None:
     """The dataset's directory in small, as it is after download."""
-    write_ogb(PapersGraph.of(2e-5), directory / "ogbn_papers100M")
+    ogb_npz(directory / "ogbn_papers100M", citations(num_classes=172, width=128))
 
 
 NEED_MY_GRAPH = (
