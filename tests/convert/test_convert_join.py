@@ -11,11 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from click.testing import CliRunner
+from commands import graphzero
 from convert_support import converted, edges_from, edges_of, refused, write
 
 import pyg_graphzero as gz
-from pyg_graphzero_cli import main
 
 pytestmark = chunks.both
 
@@ -140,10 +139,9 @@ def test_blank_labels_are_filled(edges, tmp_path):
         "lab.csv: line 2, column 'y': found an empty cell, expected a number that int64 can hold. "
         "To fill it, pass fill={'y': -1} (--fill y=-1)."
     )
-    arguments = ["convert", str(edges), "-o", str(tmp_path / "s"), "--fill", "y=-1"]
-    arguments += [f"--node-attr={name}={source}" for name, source in attrs.items()]
-    run = CliRunner().invoke(main, [*arguments, "--fill", "age=nan", "--fill", "train=false"])
-    assert run.exit_code == 0, run.output
+    arguments = [f"--node-attr={name}={source}" for name, source in attrs.items()]
+    arguments += ["--fill", "y=-1", "--fill", "age=nan", "--fill", "train=false"]
+    graphzero("convert", edges, "-o", tmp_path / "s", *arguments)
     data = gz.open(tmp_path / "s").data()
     assert data.y.dtype == torch.int64
     assert data.y.tolist() == [0, 1, -1]

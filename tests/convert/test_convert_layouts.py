@@ -12,14 +12,13 @@ import layouts
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
+from commands import graphzero
 from convert_support import edges_of, kinds, refused, write
 from layouts import Graph, academic, citations
 from torch_geometric.data import Data, HeteroData, InMemoryDataset
 
 import pyg_graphzero as gz
 from pyg_graphzero import InputError
-from pyg_graphzero_cli import main
 
 
 def unlabeled(graph: Graph) -> Graph:
@@ -289,9 +288,7 @@ def test_options_of_a_flat_graph_do_not_apply(tmp_path):
 
 def test_the_command_says_what_it_found(tmp_path):
     path = layouts.ogb_csv(tmp_path / "ogbn_arxiv", citations())
-    arguments = ["convert", str(path), "-o", str(tmp_path / "s"), "--progress"]
-    result = CliRunner().invoke(main, arguments)
-    assert result.exit_code == 0
+    result = graphzero("convert", path, "-o", tmp_path / "s", "--progress")
     line = "OGB directory, CSV files, split 'time'"
     assert f"{path}: {line}" in result.stderr
     assert f"  from: {line}" in result.stdout

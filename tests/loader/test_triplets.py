@@ -149,19 +149,3 @@ def test_labels_of_the_graphs_edges_are_those_of_sampled_edges(tmp_path, kind, s
     of = next(iter(binary))
     of = of if name is None else of[name]
     assert of.edge_label.tolist() == [1.0] * 50 + [0.0] * 50
-
-
-@pytest.mark.parametrize("kind", TYPES)
-def test_labels_of_seeds_are_refused_as_pyg_refuses_them(tmp_path, kind):
-    data, name = labelled(kind), TYPES[kind]
-    own = data if name is None else data[name]
-    stock = torch_geometric.loader.LinkLoader
-    for make in (
-        lambda **k: LinkNeighborLoader(data, [2], **k),
-        lambda **k: stock(data, NeighborSampler(data, [2]), **k),
-    ):
-        with pytest.raises(ValueError, match="triplet"):
-            make(
-                edge_label_index=own.edge_index if name is None else name,
-                edge_label=own.edge_label, neg_sampling="triplet",
-            )  # fmt: skip

@@ -7,12 +7,13 @@ import pickle
 
 import pytest
 import torch
+from loaders import LOADERS, graphs_of_loaders
 from read_neighbours import in_pages
 from same import assert_same
 
 import pyg_graphzero as gz
 from graphs import heterogeneous, homogeneous, write_store
-from pyg_graphzero.loader import HGTLoader, LinkNeighborLoader, NeighborLoader, ShaDowKHopSampler
+from pyg_graphzero.loader import NeighborLoader
 from pyg_graphzero.memory.keeper import keeper_of
 from pyg_graphzero.sampling.graph import Unmapped
 
@@ -24,9 +25,7 @@ def epoch(loader):
 
 @pytest.fixture(scope="module")
 def homo_path(tmp_path_factory):
-    data = homogeneous()
-    data.time = torch.arange(data.num_nodes) % 50
-    return write_store(data, tmp_path_factory.mktemp("paged") / "homo")
+    return write_store(graphs_of_loaders()[0], tmp_path_factory.mktemp("paged") / "homo")
 
 
 @pytest.fixture(scope="module")
@@ -34,28 +33,11 @@ def hetero_path(tmp_path_factory):
     return write_store(heterogeneous(), tmp_path_factory.mktemp("paged") / "hetero")
 
 
-LOADERS = {
-    "plain": lambda d, h, **k: NeighborLoader(d, [5, 3], shuffle=True, **k),
-    "within a window": lambda d, h, **k: NeighborLoader(
-        d,
-        [5, 3],
-        time_attr="time",
-        time_window=9,
-        options=gz.SamplingOptions(strictly_earlier=True),
-        **k,
-    ),
-    "links": lambda d, h, **k: LinkNeighborLoader(d, [4, 2], neg_sampling="binary", **k),
-    "shadow": lambda d, h, **k: ShaDowKHopSampler(d, 2, 3, **k),
-    "heterogeneous": lambda d, h, **k: NeighborLoader(h, [3, 2], input_nodes="paper", **k),
-    "hgt": lambda d, h, **k: HGTLoader(h, [6, 4], "paper", **k),
-}
-
-
-@pytest.mark.parametrize("make", LOADERS.values(), ids=LOADERS.keys())
-def test_batches_are_those_over_a_map(homo_path, hetero_path, make):
+@pytest.mark.parametrize("kind", LOADERS)
+def test_batches_are_those_over_a_map(homo_path, hetero_path, kind):
     def loader(**arguments):
         data = gz.open(homo_path).data(), gz.open(hetero_path).data()
-        return make(*data, batch_size=30, **arguments)
+        return LOADERS[kind](*data, batch_size=30, **arguments)
 
     mapped = loader()
     expected = epoch(mapped)
