@@ -162,25 +162,6 @@ def test_nodes_that_a_table_does_not_have_are_filled(edges, tmp_path):
     assert gz.open(tmp_path / "t").data().y.isnan().tolist() == [True, True, False]
 
 
-@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
-def test_nulls_are_filled(edges, tmp_path, suffix):
-    table = pa.table({"id": [30, 10, 20], "y": [None, 0, 1], "z": [float("nan"), None, 1.5]})
-    path = tmp_path / f"lab.{suffix}"
-    if suffix == "parquet":
-        pq.write_table(table, path, row_group_size=2)
-    else:
-        with pa.ipc.new_file(str(path), table.schema) as writer:
-            writer.write_table(table)
-    attrs = {"y": f"{path}:y", "z": f"{path}:z"}
-    assert "null, expected a value. To fill it, pass fill={'y': -1} (--fill y=-1)" in message(
-        edges, tmp_path / "s", node_attrs=attrs
-    )
-    gz.convert(edges, tmp_path / "s", node_attrs=attrs, fill={"y": -1, "z": -1})
-    assert of_ids(tmp_path / "s", "y") == {10: 0, 20: 1, 30: -1}
-    assert of_ids(tmp_path / "s", "z") == {10: -1, 20: 1.5, 30: -1}
-    assert gz.open(tmp_path / "s").data().y.dtype == torch.int64
-
-
 def test_cells_that_are_missing_and_that_are_wrong(edges, tmp_path):
     nodes = write(tmp_path / "n.csv", "id,y\n10,0\n20,\n30,two\n")
     options: dict[str, Any] = {"nodes": nodes, "node_attrs": ["y"]}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import threading
 import time
 
 import pytest
@@ -15,27 +14,6 @@ from same import assert_same
 
 import pyg_graphzero as gz
 from pyg_graphzero.loader import NeighborLoader
-
-
-def engine_threads() -> set[str]:
-    """Threads of this process that Python did not start, torch's own among them.
-
-    The file loader (``warm.load``) is one of Python's: it ends when it has read its files.
-    """
-    loaders = [t for t in threading.enumerate() if t.name == "graphzero-load"]
-    for thread in loaders:
-        thread.join()
-    return set(os.listdir("/proc/self/task")) - {str(t.native_id) for t in loaders}
-
-
-def ended(threads: set[str]) -> bool:
-    """Whether these are gone: the kernel takes a joined thread off its list a moment later."""
-    deadline = time.monotonic() + 30
-    while threads & set(os.listdir("/proc/self/task")):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.001)
-    return True
 
 
 def fail(worker_id: int) -> None:
@@ -57,20 +35,6 @@ def test_batches_do_not_depend_on_threads_ahead(kind):
         {"num_workers": 4, "persistent_workers": True},
     ):
         assert_same(epoch(kind, **arguments), inline)
-
-
-def test_no_process_is_started_and_threads_end_with_the_epoch(homo):
-    _, store = homo
-    loader = NeighborLoader(store, [5], batch_size=10, num_workers=3)
-    list(loader)  # what torch starts at its first use is there from now on
-    before = engine_threads()
-    iterator = iter(loader)
-    next(iterator)
-    started = engine_threads() - before
-    assert len(started) == 3
-    assert multiprocessing.active_children() == []
-    list(iterator)
-    assert ended(started)
 
 
 @pytest.mark.parametrize("workers", [0, 1, 3])

@@ -77,7 +77,7 @@ def test_torch_state_of_a_thread_is_left_alone(kind):
     """A strike in torch's own code would leave a mode of its set for all that comes after."""
     make = maker(kind)
     batches = iter(make())
-    for moment in range(0, 1000, 3):
+    for moment in range(0, 1000, 7):
         with contextlib.suppress(Struck), At(moment, folder=""):
             if next(batches, None) is None:
                 batches = iter(make())

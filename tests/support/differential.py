@@ -412,6 +412,7 @@ def check_definition(case: Case, data: Any, batch: Any) -> None:
     _check_seeds(case, data, batch)
     for name in _types(data, "edge_types"):
         out, whole = _of(batch, name), _of(data, name)
+        assert ("num_sampled_edges" in out) == (kind == "directional" and name != LIKES), name
         if "e_id" not in out:
             continue
         src, dst = (_of(batch, end) for end in _ends(name))

@@ -10,9 +10,15 @@ from torch_geometric.data import Data, HeteroData
 import pyg_graphzero as gz
 from graphs import heterogeneous, homogeneous
 from pyg_graphzero.loader import (
+    ClusterData,
+    ClusterLoader,
+    GraphSAINTEdgeSampler,
+    GraphSAINTNodeSampler,
+    GraphSAINTRandomWalkSampler,
     HGTLoader,
     LinkNeighborLoader,
     NeighborLoader,
+    RandomNodeLoader,
     ShaDowKHopSampler,
 )
 
@@ -28,6 +34,11 @@ def graphs_of_loaders() -> tuple[Data, HeteroData]:
     data = homogeneous()
     data.time = torch.arange(data.num_nodes) % 50
     return data, heterogeneous()
+
+
+def as_it_is(out: Any) -> Any:
+    """A transform, which a pickle has by its name."""
+    return out
 
 
 #: By kind: what makes a loader of both graphs and more arguments.
@@ -48,9 +59,18 @@ LOADERS: dict[str, Any] = {
     "hgt": lambda d, h, **k: HGTLoader(h, [6, 4], "paper", **k),
     "shadow": lambda d, h, **k: ShaDowKHopSampler(d, 2, 3, **k),
     "sampler output": lambda d, h, **k: NeighborLoader(
-        d, [5, 3], transform_sampler_output=lambda out: out, **k
+        d, [5, 3], transform_sampler_output=as_it_is, **k
     ),
     "gathered by the consumer": lambda d, h, **k: NeighborLoader(
         d, [5, 3], filter_per_worker=False, **k
+    ),
+    "random nodes": lambda d, h, batch_size, **k: RandomNodeLoader(d, 10, shuffle=True, **k),
+    "clusters": lambda d, h, batch_size, **k: ClusterLoader(
+        ClusterData(d, 20, partition="ranges"), batch_size=2, shuffle=True, **k
+    ),
+    "saint nodes": lambda d, h, **k: GraphSAINTNodeSampler(d, num_steps=4, **k),
+    "saint edges": lambda d, h, **k: GraphSAINTEdgeSampler(d, num_steps=4, **k),
+    "saint walks": lambda d, h, **k: GraphSAINTRandomWalkSampler(
+        d, walk_length=3, num_steps=4, **k
     ),
 }
