@@ -219,7 +219,7 @@ def test_many_runs_are_merged_in_rounds(tmp_path, tight):
 CELLS = st.text(st.characters(codec="utf-8", exclude_characters="\r\0"), min_size=1).map(
     lambda text: text.strip(" \t") or "x"
 )
-FAST = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FAST = settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @chunks.both

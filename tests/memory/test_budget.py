@@ -269,19 +269,6 @@ def test_loaders_of_a_store_share_its_budget(homogeneous):
     assert len(leases) == 0
 
 
-@pytest.mark.parametrize("between_epochs", [False, True])
-def test_a_changed_attribute_is_gathered_as_it_is_now(homogeneous, between_epochs):
-    store = gz.open(homogeneous, memory=budget_beside(ROOM))
-    data = store.data()
-    loader = gz.loader.NeighborLoader(data, [5], input_nodes=torch.arange(50), batch_size=50)
-    if between_epochs:
-        next(iter(loader))
-    data.x[:100] = 7.0
-    batch = next(iter(loader))
-    assert (batch.x[:50] == 7.0).all()
-    assert torch.equal(batch.x, data.x[batch.n_id])
-
-
 def test_processes_share_a_budget_and_what_they_hold(homogeneous, monkeypatch):
     store = gz.open(homogeneous, memory="12GB", processes=3)
     assert store.contents.memory == 4 * 10**9
