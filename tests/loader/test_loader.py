@@ -110,20 +110,6 @@ def test_calling_the_loader(homo):
     assert len(loader.dataset) == 50
 
 
-def test_no_hops(homo, hetero):
-    for data in homo:
-        batch = next(iter(NeighborLoader(data, [], batch_size=4)))
-        assert batch.n_id.tolist() == [0, 1, 2, 3]
-        assert (batch.num_sampled_nodes, batch.num_sampled_edges) == ([4], [])
-        assert batch.edge_index.shape == (2, 0)
-    for data in hetero:
-        batch = next(iter(NeighborLoader(data, [], "paper", batch_size=4)))
-        assert set(map(tuple, batch.num_sampled_edges_dict.values())) == {()}
-        assert len(batch.num_sampled_edges_dict) == len(hetero[0].edge_types)
-    induced = next(iter(NeighborLoader(homo[0], [2], subgraph_type="induced", batch_size=4)))
-    assert "num_sampled_edges" not in induced  # of no hop
-
-
 @pytest.mark.parametrize("seeds", ["paper", ("paper", torch.tensor([1])), ["paper", None]])
 def test_a_type_in_a_homogeneous_graph(homo, seeds):
     words = "found the type 'paper', and this graph is homogeneous, .* expected None for all nodes"
@@ -254,11 +240,3 @@ def test_inference_and_trim_to_layer(homo):
         1, batch.num_sampled_nodes, batch.num_sampled_edges, batch.x, batch.edge_index
     )
     assert int(edge_index.max()) < x.size(0)
-
-
-def test_empty_graphs():
-    data = Data(x=torch.randn(4, 2), edge_index=torch.empty(2, 0, dtype=torch.long))
-    batch = next(iter(NeighborLoader(data, [3, 3], batch_size=4)))
-    assert batch.edge_index.shape == (2, 0)
-    assert batch.num_sampled_edges == [0, 0]
-    assert torch.equal(batch.x, data.x)
