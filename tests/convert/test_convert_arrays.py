@@ -63,17 +63,6 @@ def test_npz_csr_rows_are_sources_and_csc_columns_destinations(tmp_path, prefix)
     assert edges_from(path, tmp_path / "csc") == [(1, 0), (0, 1), (1, 1)]
 
 
-@pytest.mark.parametrize("layout", ["csr", "csc", "coo"])
-def test_scipy_files(tmp_path, layout):
-    from scipy import sparse
-
-    matrix = sparse.coo_matrix((np.ones(4), (RING[0], RING[1])), shape=(7, 7))
-    sparse.save_npz(tmp_path / "m.npz", matrix.asformat(layout))
-    summary = gz.convert(tmp_path / "m.npz", tmp_path / "store")
-    assert sorted(edges_of(tmp_path / "store")) == [tuple(pair) for pair in RING.T.tolist()]
-    assert summary.num_nodes == 7
-
-
 def test_member_selection(tmp_path):
     path = save(tmp_path / "g.npz", a=EDGES[0], b=EDGES[1], other=EDGES[::-1])
     gz.convert(f"{path}:a,b", tmp_path / "one")

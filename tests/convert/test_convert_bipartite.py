@@ -7,13 +7,12 @@ import warnings
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from commands import graphzero
 from convert_support import edges_of, refused, write
 
 import pyg_graphzero as gz
 from pyg_graphzero import InputWarning
 from pyg_graphzero.conversion.names import two_kinds
-from pyg_graphzero_cli import main
 
 RATES = ("user", "ratings", "movie")
 
@@ -60,13 +59,11 @@ def test_merged_ids_are_warned_of(ratings, tmp_path):
 
 def test_the_option_that_is_printed_keeps_them_apart(ratings, tmp_path):
     store = tmp_path / "a store"
-    command = ["convert", str(ratings), "-o", str(store), "--edge-attr", "rating,timestamp"]
-    run = CliRunner().invoke(main, command)
-    assert run.exit_code == 0, run.output
+    command = ["convert", ratings, "-o", store, "--edge-attr", "rating,timestamp"]
+    run = graphzero(*command)
     assert run.stderr == ""
     (option,) = re.findall(r"\((--edge-type \S+)\)", run.output)
-    again = CliRunner().invoke(main, [*command, *option.split(), "--force"])
-    assert again.exit_code == 0, again.output
+    graphzero(*command, *option.split(), "--force")
     rows = [(1, 1, 4, 964982703), (1, 3, 4, 964981247)]
     rows += [(2, 193609, 3.5, 964982224), (3, 2, 5, 964983815)]
     assert edges_of(store, RATES, "rating", "timestamp") == rows
@@ -81,11 +78,9 @@ def test_tables_and_attributes_of_the_types(ratings, tmp_path):
     )
     write(tmp_path / "movies.csv", movies.read_text() + "d,2,2000\n")
     ages = write(tmp_path / "ages.csv", "userId,age\n3,30\n1,10\n2,20\n")
-    command = ["convert", str(ratings), "-o", str(tmp_path / "s"), "--edge-type", ",".join(RATES)]
+    command = ["convert", ratings, "-o", tmp_path / "s", "--edge-type", ",".join(RATES)]
     command += ["--nodes", f"movie={movies}", "--node-id", "movie=movieId"]
-    command += ["--node-attr", "movie.year", "--node-attr", f"user.age={ages}:age"]
-    run = CliRunner().invoke(main, command)
-    assert run.exit_code == 0, run.output
+    graphzero(*command, "--node-attr", "movie.year", "--node-attr", f"user.age={ages}:age")
     data = gz.open(tmp_path / "s").data()
     assert data["movie"].year.tolist() == [1995, 1996, 2018, 2000]
     assert data["user"].age.tolist() == [10, 20, 30]
@@ -113,10 +108,10 @@ def test_options_that_say_no_type(ratings, tmp_path):
         nodes="m.csv"
     )
     assert "num_nodes: found 3, expected node type = value beside" in told(num_nodes=3)
-    command = ["convert", str(ratings), "-o", str(tmp_path / "s")]
-    run = CliRunner().invoke(main, [*command, "--edge-type", "a,b,c", "--nodes", "m.csv"])
+    command = ["convert", ratings, "-o", tmp_path / "s", "--edge-type"]
+    run = graphzero(*command, "a,b,c", "--nodes", "m.csv", code=2)
     assert "--nodes m.csv: expected TYPE=" in run.output
-    run = CliRunner().invoke(main, [*command, "--edge-type", "user,movie"])
+    run = graphzero(*command, "user,movie", code=2)
     assert 'edge_type: found \'user,movie\', expected ["src", "rel", "dst"]' in run.output
 
 

@@ -11,11 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from click.testing import CliRunner
+from commands import graphzero
 from convert_support import converted, edges_from, edges_of, refused, write
 
 import pyg_graphzero as gz
-from pyg_graphzero_cli import main
 
 pytestmark = chunks.both
 
@@ -140,10 +139,9 @@ def test_blank_labels_are_filled(edges, tmp_path):
         "lab.csv: line 2, column 'y': found an empty cell, expected a number that int64 can hold. "
         "To fill it, pass fill={'y': -1} (--fill y=-1)."
     )
-    arguments = ["convert", str(edges), "-o", str(tmp_path / "s"), "--fill", "y=-1"]
-    arguments += [f"--node-attr={name}={source}" for name, source in attrs.items()]
-    run = CliRunner().invoke(main, [*arguments, "--fill", "age=nan", "--fill", "train=false"])
-    assert run.exit_code == 0, run.output
+    arguments = [f"--node-attr={name}={source}" for name, source in attrs.items()]
+    arguments += ["--fill", "y=-1", "--fill", "age=nan", "--fill", "train=false"]
+    graphzero("convert", edges, "-o", tmp_path / "s", *arguments)
     data = gz.open(tmp_path / "s").data()
     assert data.y.dtype == torch.int64
     assert data.y.tolist() == [0, 1, -1]
@@ -162,25 +160,6 @@ def test_nodes_that_a_table_does_not_have_are_filled(edges, tmp_path):
     assert of_ids(tmp_path / "s", "x") == {10: 0, 20: 0, 30: 0.5}
     gz.convert(edges, tmp_path / "t", node_attrs={"y": f"{labels}:y"}, fill={"y": "nan"})
     assert gz.open(tmp_path / "t").data().y.isnan().tolist() == [True, True, False]
-
-
-@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
-def test_nulls_are_filled(edges, tmp_path, suffix):
-    table = pa.table({"id": [30, 10, 20], "y": [None, 0, 1], "z": [float("nan"), None, 1.5]})
-    path = tmp_path / f"lab.{suffix}"
-    if suffix == "parquet":
-        pq.write_table(table, path, row_group_size=2)
-    else:
-        with pa.ipc.new_file(str(path), table.schema) as writer:
-            writer.write_table(table)
-    attrs = {"y": f"{path}:y", "z": f"{path}:z"}
-    assert "null, expected a value. To fill it, pass fill={'y': -1} (--fill y=-1)" in message(
-        edges, tmp_path / "s", node_attrs=attrs
-    )
-    gz.convert(edges, tmp_path / "s", node_attrs=attrs, fill={"y": -1, "z": -1})
-    assert of_ids(tmp_path / "s", "y") == {10: 0, 20: 1, 30: -1}
-    assert of_ids(tmp_path / "s", "z") == {10: -1, 20: 1.5, 30: -1}
-    assert gz.open(tmp_path / "s").data().y.dtype == torch.int64
 
 
 def test_cells_that_are_missing_and_that_are_wrong(edges, tmp_path):

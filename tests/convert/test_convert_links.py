@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 import torch
-from convert_support import converted, refused, stored
+from convert_support import converted, stored
 from differential import difference
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.transforms import RandomLinkSplit
 
-from graphs import heterogeneous, homogeneous
+from graphs import homogeneous
 
 RATES = ("user", "rates", "movie")
 
@@ -80,10 +80,3 @@ def test_labels_stay_with_their_pairs(tmp_path, is_hetero):
     assert found.num_edges < part.num_edges
     assert torch.equal(found.edge_label_index, part.edge_label_index)
     assert torch.equal(found.edge_label, part.edge_label)
-
-
-def test_edge_attributes_of_another_length_are_refused(tmp_path):
-    data = heterogeneous()
-    edge_type = data.edge_types[0]
-    data[edge_type].colour = torch.zeros(3)
-    refused(data, tmp_path / "store", r"colour: found shape \[3\], expected \d+ rows")

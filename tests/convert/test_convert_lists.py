@@ -6,20 +6,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from click.testing import CliRunner
+from commands import graphzero
 from convert_support import edges_from, edges_of, refused, write
 
 import pyg_graphzero as gz
-from pyg_graphzero_cli import main
 
 
 def test_any_name(tmp_path):
     path = write(tmp_path / "ratings.dat", "1::2::5\n2::3::4\n")
     refused(path, tmp_path / "s", r"found \.dat, .*Or say what it is: format='text'")
-    command = ["convert", str(path), "-o", str(tmp_path / "s"), "--format", "text"]
-    command += ["--edge-attr", "w=2,v=0", "--edge-attr", "x=2,0"]
-    run = CliRunner().invoke(main, [*command, "--no-header"])
-    assert run.exit_code == 0, run.output
+    options = ["--format", "text", "--edge-attr", "w=2,v=0", "--edge-attr", "x=2,0", "--no-header"]
+    graphzero("convert", path, "-o", tmp_path / "s", *options)
     found = edges_of(tmp_path / "s", None, "w", "v", "x")
     assert found == [(1, 2, 5, 1, [5, 1]), (2, 3, 4, 2, [4, 2])]
     pq.write_table(pa.table({"src": [0, 1], "dst": [1, 0]}), tmp_path / "part-0")
@@ -40,8 +37,6 @@ def test_any_name(tmp_path):
 
 
 def test_standard_input_of_the_command_line(tmp_path):
-    command = ["convert", "-", "-o", str(tmp_path / "s"), "--no-header"]
-    done = CliRunner().invoke(main, command, input="1 2\n1 3\n2 3\n")
-    assert done.exit_code == 0, done.output
+    graphzero("convert", "-", "-o", tmp_path / "s", "--no-header", given="1 2\n1 3\n2 3\n")
     assert edges_of(tmp_path / "s") == [(1, 2), (1, 3), (2, 3)]
     assert [each.name for each in tmp_path.iterdir()] == ["s"]

@@ -11,6 +11,7 @@ import numpy as np
 import pandas
 import polars
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 import torch
@@ -48,12 +49,18 @@ def test_tables(tmp_path, frame):
 
 def test_tables_of_nodes(tmp_path):
     edges = pa.table({"src": [1, 2], "dst": [2, 3]})
-    nodes = pa.table({"id": [3, 1, 2], "age": [30, None, 20]})
+    ages, scores = [30, None, 20], [float("nan"), None, 1.5]
+    nodes = pa.table({"id": [3, 1, 2], "age": ages, "score": scores})
     words = r"<Table>: row 1, column 'age': found null, expected a va"
     refused(edges, tmp_path / "s", words, nodes=nodes, node_attrs=["age"])
-    store = stored(edges, tmp_path / "s", nodes=nodes, node_attrs=["age"], fill={"age": -1})
-    assert store.ids().tolist() == [3, 1, 2]
-    assert store.data().age.tolist() == [30, -1, 20]
+    options = {"node_attrs": ["age", "score"], "fill": {"age": -1, "score": -1}}
+    path = tmp_path / "n.parquet"
+    pq.write_table(nodes, path, row_group_size=2)
+    for number, source in enumerate((nodes, path)):
+        store = stored(edges, tmp_path / f"s{number}", nodes=source, **options)
+        assert store.ids().tolist() == [3, 1, 2]
+        assert store.data().age.tolist() == [30, -1, 20]
+        assert store.data().score.tolist() == [-1, -1, 1.5]
     labels = pa.table({"y": [7, 8, 9], "id": [2, 3, 1]})
     assert converted(edges, tmp_path / "t", node_attrs={"y": labels}).y.tolist() == [9, 7, 8]
     spec = {"edges": [{"type": "a,to,a", "file": edges}], "nodes": {"a": {"file": nodes}}}
@@ -97,6 +104,11 @@ def test_sparse_matrices(tmp_path, number):
     assert found == [(0, 1, 2), (1, 2, 3), (2, 0, 4), (2, 2, 5)]
     assert summary.what.startswith("sparse matrix in memory")
     assert "edge_weight" not in converted(matrix, tmp_path / "t", skip=["edge_weight"])
+    if not torch.is_tensor(matrix) and matrix.format != "lil":
+        sp.save_npz(tmp_path / "m.npz", matrix)
+        assert sorted(edges_from(tmp_path / "m.npz", tmp_path / "v")) == [
+            each[:2] for each in found
+        ]
     gz.convert(matrix, tmp_path / "u", edge_attrs={"edge_weight": np.arange(4)})
     assert gz.open(tmp_path / "u").data().edge_weight.dtype == torch.int64
 

@@ -14,14 +14,13 @@ import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
 import torch
-from click.testing import CliRunner
+from commands import graphzero
 from convert_support import converted, edges_from, edges_of, refused, stored, write
 from torch_geometric.data import Data
 
 import pyg_graphzero as gz
 from pyg_graphzero import InputError
 from pyg_graphzero.conversion.names import ends_of
-from pyg_graphzero_cli import main
 
 TRIPLES = "/m/1\tborn in\t/m/2\n/m/2\tcapital of\t/m/3\n/m/1\tborn in\t/m/3\n"
 
@@ -111,9 +110,7 @@ def test_a_knowledge_graph(tmp_path):
     assert store.categories("edge_type")[:] == ["born in", "capital of"]
     rows = [("/m/1", "/m/2", 0), ("/m/2", "/m/3", 1), ("/m/1", "/m/3", 0)]
     assert edges_of(tmp_path / "s", None, "edge_type") == rows
-    assert "edge_type: int64, 2 categories" in str(
-        CliRunner().invoke(main, ["info", str(store.path)]).output
-    )
+    assert "edge_type: int64, 2 categories" in graphzero("info", store.path).output
 
     data = converted(path, tmp_path / "t", edge_type="entity,*,entity")
     kinds = [("entity", "born in", "entity"), ("entity", "capital of", "entity")]

@@ -114,14 +114,6 @@ def test_faults_are_named(tmp_path, text, options, message):
     assert error.startswith(f"{path}: {message}")
 
 
-def test_fault_far_into_a_file_has_its_line(tmp_path):
-    lines = [f"{i},{i + 1}" for i in range(200_000)]
-    lines[150_000] = "x,1"
-    lines.insert(10, "# a comment shifts the line by one")
-    path = write(tmp_path / "edges.csv", "\n".join(lines))
-    refused(path, tmp_path / "store", r"line 150002, column 0: found 'x'")
-
-
 def test_integer_column_turns_float_late(tmp_path):
     lines = [f"{i % 7},{i % 5},{i}" for i in range(150_000)]
     lines[-1] = "0,1,0.25"

@@ -20,7 +20,7 @@ sys.path.append(str(Path(__file__).parents[1] / "support"))
 
 import torch
 import torch_geometric.nn as pyg
-from accelerated import SEEDS, WIDTH, loader
+from accelerated import SEEDS, WIDTH, Adapted, Halves, loader
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations, prune
 
@@ -68,41 +68,6 @@ NORMS: dict[str, Callable[[], nn.Module]] = {
     "batch": lambda: nn.BatchNorm1d(HIDDEN),
     "graph": lambda: pyg.GraphNorm(HIDDEN),
 }
-
-
-class Halves(torch.autograd.Function):
-    """A gradient of its own, by the number of rows or not."""
-
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, by_rows: bool) -> Tensor:
-        ctx.by_rows = by_rows
-        return rows.clone()
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return grad / (len(grad) if ctx.by_rows else 2), None
-
-
-class Adapted(nn.Module):
-    """A low-rank adapter that shows the weight below it."""
-
-    def __init__(self, lin: nn.Module) -> None:
-        super().__init__()
-        outs, ins = lin.weight.shape
-        self.lin = lin
-        self.down = nn.Parameter(torch.randn(2, ins))
-        self.up = nn.Parameter(torch.zeros(outs, 2))
-
-    @property
-    def weight(self) -> Tensor:
-        return self.lin.weight
-
-    @property
-    def bias(self) -> Tensor:
-        return self.lin.bias
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.lin(x) + x @ self.down.t() @ self.up.t()
 
 
 class Model(nn.Module):

@@ -471,15 +471,11 @@ def nn(width):
 
 # Convolutions, and whether they take weights.
 CONVS = {
-    "SAGEConv": (lambda: SAGEConv(8, 5), False),
     "SAGEConv sum": (lambda: SAGEConv(8, 5, aggr="sum", project=True, normalize=True), False),
     "SAGEConv two": (lambda: SAGEConv(8, 5, aggr=["mean", "max"]), False),
     "SAGEConv median": (lambda: SAGEConv(8, 5, aggr="median"), False),
     "GraphConv": (lambda: GraphConv(8, 5), True),
     "GraphConv mean": (lambda: GraphConv(8, 5, aggr="mean"), True),
-    "GINConv": (lambda: pyg.GINConv(nn(5)), False),
-    "GCNConv": (lambda: GCNConv(8, 5), True),
-    "GCNConv improved": (lambda: GCNConv(8, 5, improved=True), True),
     "GCNConv plain": (lambda: GCNConv(8, 5, normalize=False), True),
     "GCNConv max": (lambda: GCNConv(8, 5, aggr="max"), True),
     "LGConv": (lambda: pyg.LGConv(), True),

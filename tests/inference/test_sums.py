@@ -57,19 +57,6 @@ def few(tmp_path_factory):
     return coded_stores(tmp_path_factory.mktemp("few"), 60, 500)
 
 
-def test_threads_give_the_same_bits(coded):
-    path, _ = coded[1]["int8"]
-    found = []
-    with gz.open(path) as store:
-        for threads in (1, 2, 5):
-            made = engine(store, 0, 300, 64, threads)
-            while made.step():
-                pass
-            found.append(made.sums())
-    assert torch.equal(found[0], found[1])
-    assert torch.equal(found[0], found[2])
-
-
 def test_runs_and_columns_that_do_not_fit_are_refused(coded, few):
     with gz.open(coded[1]["float32"][0]) as store, gz.open(few[1]["float32"][0]) as other:
         for first, last in ((0, 301), (-1, 5), (5, 4)):

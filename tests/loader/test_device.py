@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from loaders import LOADERS, graphs_of_loaders
 
-from pyg_graphzero.loader import HGTLoader, LinkNeighborLoader, NeighborLoader, ShaDowKHopSampler
+from pyg_graphzero.loader import NeighborLoader
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -40,12 +41,7 @@ def test_a_device_that_is_not_there(homo):
         iter(NeighborLoader(homo[1], [2], device="cuda"))
 
 
-def test_every_loader_has_a_device(homo, hetero):
-    for loader in (
-        LinkNeighborLoader(homo[1], [2], batch_size=100, device="meta"),
-        HGTLoader(hetero[1], [2], "paper", batch_size=100, device="meta"),
-        ShaDowKHopSampler(homo[1], 1, 2, batch_size=100, device="meta"),
-    ):
-        batch = next(iter(loader))
-        stores = batch.edge_stores
-        assert all(store.edge_index.is_meta for store in stores)
+@pytest.mark.parametrize("kind", LOADERS)
+def test_every_loader_has_a_device(kind):
+    batch = next(iter(LOADERS[kind](*graphs_of_loaders(), batch_size=100, device="meta")))
+    assert all(store.edge_index.is_meta for store in batch.edge_stores)

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 from differential import HAS_PYG_LIB, WAYS, Graphs, compare_with_disk, compare_with_pyg
+
+from spawned import forked
 
 FIRST = int(os.environ.get("GZ_DIFFERENTIAL_SEED", "0"))
 PARTS, CASES = 5, 40  # 200 cases
@@ -24,7 +25,7 @@ def graphs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def spawned():
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+    with ProcessPoolExecutor(1, forked()) as process:
         yield lambda call, *args: process.submit(call, *args).result(timeout=120)
 
 

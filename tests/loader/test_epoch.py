@@ -5,107 +5,36 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import threading
 import time
 
 import pytest
 import torch
+from loaders import LOADERS, graphs_of_loaders
 from same import assert_same
 
 import pyg_graphzero as gz
-from graphs import heterogeneous, homogeneous
-from pyg_graphzero.loader import (
-    HGTLoader,
-    LinkNeighborLoader,
-    NeighborLoader,
-    ShaDowKHopSampler,
-)
+from pyg_graphzero.loader import NeighborLoader
 
 
-def engine_threads() -> set[str]:
-    """Threads of this process that Python did not start, torch's own among them.
-
-    The file loader (``warm.load``) is one of Python's: it ends when it has read its files.
-    """
-    loaders = [t for t in threading.enumerate() if t.name == "graphzero-load"]
-    for thread in loaders:
-        thread.join()
-    return set(os.listdir("/proc/self/task")) - {str(t.native_id) for t in loaders}
+def fail(worker_id: int) -> None:
+    raise AssertionError("there is no worker process to prepare")
 
 
-def ended(threads: set[str]) -> bool:
-    """Whether these are gone: the kernel takes a joined thread off its list a moment later."""
-    deadline = time.monotonic() + 30
-    while threads & set(os.listdir("/proc/self/task")):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.001)
-    return True
-
-
-def timed(data):
-    data.time = torch.arange(data.num_nodes)
-    return data
-
-
-LOADERS = {
-    "homogeneous": lambda **k: NeighborLoader(homogeneous(), [5, 3], shuffle=True, **k),
-    "heterogeneous": lambda **k: NeighborLoader(
-        heterogeneous(), [3, 2], input_nodes="paper", shuffle=True, **k
-    ),
-    "disjoint": lambda **k: NeighborLoader(homogeneous(), [5, 3], disjoint=True, **k),
-    "induced": lambda **k: NeighborLoader(homogeneous(), [5], subgraph_type="induced", **k),
-    "bidirectional": lambda **k: NeighborLoader(
-        homogeneous(), [5, 3], subgraph_type="bidirectional", **k
-    ),
-    "temporal": lambda **k: NeighborLoader(timed(homogeneous()), [5, 3], time_attr="time", **k),
-    "links": lambda **k: LinkNeighborLoader(
-        homogeneous(), [4, 2], neg_sampling="binary", shuffle=True, **k
-    ),
-    "triplets": lambda **k: LinkNeighborLoader(
-        heterogeneous(), [2], ("author", "writes", "paper"), neg_sampling="triplet", **k
-    ),
-    "hgt": lambda **k: HGTLoader(heterogeneous(), [6, 4], "paper", **k),
-    "shadow": lambda **k: ShaDowKHopSampler(homogeneous(), 2, 3, **k),
-    "sampler output": lambda **k: NeighborLoader(
-        homogeneous(), [5, 3], transform_sampler_output=lambda out: out, **k
-    ),
-    "gathered by the consumer": lambda **k: NeighborLoader(
-        homogeneous(), [5, 3], filter_per_worker=False, **k
-    ),
-}
-
-
-def epoch(make, **arguments):
+def epoch(kind, **arguments):
     torch.manual_seed(5)
-    return list(make(batch_size=30, **arguments))
+    return list(LOADERS[kind](*graphs_of_loaders(), batch_size=30, **arguments))
 
 
-@pytest.mark.parametrize("make", LOADERS.values(), ids=LOADERS.keys())
-def test_batches_do_not_depend_on_threads_ahead(make):
-    inline = epoch(make)
+@pytest.mark.parametrize("kind", LOADERS)
+def test_batches_do_not_depend_on_threads_ahead(kind):
+    inline = epoch(kind)
+    assert len(inline) > 1
     for arguments in (
-        {"num_workers": 1},
+        {"num_workers": 1, "multiprocessing_context": "spawn", "worker_init_fn": fail},
         {"num_workers": 2, "prefetch_factor": 1},
         {"num_workers": 4, "persistent_workers": True},
     ):
-        ahead = epoch(make, **arguments)
-        assert len(inline) > 1
-        assert_same(ahead, inline)
-
-
-def test_no_process_is_started_and_threads_end_with_the_epoch(homo):
-    _, store = homo
-    loader = NeighborLoader(store, [5], batch_size=10, num_workers=3)
-    list(loader)  # what torch starts at its first use is there from now on
-    before = engine_threads()
-    iterator = iter(loader)
-    next(iterator)
-    started = engine_threads() - before
-    assert len(started) == 3
-    assert multiprocessing.active_children() == []
-    list(iterator)
-    assert ended(started)
+        assert_same(epoch(kind, **arguments), inline)
 
 
 @pytest.mark.parametrize("workers", [0, 1, 3])
@@ -181,15 +110,15 @@ def test_nested_and_interleaved_iterations(homo, workers):
 
 
 class Late:
-    """An engine whose first batch comes after ``wait()``."""
+    """An engine whose first batch is not there when it is asked for."""
 
-    def __init__(self, engine, wait):
+    def __init__(self, engine):
         self.engine = engine
-        self.wait = wait
+        self.is_late = True
 
     def get(self, number, timeout):
-        wait, self.wait = self.wait, None
-        return self.engine.get(number, timeout) if wait is None else wait()
+        is_late, self.is_late = self.is_late, False
+        return None if is_late else self.engine.get(number, timeout)
 
     def __getattr__(self, name):
         return getattr(self.engine, name)
@@ -199,32 +128,10 @@ def test_timeout(homo):
     _, store = homo
     loader = NeighborLoader(store, [5], batch_size=100, num_workers=1, timeout=0.01)
     iterator = iter(loader)
-    iterator.epoch._engine = Late(iterator.epoch._engine, lambda: None)
+    iterator.epoch._engine = Late(iterator.epoch._engine)
     with pytest.raises(RuntimeError, match=r"timed out after 0.01 seconds"):
         next(iterator)
     assert len(list(iterator)) == 3  # it comes later
-
-
-@pytest.mark.parametrize("workers", [1, 3])
-def test_ctrl_c_while_waiting(homo, workers):
-    """A signal ends the wait for a batch that takes long, and the epoch can go on."""
-    _, store = homo
-
-    def wait():
-        while True:
-            time.sleep(0.01)
-
-    iterator = iter(NeighborLoader(store, [5], batch_size=100, num_workers=workers))
-    iterator.epoch._engine = Late(iterator.epoch._engine, wait)
-    # The jobs that a shell runs in the background ignore SIGINT.
-    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        threading.Timer(0.2, signal.raise_signal, [signal.SIGINT]).start()
-        with pytest.raises(KeyboardInterrupt):
-            next(iterator)
-    finally:
-        signal.signal(signal.SIGINT, handler)
-    assert len(list(iterator)) == 3
 
 
 def _epoch_in_child(loader, queue) -> None:

@@ -77,7 +77,7 @@ def test_torch_state_of_a_thread_is_left_alone(kind):
     """A strike in torch's own code would leave a mode of its set for all that comes after."""
     make = maker(kind)
     batches = iter(make())
-    for moment in range(0, 1000, 3):
+    for moment in range(0, 1000, 7):
         with contextlib.suppress(Struck), At(moment, folder=""):
             if next(batches, None) is None:
                 batches = iter(make())
@@ -216,8 +216,8 @@ def test_nothing_is_lost_where_an_epoch_is_given_up(monkeypatch):
     """Python prints an exception that strikes in a finalizer, and goes on as if there were none."""
     lost = []
     monkeypatch.setattr(sys, "unraisablehook", lost.append)
-    data = Data(x=torch.zeros(50_000, 32), edge_index=torch.randint(0, 50_000, (2, 500_000)))
-    loader = NeighborLoader(data, [15, 10], batch_size=5000, num_workers=2)
+    data = Data(x=torch.zeros(20_000, 32), edge_index=torch.randint(0, 20_000, (2, 200_000)))
+    loader = NeighborLoader(data, [15, 10], batch_size=2000, num_workers=2)
 
     def give_up():
         iterator = iter(loader)

@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 from torch_geometric.sampler import NegativeSampling
 
 import pyg_graphzero as gz
-from graphs import check_neighborhood, heterogeneous, homogeneous, write_store
+from graphs import heterogeneous, homogeneous, write_store
 from pyg_graphzero.loader import LinkNeighborLoader
 from pyg_graphzero.memory import costs
 
@@ -24,34 +24,6 @@ NON_EDGES = gz.SamplingOptions(exclude_edges=True)
 
 def seeds_of(batch):
     return batch.n_id[batch.edge_label_index]
-
-
-@pytest.mark.parametrize("kind", ["plain", "typed"])
-@pytest.mark.parametrize("num_workers", [0, 2])
-def test_all_edges_come_in_the_order_of_the_input(homo, hetero, kind, num_workers):
-    data, store = hetero if kind == "typed" else homo
-    name = WRITES if kind == "typed" else None
-    src, dst = (name[0], name[2]) if name else (None, None)
-    rows = []
-    for batch in LinkNeighborLoader(
-        store, [2], edge_label_index=name, batch_size=70, num_workers=num_workers
-    ):
-        seeds = batch if name is None else batch[name]
-        ends = seeds.edge_label_index
-        n_id = [(batch if t is None else batch[t]).n_id for t in (src, dst)]
-        rows.append(torch.stack([n_id[0][ends[0]], n_id[1][ends[1]]]))
-    edges = data.edge_index if name is None else data[name].edge_index
-    assert torch.equal(torch.cat(rows, dim=1), edges)  # what is predicted in order lines up
-
-
-def test_shuffled_edges_come_in_the_order_of_a_graph_in_memory(homo):
-    runs = []
-    for graph in homo:
-        torch.manual_seed(3)
-        loader = LinkNeighborLoader(graph, [2], batch_size=300, shuffle=True)
-        runs.append([(b.input_id, b.n_id, b.edge_label_index) for b in loader])
-    for a, b in zip(*runs, strict=True):
-        assert all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
 
 
 def test_the_order_of_the_input_within_a_budget(homo, monkeypatch):
@@ -102,26 +74,6 @@ def test_seeds_in_the_order_of_the_store(homo, shuffle):
             LinkNeighborLoader(given[0], [2], edge_label_index=given[1], options=AS_STORED)
 
 
-@pytest.mark.parametrize("source", ["store", "memory"])
-def test_given_edges(homo, source):
-    data, store = homo
-    graph = store if source == "store" else data
-    edges = data.edge_index[:, torch.randperm(3000)[:100]]
-    labels = torch.randint(0, 4, (100,))
-    loader = LinkNeighborLoader(
-        graph, [3, 2], edge_label_index=edges, edge_label=labels, batch_size=40
-    )
-    for i, batch in enumerate(loader):
-        part = slice(40 * i, 40 * i + 40)
-        assert torch.equal(seeds_of(batch), edges[:, part])
-        assert torch.equal(batch.edge_label, labels[part])
-        assert batch.input_id.tolist() == list(range(100))[part]
-        check_neighborhood(
-            *batch.edge_index, batch.e_id, batch.n_id, batch.n_id, data.edge_index, [3, 2],
-            batch.num_sampled_nodes[:-1], batch.num_sampled_edges,
-        )  # fmt: skip
-
-
 @pytest.mark.parametrize("disjoint", [False, True])
 @pytest.mark.parametrize("amount", [1, 2.5])
 def test_binary_negatives(homo, disjoint, amount):
@@ -167,6 +119,13 @@ def test_triplets_of_a_split_keep_none_of_its_pairs(homo):
         assert "edge_label_time" not in batch
 
 
+def test_weights_of_edges(homo):
+    data = homo[1].data()
+    data.w = (torch.arange(3000) % 2).float()
+    batch = next(iter(LinkNeighborLoader(data, [3], weight_attr="w", batch_size=50)))
+    assert (batch.w > 0).all()
+
+
 def test_weighted_negatives(homo):
     weight = torch.zeros(300)
     weight[[4, 9]] = 1.0
@@ -209,97 +168,19 @@ def test_negatives_that_cannot_be(homo):
         next(iter(loader))
 
 
-@pytest.mark.parametrize("form", ["type", "pair with None", "pair", "short"])
-def test_edge_types(hetero, form):
-    data, store = hetero
-    edges = data[WRITES].edge_index
-    given = {
-        "type": WRITES,
-        "pair with None": (WRITES, None),
-        "pair": (WRITES, edges[:, :90]),
-        "short": ("author", "paper"),
-    }[form]
-    loader = LinkNeighborLoader(
-        store, [3, 2], edge_label_index=given, batch_size=90, neg_sampling="binary"
-    )
-    assert len(loader.dataset) == (90 if form == "pair" else 600)
-    batch = next(iter(loader))
-    label = batch[WRITES].edge_label_index[:, :90]
-    ends = torch.stack([batch["author"].n_id[label[0]], batch["paper"].n_id[label[1]]])
-    assert torch.equal(ends, edges[:, batch[WRITES].input_id])
-    assert batch[WRITES].edge_label.tolist() == [1.0] * 90 + [0.0] * 90
-    for name in data.edge_types:
-        src, dst = batch[name[0]].n_id, batch[name[2]].n_id
-        got = torch.stack([src[batch[name].edge_index[0]], dst[batch[name].edge_index[1]]])
-        assert torch.equal(got, data[name].edge_index[:, batch[name].e_id])
-
-
-@pytest.mark.parametrize("negatives", [None, "binary", "triplet"])
-def test_a_relation_that_carries_no_messages(hetero, negatives):
+def test_a_relation_that_carries_no_messages(hetero):
     edges = torch.stack([torch.arange(60) % 200, torch.arange(60) % 120])
     likes = ("paper", "likes", "author")
-    batches = []
-    for graph in hetero:
-        torch.manual_seed(1)
-        loader = LinkNeighborLoader(
-            graph, [3, 2], edge_label_index=(likes, edges), batch_size=30, shuffle=True,
-            neg_sampling=negatives,
-        )  # fmt: skip
-        for batch in loader:
-            assert not {"edge_index", "e_id"} & set(batch[likes].keys())
-            if negatives == "triplet":
-                ends = batch["paper"].src_index, batch["author"].dst_pos_index
-            else:
-                ends = batch[likes].edge_label_index[:, :30]
-            ids = torch.stack([batch["paper"].n_id[ends[0]], batch["author"].n_id[ends[1]]])
-            assert torch.equal(ids, edges[:, batch[likes].input_id])
-            batches.append(batch)
-    assert torch.equal(batches[0]["paper"].n_id, batches[2]["paper"].n_id)
+    given = {"edge_label_index": (likes, edges), "neg_sampling": "binary"}
+    batch = next(iter(LinkNeighborLoader(hetero[1], [3, 2], **given)))
+    assert not {"edge_index", "e_id"} & set(batch[likes].keys())
     with pytest.raises(ValueError, match=r"or seed edges \[2, n\] between two of"):
         LinkNeighborLoader(hetero[1], [2], edge_label_index=likes)
     with pytest.raises(ValueError, match=r"found edge type \('paper', 'likes', 'nobody'\)"):
         LinkNeighborLoader(hetero[1], [2], edge_label_index=(("paper", "likes", "nobody"), edges))
-    loader = LinkNeighborLoader(
-        hetero[1], [2], edge_label_index=(likes, edges), neg_sampling="binary", options=NON_EDGES
-    )
+    loader = LinkNeighborLoader(hetero[1], [2], options=NON_EDGES, **given)
     with pytest.raises(ValueError, match=r"exclude_edges: found edge type \('paper', 'likes'"):
         next(iter(loader))
-
-
-@pytest.mark.parametrize("negatives", [None, "binary", "triplet"])
-@pytest.mark.parametrize("dtype", [torch.int64, torch.float64])
-def test_times_of_links(tmp_path, negatives, dtype):
-    data = homogeneous()
-    data.time = torch.randint(0, 100, (300,)).to(dtype)
-    graph = gz.open(write_store(data, tmp_path / "store"))
-    times = torch.randint(50, 120, (3000,)).to(dtype)
-    loader = LinkNeighborLoader(
-        graph, [4, 4], time_attr="time", edge_label_time=times, neg_sampling=negatives,
-        batch_size=60,
-    )  # fmt: skip
-    for batch in loader:
-        if negatives == "triplet":
-            assert torch.equal(batch.seed_time, times[batch.input_id])
-            limit = batch.seed_time
-        else:
-            repeats = 1 if negatives is None else 2
-            assert torch.equal(batch.edge_label_time, times[batch.input_id].repeat(repeats))
-            limit = batch.edge_label_time[:60]
-        assert batch.batch.max() < 60
-        seen = data.time[batch.n_id[batch.edge_index[0]]]
-        assert (seen <= limit[batch.batch[batch.edge_index[0]]]).all()
-
-
-def test_modes_of_links(homo):
-    data, store = homo
-    for kind in ("induced", "bidirectional"):
-        loader = LinkNeighborLoader(store, [3], subgraph_type=kind, batch_size=50)
-        batch = next(iter(loader))
-        assert torch.equal(seeds_of(batch), data.edge_index[:, batch.input_id])
-    d = store.data()
-    d.w = (torch.arange(3000) % 2).float()
-    batch = next(iter(LinkNeighborLoader(d, [3], weight_attr="w", batch_size=50)))
-    assert (batch.w > 0).all()
 
 
 def test_bad_edges(homo, hetero):
@@ -321,12 +202,6 @@ def test_bad_edges(homo, hetero):
     for seeds in (WRITES, (WRITES, None), (WRITES, torch.zeros(2, 1, dtype=torch.int64))):
         with pytest.raises(ValueError, match=r"found the type \('author'.* graph is homogeneous"):
             LinkNeighborLoader(store, [2], edge_label_index=seeds)
-
-
-def test_empty_heterogeneous_links():
-    data = heterogeneous()
-    name = ("venue", "hosts", "author")
-    assert list(LinkNeighborLoader(data, [2], edge_label_index=name, batch_size=4)) == []
 
 
 @pytest.mark.parametrize("exclude_edges", [False, True])

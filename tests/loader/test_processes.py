@@ -45,6 +45,14 @@ def children() -> list[int]:
     return [process.pid for process in multiprocessing.active_children()]
 
 
+def tasks() -> int:
+    """Threads of this process, those of the engine among them."""
+    for thread in threading.enumerate():
+        if thread.name == "graphzero-load":  # reads files, and ends with these
+            thread.join()
+    return len(os.listdir("/proc/self/task"))
+
+
 def settles(measure, target, timeout: float = 30.0) -> bool:
     """Whether a measurement gets to its target: processes take a moment to go."""
     end = time.monotonic() + timeout
@@ -128,6 +136,18 @@ def test_exit_with_an_unfinished_iterator(homo, workers, persistent):
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (0, "8\n", "")
     assert settles(lambda: processes_of_session(process.pid), [])
+
+
+def test_no_process_is_started_and_threads_end_with_the_epoch(homo):
+    loader = NeighborLoader(homo[1], [5], batch_size=10, num_workers=3)
+    list(loader)  # what torch starts at its first use is there from now on
+    before = tasks()
+    iterator = iter(loader)
+    next(iterator)
+    assert tasks() - before == 3
+    assert children() == []
+    list(iterator)
+    assert settles(tasks, before)
 
 
 @pytest.mark.parametrize("kind", [NeighborLoader, LinkNeighborLoader])

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import pickle
-
 import pytest
 import torch
 import torch_geometric.loader
-from read_neighbours import in_pages
 from scipy.stats import chisquare
 from torch_geometric.data import Data
 from torch_geometric.utils import degree, subgraph, to_undirected
@@ -61,21 +58,6 @@ def test_a_batch_is_the_subgraph_of_its_nodes(with_csr, kind, source, workers):
         assert torch.equal(batch.node_norm, loader.node_norm[batch.n_id])
         assert torch.equal(batch.edge_norm, loader.edge_norm[batch.e_id])
     assert not torch.equal(batches[0].n_id, batches[1].n_id)
-
-
-@pytest.mark.parametrize("kind", SAMPLERS)
-def test_read_neighbours_and_pickled_loaders(with_csr, kind):
-    _, store = with_csr
-    loaders = [SAMPLERS[kind](store.data(), num_steps=4) for _ in range(2)]
-    loaders.append(pickle.loads(pickle.dumps(loaders[0])))
-    epochs = []
-    for loader in (loaders[0], in_pages(loaders[1]), loaders[2]):
-        torch.manual_seed(2)
-        epochs.append(list(loader))
-    for mapped, *others in zip(*epochs, strict=True):
-        for other in others:
-            assert torch.equal(mapped.n_id, other.n_id)
-            assert torch.equal(mapped.edge_index, other.edge_index)
 
 
 def drawn(loader, rounds):

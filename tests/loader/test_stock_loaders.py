@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import pickle
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch_geometric.loader as stock
+from same import assert_same
 from torch_geometric.data import Data
 from torch_geometric.data.lightning import LightningNodeData as StockNodeData
 from torch_geometric.sampler import BaseSampler
@@ -16,7 +17,7 @@ from torch_geometric.sampler import NeighborSampler as StockSampler
 
 import pyg_graphzero as gz
 from graphs import heterogeneous, homogeneous
-from pyg_graphzero.loader import LinkLoader, NodeLoader
+from pyg_graphzero.loader import LinkLoader, LinkNeighborLoader, NeighborLoader, NodeLoader
 from pyg_graphzero.store.contents import StoreContents
 
 WRITES = ("author", "writes", "paper")
@@ -65,83 +66,35 @@ def check_hetero(batch: Any, memory: Any) -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_node_loader(paths, workers):
-    data, memory = gz.open(paths["homogeneous"]).data(), homogeneous()
-    sampler = gz.sampler.NeighborSampler(data, [4, 3])
-    options = {"batch_size": 20, "num_workers": workers}
-    loader = NodeLoader(data, sampler, data.train_idx, **options)
-    assert isinstance(loader, stock.NodeLoader)
-    batches = list(loader)
-    assert torch.equal(torch.cat([b.n_id[: b.batch_size] for b in batches]), memory.train_idx)
-    for batch in batches:
-        check(batch, memory)
-    options |= {"edge_ids": False, "shuffle": True}
-    for batch in NodeLoader(data, sampler, memory.train_mask, **options):
-        assert "e_id" not in batch
-        assert torch.equal(batch.n_id[: batch.batch_size], batch.input_id)
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_link_loader(paths, workers):
-    data, memory = gz.open(paths["homogeneous"]).data(), homogeneous()
-    sampler, edges = gz.sampler.NeighborSampler(data, [4, 3]), memory.edge_index[:, :90]
-    options = {"batch_size": 40, "num_workers": workers}
-    negatives = {"neg_sampling": "binary", "options": gz.SamplingOptions(exclude_edges=True)}
-    loader = LinkLoader(data, sampler, edges, **negatives, **options)
-    assert isinstance(loader, stock.LinkLoader)
-    found, stored = [], set(zip(*memory.edge_index.tolist(), strict=True))
-    for batch in loader:
-        check(batch, memory)
-        ends, is_edge = batch.n_id[batch.edge_label_index], batch.edge_label == 1
-        found.append(ends[:, is_edge])
-        assert not stored & set(zip(*ends[:, ~is_edge].tolist(), strict=True))
-    assert torch.equal(torch.cat(found, 1), edges)
-    for batch in LinkLoader(
-        data, sampler, options=gz.SamplingOptions(seed_order="store"), **options
-    ):
-        ends = batch.n_id[batch.edge_label_index]
-        assert torch.equal(ends, memory.edge_index[:, batch.input_id])
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_heterogeneous(paths, workers):
-    store, memory = gz.open(paths["heterogeneous"]), heterogeneous()
+@pytest.mark.parametrize("name", ["homogeneous", "heterogeneous"])
+def test_a_sampler_that_is_given(paths, name, workers):
+    """Batches are those of the loader that makes the same sampler itself."""
+    store = gz.open(paths[name])
+    pair = store.feature_store, store.graph_store
     sampler = gz.sampler.NeighborSampler(store, [4, 3])
-    edges = WRITES, memory[WRITES].edge_index
-    options = {"batch_size": 64, "num_workers": workers}
-    for loader in (
-        NodeLoader(store, sampler, "paper", **options),
-        LinkLoader((store.feature_store, store.graph_store), sampler, edges, **options),
-    ):
-        for batch in loader:
-            check_hetero(batch, memory)
-    with pytest.raises(gz.UnsupportedError, match="starts from nodes"):
-        next(iter(LinkLoader(store, gz.sampler.HGTSampler(store, {"paper": [3]}), edges)))
-
-
-def test_changes_are_loaded(paths):
-    """Between batches too, and attributes that are no rows of a store."""
-    data, memory = gz.open(paths["homogeneous"]).data(), homogeneous()
-    loader = NodeLoader(data, gz.sampler.NeighborSampler(data, [3]), batch_size=100)
-    batches = iter(loader)
-    next(batches)
-    data.x = torch.arange(300.0)
-    data.w = torch.arange(3000)
-    data.tags = [str(i) for i in range(300)]
-    batch = next(batches)
-    assert torch.equal(batch.x, batch.n_id.float())
-    assert torch.equal(batch.w, batch.e_id)
-    assert batch.tags == [str(i) for i in batch.n_id.tolist()]
-    again = pickle.loads(pickle.dumps(loader))
-    torch.manual_seed(1)
-    want = next(iter(loader))
-    torch.manual_seed(1)
-    got = next(iter(again))
-    assert torch.equal(got.e_id, want.e_id)
-    assert torch.equal(got.w, want.w)
-    del data.x
-    assert "x" not in next(iter(loader))
-    assert torch.equal(data.y, memory.y)
+    nodes, edges = ("paper", WRITES) if store.is_hetero else (store.data().train_idx, None)
+    options = {"shuffle": True, "batch_size": 60, "num_workers": workers}
+    drawn = gz.SamplingOptions(exclude_edges=True, seed_order="store")
+    links = {"neg_sampling": "binary", "options": drawn}
+    for given, made in (
+        (NodeLoader(store.data(), sampler, nodes, **options),
+         NeighborLoader(store, [4, 3], nodes, **options)),
+        (NodeLoader(store, sampler, nodes, edge_ids=False, **options),
+         NeighborLoader(store, [4, 3], nodes, edge_ids=False, **options)),
+        (LinkLoader(pair, sampler, edges, **links, **options),
+         LinkNeighborLoader(store, [4, 3], edges, **links, **options)),
+    ):  # fmt: skip
+        epochs = []
+        for loader in (given, made):
+            assert isinstance(loader, stock.NodeLoader | stock.LinkLoader)
+            torch.manual_seed(4)
+            epochs.append(list(islice(loader, 5)))
+        assert_same(*epochs)
+    if store.is_hetero:
+        ends = torch.zeros(2, 1, dtype=torch.int64)
+        without = LinkLoader(store, gz.sampler.HGTSampler(store, {"paper": [3]}), (edges, ends))
+        with pytest.raises(gz.UnsupportedError, match="starts from nodes"):
+            next(iter(without))
 
 
 # PyG's own ---------------------------------------------------------------------------------------
@@ -163,7 +116,7 @@ class Theirs(BaseSampler):
 
 
 def test_any_loader_takes_any_sampler(homo, monkeypatch):
-    """PyG's over a graph in memory; ours over a store, too, which another's sampler reads whole."""
+    """Ours over a store, too, which PyG's loaders and another's sampler read whole."""
     monkeypatch.undo()  # _nothing_is_built
     memory, store = homo
     of_memory, of_disk = (gz.sampler.NeighborSampler(each, [3]) for each in homo)
@@ -171,6 +124,8 @@ def test_any_loader_takes_any_sampler(homo, monkeypatch):
         stock.NodeLoader(memory, of_memory, batch_size=50),
         stock.NodeLoader(memory, of_disk, batch_size=50),
         stock.NeighborLoader(memory, [3], neighbor_sampler=of_disk, batch_size=50),
+        stock.NodeLoader(store.data(), of_disk, batch_size=50),
+        stock.LinkLoader(store.data(), of_disk, memory.edge_index[:, :50], batch_size=50),
         NodeLoader(memory, Theirs(of_memory), batch_size=50),
         NodeLoader(store, Theirs(of_disk), batch_size=50),
         LinkLoader(memory, Theirs(of_memory), memory.edge_index[:, :50], batch_size=50),
@@ -188,18 +143,6 @@ def test_pygs_loaders_are_served_from_feature_and_graph_stores(paths):
     batch = next(iter(stock.NodeLoader(pair, sampler, memory.train_idx, batch_size=20)))
     assert torch.equal(batch.x, memory.x.half().float()[batch.n_id])
     assert torch.equal(batch.n_id[batch.edge_index], memory.edge_index[:, batch.e_id])
-
-
-def test_pygs_loaders_read_a_graph_on_disk_whole(paths, monkeypatch):
-    monkeypatch.undo()  # _nothing_is_built
-    data, memory = gz.open(paths["homogeneous"]).data(), homogeneous()
-    sampler = gz.sampler.NeighborSampler(data, [4])
-    links = memory.edge_index[:, :90]
-    for batch in (
-        *stock.NodeLoader(data, sampler, input_nodes=memory.train_idx, batch_size=20),
-        *stock.LinkLoader(data, sampler, links, batch_size=40),
-    ):
-        check(batch, memory)
 
 
 @pytest.mark.filterwarnings("ignore:Using 'NeighborSampler' without a 'pyg-lib'")

@@ -8,7 +8,6 @@ import sys
 import pytest
 import torch
 import torch_geometric.loader
-from read_neighbours import in_pages
 from torch_geometric.data import Batch, Data
 from torch_geometric.utils import subgraph
 
@@ -76,31 +75,6 @@ def test_random_nodes_of_types(hetero, source):
         for name in data.edge_types:
             found, expected = (each[name].edge_index.t().tolist() for each in (batch, want))
             assert sorted(found) == sorted(expected)
-
-
-def test_read_neighbours(homo):
-    _, store = homo
-
-    def epochs(read):
-        clusters = ClusterData(store.data(), 9, partition="ranges")
-        for loader in (
-            RandomNodeLoader(store.data(), 4, shuffle=True),
-            ClusterLoader(clusters, batch_size=2, shuffle=True),
-        ):
-            torch.manual_seed(1)
-            yield list(in_pages(loader) if read else loader)
-
-    for mapped, read in zip(epochs(False), epochs(True), strict=True):
-        for one, other in zip(mapped, read, strict=True):
-            assert torch.equal(one.edge_index, other.edge_index)
-            assert torch.equal(one.x, other.x)
-
-
-def test_within_a_budget(homo):
-    data, store = homo
-    with gz.open(store.path, memory="2GB") as small:
-        for batch in ClusterLoader(ClusterData(small, 5, partition="ranges"), batch_size=2):
-            check(batch, data)
 
 
 @pytest.mark.parametrize("sparse_format", ["csr", "csc"])

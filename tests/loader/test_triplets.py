@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch_geometric.loader
-from torch_geometric.data import HeteroData
+from differential import parts, same
 from torch_geometric.sampler import (
     BaseSampler,
     EdgeSamplerInput,
@@ -75,14 +75,6 @@ class PygsSeeds(BaseSampler):
         return self.sampler.edge_permutation
 
 
-def flat(batch):
-    """All that a batch says, by where it says it."""
-    stores = [("", batch.stores[0])]
-    if isinstance(batch, HeteroData):
-        stores = [*batch.node_items(), *batch.edge_items()]
-    return {(name, key): value for name, store in stores for key, value in store.items()}
-
-
 @pytest.mark.parametrize("source", ["memory", "store"])
 @pytest.mark.parametrize("amount", [1, 3])
 @pytest.mark.parametrize("mode", ["plain", "disjoint", "times"])
@@ -114,19 +106,14 @@ def test_batches_are_pygs(tmp_path, kind, mode, amount, source):
     torch.manual_seed(KEY)
     theirs = stock.filter_fn(pygs.sample_from_edges(seeds, neg_sampling))
 
-    mine, theirs = flat(mine), flat(theirs)
-    theirs = {key: value for key, value in theirs.items() if value is not None}
-    # A store's batches have the number of nodes, too.
-    assert {key for key in mine if key[1] != "num_nodes"} == {
-        key for key in theirs if key[1] != "num_nodes"
-    }
-    for key, value in theirs.items():
-        same = torch.equal(mine[key], value) if torch.is_tensor(value) else mine[key] == value
-        assert same, key
-    src, dst = ("", "") if name is None else (name[0], name[2])
-    assert mine[src, "src_index"].shape == mine[dst, "dst_pos_index"].shape == (40,)
-    assert mine[dst, "dst_neg_index"].shape == ((40,) if amount == 1 else (40, amount))
-    assert ((src, "seed_time") in mine) == (mode == "times")
+    mine, theirs = parts(mine), parts(theirs)
+    for name_of, values in theirs.items():
+        expected = {key: value for key, value in values.items() if value is not None}
+        assert same(mine[name_of], expected), name_of
+    src, dst = (None, None) if name is None else (name[0], name[2])
+    assert mine[src]["src_index"].shape == mine[dst]["dst_pos_index"].shape == (40,)
+    assert mine[dst]["dst_neg_index"].shape == ((40,) if amount == 1 else (40, amount))
+    assert ("seed_time" in mine[src]) == (mode == "times")
 
 
 @pytest.mark.parametrize("source", ["memory", "store"])
@@ -149,19 +136,3 @@ def test_labels_of_the_graphs_edges_are_those_of_sampled_edges(tmp_path, kind, s
     of = next(iter(binary))
     of = of if name is None else of[name]
     assert of.edge_label.tolist() == [1.0] * 50 + [0.0] * 50
-
-
-@pytest.mark.parametrize("kind", TYPES)
-def test_labels_of_seeds_are_refused_as_pyg_refuses_them(tmp_path, kind):
-    data, name = labelled(kind), TYPES[kind]
-    own = data if name is None else data[name]
-    stock = torch_geometric.loader.LinkLoader
-    for make in (
-        lambda **k: LinkNeighborLoader(data, [2], **k),
-        lambda **k: stock(data, NeighborSampler(data, [2]), **k),
-    ):
-        with pytest.raises(ValueError, match="triplet"):
-            make(
-                edge_label_index=own.edge_index if name is None else name,
-                edge_label=own.edge_label, neg_sampling="triplet",
-            )  # fmt: skip

@@ -94,22 +94,6 @@ def test_walks_have_times_and_windows_of_their_own(tmp_path, where, strict, dtyp
         assert 0 < ended < start.numel()
 
 
-def test_steps_of_node2vec_know_neighbours_of_their_times():
-    """Node 2 is no neighbour of node 0 by then, and as far from it as node 3."""
-    pairs = torch.tensor([[0, 0, 1, 1], [1, 2, 2, 3]])
-    data = Data(edge_index=torch.cat([pairs, pairs.flip(0)], dim=1), num_nodes=4)
-    data.time = torch.tensor([10, 50, 10, 10]).repeat(2)
-    start, times = torch.zeros(40_000, dtype=torch.int64), torch.full((40_000,), 20)
-    walks = RandomWalker(data, q=0.25, time_attr="time").walk(start, 2, input_time=times)
-    expected = probabilities(data, 1, 0, q=0.25, valid=valid_edges(data.time, 20))
-    check_counts(walks[:, 2].numpy(), expected)
-    # From node 1 there is no step but back, rejected until all neighbours of the time are weighed.
-    line = Data(edge_index=torch.tensor([[0, 1, 1], [1, 0, 2]]), num_nodes=3)
-    line.time = torch.tensor([10, 10, 50])
-    back = RandomWalker(line, p=1e12, time_attr="time").walk([0], 3, input_time=torch.tensor([20]))
-    assert back.tolist() == [[0, 1, 0, 1]]
-
-
 def test_neighbours_that_are_read(tmp_path):
     store = stored(timed(), tmp_path / "s", both_directions=True)
     with pytest.raises(gz.UnsupportedError, match=r"p=0.5.*time_attr='time'.*raise gz.open"):

@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
+from commands import graphzero
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader import NodeLoader as StockLoader
 
 import graphs
 import pyg_graphzero as gz
-from pyg_graphzero_cli import main
 
 EDGE_ATTRS = ("edge_attr",)
 
@@ -149,16 +148,11 @@ def test_stock_loaders(store: gz.Store) -> None:
 
 def test_conversion_says_so(tmp_path: Path) -> None:
     np.save(tmp_path / "e.npy", graphs.random_edges(50, 50, 400).numpy())
-    given = ["convert", f"{tmp_path}/e.npy", "-o", f"{tmp_path}/s", "--no-edge-ids"]
-
-    def run(*arguments: str) -> str:
-        found = CliRunner().invoke(main, [*arguments])
-        assert found.exit_code == 0, found.output
-        return found.output
-
-    assert "self-loops, no edge ids" in run(*given)
-    assert "edges: 400 edges, no edge ids, topology" in run("info", f"{tmp_path}/s")
-    assert json.loads(run("info", f"{tmp_path}/s", "--json"))["edge_types"][0]["edge_ids"] is False
+    done = graphzero("convert", tmp_path / "e.npy", "-o", tmp_path / "s", "--no-edge-ids")
+    assert "self-loops, no edge ids" in done.output
+    assert "edges: 400 edges, no edge ids, topology" in graphzero("info", tmp_path / "s").output
+    found = json.loads(graphzero("info", tmp_path / "s", "--json").output)
+    assert found["edge_types"][0]["edge_ids"] is False
 
 
 def test_edge_attributes_need_ids(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from itertools import islice
 import pytest
 import torch
 from budgets import budget_beside
+from same import assert_same
 from torch_geometric.data import Data
-from tuned import assert_same
 
 import pyg_graphzero as gz
 from pyg_graphzero.memory.keeper import keeper_of
@@ -62,13 +62,9 @@ def val_of(store):
     return loader_of(store, VAL, 100)
 
 
-def values(batches):
-    return [(batch.n_id, batch.x, batch.edge_index) for batch in batches]
-
-
 def epoch(loader, seed=5):
     torch.manual_seed(seed)
-    return values(loader)
+    return list(loader)
 
 
 def residence(store):
@@ -238,7 +234,7 @@ def test_batches_that_are_too_large_are_refused_and_change_nothing(path):
     under_way = iter(train)
     with pytest.raises(gz.MemoryBudgetError, match="smaller batches or fan-outs need less"):
         iter(large)
-    assert_same(values(under_way), expected)
+    assert_same(list(under_way), expected)
     assert store.memory_plan is plan
 
 
@@ -264,7 +260,7 @@ def test_all_in_memory_gives_way_to_larger_batches(path):
     assert_same(epoch(large), epoch(loader_of(gz.open(path), TRAIN, 500)))
     assert not store.memory_plan.is_whole
     assert large.stats().rows > 0
-    assert_same(values([*found, *under_way]), expected)
+    assert_same([*found, *under_way], expected)
     assert under_way.epoch.stats.rows == 0
     assert_same(epoch(small), expected)
     assert small.stats().rows > 0

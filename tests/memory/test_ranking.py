@@ -11,7 +11,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyg_graphzero import _core
 from pyg_graphzero.memory.ranking import GROUP_BITS, RankedRows, rank_lists, uses_of
 
 
@@ -89,52 +88,3 @@ def test_groups_of_neighbours_by_their_uses(lists):
     assert len(said) == len(order)
     for group, each in zip(order.tolist(), said, strict=True):  # in halves of a power of two
         assert 0.84 < min(uses[group], 2**15.5) / each < 1.19
-
-
-@settings(max_examples=50)
-@given(lists=st.lists(st.lists(st.integers(0, 19), max_size=12), max_size=8))
-def test_kernels_against_their_definition(lists):
-    counts, order = np.zeros(20, np.int16), np.full(20, -1, np.int32)
-    bits, used = np.zeros(3, np.uint8), 0
-    for rows in lists:
-        array = np.array(rows, np.int64)
-        _core.count_rows(array, counts)
-        used = _core.add_rows(array, bits, order, used)
-    assert counts.tolist() == [sum(row in rows for rows in lists) for row in range(20)]
-    expected = list(dict.fromkeys(row for rows in lists for row in rows))
-    assert order.tolist() == expected + [-1] * (20 - len(expected))
-    assert used == len(expected)
-
-
-def test_counts_end_at_the_most_that_there_can_be():
-    counts = np.array([32766, 32767], np.int16)
-    for _ in range(2):
-        _core.count_rows(np.array([0, 1]), counts)
-    assert counts.tolist() == [32767, 32767]
-
-
-def test_kernels_refuse_rows_that_are_not_there():
-    for row in (-1, 20):
-        rows = np.array([0, row])
-        order, bits = np.zeros(20, np.int32), np.zeros(3, np.uint8)
-        for call in (
-            lambda rows=rows: _core.count_rows(rows, np.zeros(20, np.int16)),
-            lambda rows=rows, order=order, bits=bits: _core.add_rows(rows, bits, order, 0),
-            lambda rows=rows: _core.RowOrder(np.arange(3, dtype=np.int32), 20).ranks(rows),
-            lambda rows=rows: _core.hottest_first(np.zeros(20, np.int16), rows.astype(np.int32), 0),
-        ):
-            with pytest.raises(IndexError, match=f"found row {row}, expected 0 <= row < 20"):
-                call()
-
-
-def test_orders_that_the_file_cannot_have_are_refused():
-    for again, found in (([1, 2], "2"), ([1, 1], "1 once more"), ([1, -1], "-1")):
-        for num_rows, bits, what in ((2, 0, "rows"), (47, 4, "whole groups")):
-            message = rf"again\[1\]: found {found}, expected {what} below 2, each once"
-            with pytest.raises(ValueError, match=message):
-                _core.RowOrder(np.array(again, np.int32), num_rows, bits)
-    for bits in (-1, 21):
-        with pytest.raises(ValueError, match="group_bits: expected 0 to 20"):
-            _core.RowOrder(np.array([], np.int32), 47, bits)
-    assert _core.RowOrder.num_bytes(3200, 7, 4) == _core.RowOrder.num_bytes(200, 7)
-    assert _core.RowOrder.num_bytes(10_000_000, 5_200_000) < 18_000_000

@@ -69,7 +69,11 @@ def test_writes_to_a_column_are_seen(path):
     first = next(iter(loader))
     assert not bool((first.y == 77).any())
     loader.data.y[:] = 77
-    assert all(bool((batch.y == 77).all()) for batch in loader)
+    loader.data.x[:3000] = 7.0  # rows that are read
+    for batch in loader:
+        assert bool((batch.y == 77).all())
+        assert bool((batch.x[: batch.batch_size] == 7.0).all())
+        assert torch.equal(batch.x, loader.data.x[batch.n_id])
 
 
 def test_nothing_is_made_where_all_fits(path):

@@ -232,18 +232,18 @@ class Takes(nn.Module):
         return (z[pairs[0]] * z[pairs[1]]).sum(-1)
 
 
-def test_models_that_take_a_batch():
-    assert hops(compare(Takes("batch"), lambda model, batch: model(batch))) == [1, 0]
+TAKES = {
+    "batch": (lambda model, batch: model(batch), [1, 0]),
+    "numbers": (lambda model, batch: model(batch.n_id, batch.edge_index), [1, 0]),
+    "size": (plain, [1, 0]),
+    "middle": (plain, [None, 0]),
+}
 
 
-def test_models_of_embeddings():
-    fast = compare(Takes("numbers"), lambda model, batch: model(batch.n_id, batch.edge_index))
-    assert hops(fast) == [1, 0]
-
-
-@pytest.mark.parametrize(("kind", "expected"), [("size", [1, 0]), ("middle", [None, 0])])
-def test_numbers_and_means_of_all_rows_stay_what_they_are(kind, expected):
-    assert hops(compare(Takes(kind), plain)) == expected
+@pytest.mark.parametrize("kind", TAKES)
+def test_models_take_what_they_like(kind):
+    call, expected = TAKES[kind]
+    assert hops(compare(Takes(kind), call)) == expected
 
 
 LINKS = {"edge_label_index": DATA.edge_index[:, :200], "neg_sampling_ratio": 1.0}

@@ -104,23 +104,20 @@ def test_a_forward_pass_that_differs_from_batch_to_batch_runs_as_it_is():
     torch.testing.assert_close(out, expected)
 
 
-def test_trim_to_layer_works_beside_it():
-    def call(model, batch):
-        return model(
-            batch.x,
-            batch.edge_index,
-            num_sampled_nodes_per_hop=batch.num_sampled_nodes,
-            num_sampled_edges_per_hop=batch.num_sampled_edges,
-        )
+CALLS = {
+    "trim_to_layer": lambda model, batch: model(
+        batch.x, batch.edge_index, num_sampled_nodes_per_hop=batch.num_sampled_nodes,
+        num_sampled_edges_per_hop=batch.num_sampled_edges,
+    ),
+    "checkpoint": lambda model, batch: checkpoint(
+        model, batch.x.requires_grad_(), batch.edge_index, use_reentrant=False
+    ),
+}  # fmt: skip
 
-    compare(pyg.GraphSAGE(WIDTH, 16, 3, 7), call)
 
-
-def test_checkpointing_the_whole_model():
-    def call(model, batch):
-        return checkpoint(model, batch.x.requires_grad_(), batch.edge_index, use_reentrant=False)
-
-    compare(pyg.GraphSAGE(WIDTH, 16, 3, 7), call)
+@pytest.mark.parametrize("name", CALLS)
+def test_calls_in_company(name):
+    compare(pyg.GraphSAGE(WIDTH, 16, 3, 7), CALLS[name])
 
 
 class Checkpointed(Stack):

@@ -19,9 +19,12 @@ from accelerated import (
     DATA,
     SEEDS,
     WIDTH,
+    Adapted,
+    Halves,
     Skips,
     Stack,
     TypedPair,
+    agree,
     compare,
     hetero_batches,
     hops,
@@ -53,45 +56,7 @@ def both(model, **options):
     return model, gz.nn.accelerate(copy.deepcopy(model), **options)
 
 
-def agree(model, fast, batch, call=plain):
-    """Outputs of the seeds, and the gradient of every parameter, missing ones too."""
-    found = []
-    for each, given in ((model, stock(batch)), (fast, batch)):
-        each.zero_grad(set_to_none=True)
-        out = call(each, given)[:SEEDS]
-        (out * torch.arange(1.0, out.numel() + 1).sin().view_as(out)).sum().backward()
-        found.append((out, [p.grad for p in each.parameters()]))
-    (expected, gradients), (out, others) = found
-    torch.testing.assert_close(out, expected, rtol=1e-9, atol=1e-9)
-    for one, other in zip(gradients, others, strict=True):
-        assert (one is None) == (other is None)
-        if one is not None:
-            torch.testing.assert_close(other, one, rtol=1e-8, atol=1e-9)
-
-
 # ---- layers that do more than multiply --------------------------------------------------------
-
-
-class Lora(nn.Module):
-    """An adapter that shows the weight of what it adapts, and begins as nothing."""
-
-    def __init__(self, lin, is_zero):
-        super().__init__()
-        self.lin = lin
-        self.down = nn.Parameter(torch.randn(2, lin.in_channels))
-        up = torch.zeros if is_zero else torch.randn
-        self.up = nn.Parameter(up(lin.out_channels, 2))
-
-    @property
-    def weight(self):
-        return self.lin.weight
-
-    @property
-    def bias(self):
-        return self.lin.bias
-
-    def forward(self, x):
-        return self.lin(x) + x @ self.down.t() @ self.up.t()
 
 
 LINEAR = {
@@ -111,7 +76,7 @@ def test_adapters_have_gradients(name, is_zero):
     model = Stack(make, width=40)  # wider than its inputs: sums would come first
     for conv in (model.first, model.second):
         for lin in lins:
-            setattr(conv, lin, Lora(getattr(conv, lin), is_zero))
+            setattr(conv, lin, Adapted(getattr(conv, lin), is_zero))
     model, fast = both(model)
     agree(model, fast, next(iter(loader())))
     assert hops(fast) == [1, 0]
@@ -418,40 +383,16 @@ def test_arguments_written_to_in_place():
     assert "writes to its arguments" in as_it_is(fast)
 
 
-class Averages(torch.autograd.Function):
-    """A gradient by the number of rows."""
-
-    @staticmethod
-    def forward(ctx, x):
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx, grad):
-        return grad / len(grad)
-
-
-class Reverses(torch.autograd.Function):
-    """A gradient that any rows have."""
-
-    @staticmethod
-    def forward(ctx, x):
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx, grad):
-        return -grad
-
-
-@pytest.mark.parametrize(("function", "is_trimmed"), [(Averages, False), (Reverses, True)])
-def test_functions_with_gradients_of_their_own(function, is_trimmed):
+@pytest.mark.parametrize("by_rows", [False, True])
+def test_functions_with_gradients_of_their_own(by_rows):
     class Between(Stack):
         def forward(self, x, edge_index):
-            hidden = function.apply(self.first(x, edge_index))
+            hidden = Halves.apply(self.first(x, edge_index), by_rows)
             return self.second(hidden, edge_index)
 
     model, fast = both(Between(pyg.SAGEConv))
     agree(model, fast, next(iter(loader())))
-    assert ("gradients are others" in as_it_is(fast)) == (not is_trimmed)
+    assert ("gradients are others" in as_it_is(fast)) == by_rows
 
 
 def test_hooks_see_what_they_always_saw():

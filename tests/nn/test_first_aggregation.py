@@ -9,7 +9,18 @@ import pickle
 import pytest
 import torch
 import torch_geometric.nn as pyg
-from accelerated import NUM_NODES, SEEDS, WAYS, WIDTH, graph, papers, small_integers
+from accelerated import (
+    NUM_NODES,
+    SEEDS,
+    WAYS,
+    WIDTH,
+    agree,
+    graph,
+    papers,
+    small_integers,
+    stock,
+    typed,
+)
 from accelerated import loader as sampled
 from paging import paged
 from torch import nn
@@ -92,18 +103,15 @@ def test_stores(tmp_path, encoding, is_paged):
             )
 
 
-def trained(model, pair):
-    """Outputs of the seeds and gradients, as PyG has it and with first sums, in float64."""
-    model = model.double()
-    fast, found = gz.nn.accelerate(copy.deepcopy(model)), []
-    for each, batch in zip((model, fast), pair, strict=True):
-        x, edge_index = batch.x.to(torch.float64), batch.edge_index
-        edge_index = edge_index if each is fast else edge_index.as_subclass(torch.Tensor)
-        out = each(x, edge_index)[: batch.batch_size]
-        scale = torch.arange(1, out.numel() + 1, dtype=out.dtype).view_as(out)
-        (out * scale.sin()).sum().backward()
-        found.append([out, *(p.grad for p in each.parameters())])
-    return fast, zip(*found, strict=True)
+def trained(model, pair, error=1e-5):
+    """The model in float64, which with first sums has the outputs and gradients that PyG has."""
+    fast = gz.nn.accelerate(copy.deepcopy(model.double()))
+    agree(model, fast, (stock(pair[0]), pair[1]), wide, error=error)
+    return fast
+
+
+def wide(model, batch):
+    return model(batch.x.to(torch.float64), batch.edge_index)
 
 
 class Skip(nn.Module):
@@ -154,11 +162,7 @@ def test_models(name):
     options = {"num_layers": 3, **options}
     model = kind(WIDTH, 16, out_channels=7, **options)
     for pair in pairs(first_aggregation=reduction):
-        fast, found = trained(model, pair)
-        error = 1e-10 if reduction == "sum" else 1e-5  # means are rounded to float32
-        for expected, got in found:
-            torch.testing.assert_close(got, expected, rtol=error, atol=error)
-        model.zero_grad()
+        fast = trained(model, pair, 1e-10 if reduction == "sum" else 1e-5)  # means are of float32
     assert fast.forward.num_stock == 0
     assert [layer.hops for layer in gz.nn.explain(fast).layers][-1] == 0
     assert "added up by the loader" in str(gz.nn.explain(fast))
@@ -166,9 +170,7 @@ def test_models(name):
 
 def test_inner_rows_may_be_used_besides():
     for pair in pairs(num_neighbors=(4, 3)):
-        fast, found = trained(Skip(), pair)
-        for expected, got in found:
-            torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
+        fast = trained(Skip(), pair)
     assert str(gz.nn.explain(fast)).count("added up by the loader") == 1
 
 
@@ -247,9 +249,7 @@ def test_rows_of_inner_hops_are_rows_as_any_other():
     """A model of fewer layers than hops may do with them what it likes."""
     for make in (Weighted, lambda: pyg.GAT(WIDTH, 16, 2, 7)):
         for pair in pairs(1, first_aggregation="sum"):
-            fast, found = trained(make(), pair)
-            for expected, got in found:
-                torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
+            fast = trained(make(), pair)
         assert "added up" not in str(gz.nn.explain(fast))
 
 
@@ -355,19 +355,7 @@ def test_heterogeneous_models():
     model = Typed()
     fast = gz.nn.accelerate(copy.deepcopy(model))
     for plain, batch in pairs(data=PAPERS, input_nodes="paper", num_neighbors=(3, 2, 2)):
-        found = []
-        for each, given in ((model, plain), (fast, batch)):
-            edges = given.edge_index_dict
-            if each is model:
-                edges = {name: index.as_subclass(torch.Tensor) for name, index in edges.items()}
-            each.zero_grad()
-            out = each(given.x_dict, edges)[: given["paper"].batch_size]
-            out.pow(2).sum().backward()
-            found.append([out, *(p.grad for p in each.parameters())])
-        for expected, got in zip(*found, strict=True):
-            expected = torch.zeros(()) if expected is None else expected
-            got = torch.zeros(()) if got is None else got
-            torch.testing.assert_close(got, expected.expand_as(got), rtol=1e-4, atol=1e-4)
+        agree(model, fast, (stock(plain), batch), typed, error=1e-4)
         assert batch["author"].num_nodes == plain["author"].num_nodes
     assert str(gz.nn.explain(fast)).count("added up by the loader") == len(PAPERS.edge_types)
 
@@ -403,9 +391,9 @@ def test_accelerate_sets_what_suits_the_model(name):
 
 
 def test_accelerate_knows_types_links_and_stores(tmp_path):
-    typed = loader(PAPERS, input_nodes="paper")
-    gz.nn.accelerate(Typed(), loader=typed)
-    assert typed.first_aggregation == "mean"
+    batches = loader(PAPERS, input_nodes="paper")
+    gz.nn.accelerate(Typed(), loader=batches)
+    assert batches.first_aggregation == "mean"
     gz.convert(DATA, tmp_path / "store", features="int8", progress=False)
     with gz.open(tmp_path / "store") as store, paged():
         links = gz.loader.LinkNeighborLoader(store, [4, 3], neg_sampling="binary", batch_size=8)
@@ -417,9 +405,9 @@ def test_accelerate_knows_types_links_and_stores(tmp_path):
 
 
 def test_accelerate_takes_loaders_of_this_package():
-    stock = torch.utils.data.DataLoader([DATA])
+    torchs = torch.utils.data.DataLoader([DATA])
     with pytest.raises(TypeError, match=r"loader: found torch\..*, expected one of gz.loader"):
-        gz.nn.accelerate(pyg.GraphSAGE(WIDTH, 16, 1), loader=stock)
+        gz.nn.accelerate(pyg.GraphSAGE(WIDTH, 16, 1), loader=torchs)
 
 
 def test_it_may_be_set_between_batches():

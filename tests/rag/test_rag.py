@@ -168,8 +168,6 @@ def test_filters_and_documents(both):
 
 def test_several_queries_are_put_together(both):
     data, store = both
-    with pytest.raises(TypeError, match=r"found DiskData, expected what gz\.open"):
-        gz.rag.FeatureStore(store.data())
     features = gz.rag.FeatureStore(store)
     features.config = {"k_nodes": 5}
     queries = torch.randn(3, 8)
@@ -351,21 +349,22 @@ def test_bad_settings(both, typed, tmp_path):
         graph.sample_subgraph(torch.tensor([0]))
     with pytest.raises(ValueError, match="expected 'k_nodes'"):
         features.retrieve_seed_nodes(torch.zeros(8))
-    features.config = {"k_nodes": 0}
-    with pytest.raises(ValueError, match="k_nodes: found 0"):
-        features.retrieve_seed_nodes(torch.zeros(8))
-    features.config = {"k_nodes": 2}
-    with pytest.raises(ValueError, match="expected 'encoder_model'"):
-        features.retrieve_seed_nodes("text")
-    with pytest.raises(ValueError, match=r"found embeddings of shape \[1, 5\].*\[num_queries, 8\]"):
-        features.retrieve_seed_nodes(torch.zeros(5))
-    with pytest.raises(ValueError, match=r"'y': found torch.int64 of shape \[200\]"):
-        gz.rag.FeatureStore(store, "y")
-    for types, found in (([None], "'z': expected one of"), (["paper"], "'paper': expected None")):
-        with pytest.raises(gz.MissingAttributeError, match=found):
-            gz.rag.FeatureStore(store, "z", node_types=types)
-    with pytest.raises(ValueError, match="index: found 'hnsw'"):
-        gz.rag.FeatureStore(store, index="hnsw")
+    for k, query, words in (
+        (0, torch.zeros(8), "k_nodes: found 0"),
+        (2, "text", "expected 'encoder_model'"),
+        (2, torch.zeros(5), r"found embeddings of shape \[1, 5\].*\[num_queries, 8\]"),
+    ):
+        features.config = {"k_nodes": k}
+        with pytest.raises(ValueError, match=words):
+            features.retrieve_seed_nodes(query)
+    for options, error, words in (
+        ({"attr": "y"}, ValueError, r"'y': found torch.int64 of shape \[200\]"),
+        ({"attr": "z", "node_types": [None]}, gz.MissingAttributeError, "'z': expected one of"),
+        ({"node_types": ["paper"]}, gz.MissingAttributeError, "'paper': expected None"),
+        ({"index": "hnsw"}, ValueError, "index: found 'hnsw'"),
+    ):
+        with pytest.raises(error, match=words):
+            gz.rag.FeatureStore(store, **options)
     with pytest.raises(gz.UnsupportedError, match="found Tensor"):
         graph.edge_index = torch.zeros(2, 0)
     with pytest.raises(ValueError, match="feature_store: found one of"):

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
+from commands import graphzero
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch_geometric.data import Data, HeteroData
@@ -21,7 +21,6 @@ from pyg_graphzero.reporting.components import Components
 from pyg_graphzero.reporting.findings import RULES, WHY
 from pyg_graphzero.reporting.page import Report
 from pyg_graphzero.store import csc
-from pyg_graphzero_cli import main
 
 NUM = 2000
 
@@ -325,12 +324,10 @@ def test_the_page_needs_nothing_else(tmp_path):
 
 def test_the_command(tmp_path):
     path, out = write_store(clean(), tmp_path / "s"), tmp_path / "report.html"
-    options = ["report", str(path), "--num-neighbors", "2", "--seconds", "0.1"]
-    done = CliRunner().invoke(main, [*options, "-o", str(out)])
-    assert done.exit_code == 0, done.output
-    assert done.output.startswith(f"{path}: ")
+    options = "report", path, "--num-neighbors", 2, "--seconds", 0.1
+    assert graphzero(*options, "-o", out).output.startswith(f"{path}: ")
     assert out.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
-    done = CliRunner().invoke(main, [*options, "--json"])
+    done = graphzero(*options, "--json")
     assert json.loads(done.output)["nodes"][0]["splits"]["sizes"]["train"] == 1000
 
 

@@ -27,7 +27,7 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import NegativeSampling, NumNeighbors
 
 import pyg_graphzero as gz
-from graphs import heterogeneous, homogeneous
+from graphs import check_neighborhood, heterogeneous, homogeneous
 
 HAS_PYG_LIB = torch_geometric.typing.WITH_PYG_LIB
 WAYS = ("here", "pickled", "spawned", "inference_mode")
@@ -118,7 +118,10 @@ class Case:
     arguments: dict[str, Any] = field(default_factory=dict)
     ours: dict[str, Any] = field(default_factory=dict)  # arguments that PyG has not
     drawn: dict[str, Any] = field(default_factory=dict)  # fields of their options
-    fanouts: list[int] | None = None  # None: by edge type
+    fanouts: Any = None  # of all edge types, or by edge type
+    seeds: Any = None  # nodes, or ends of edges
+    ids: Any = None  # of each seed, as batches have them in ``input_id``
+    takes_ids: bool = True  # all nodes have the ids that they have, as in PyG
     kind: str = "plain"
     is_paged: bool = False
     given: str = "data"  # what of the store the loader is given
@@ -140,7 +143,7 @@ def _fan_outs(rng: random.Random, case: Case, data: Any) -> Any:
             name: values if rng.random() < 0.5 else rng.choices([-1, 0, 2], k=hops)
             for name in data.edge_types
         }
-        case.fanouts = None
+        case.fanouts = by_type
         return by_type if rng.random() < 0.5 else NumNeighbors(by_type)
     if form == "array" and not case.is_hetero:
         return np.array(values, dtype=np.int64)
@@ -149,30 +152,32 @@ def _fan_outs(rng: random.Random, case: Case, data: Any) -> Any:
     return {"tuple": tuple(values), "object": NumNeighbors(values)}.get(form, values)
 
 
-def _seed_nodes(rng: random.Random, case: Case, num_nodes: int) -> tuple[Any, int]:
-    """Seeds in some form, and how many they are."""
+def _seed_nodes(rng: random.Random, case: Case, num_nodes: int) -> Any:
+    """Seeds in some form."""
     generator = torch.Generator().manual_seed(case.seed)
     form = rng.choice(
         ["all", "mask", "index", "index", "repeated", "list", "column", "array", "int32"]
     )
     if form == "all":
-        return None, num_nodes
+        case.seeds, case.takes_ids = torch.arange(num_nodes), False
+        return None
     if form == "mask":
         mask = torch.rand(num_nodes, generator=generator) < 0.3
-        return mask, int(mask.sum())
+        case.seeds = case.ids = mask.nonzero().view(-1)
+        return mask
     index = torch.randperm(num_nodes, generator=generator)[: rng.choice([0, 1, 20, 60])]
     if form == "repeated" and len(index):
         index = index[torch.randint(0, len(index), (40,), generator=generator)]
         case.has_duplicates = True
-    count = len(index)
+    case.seeds = index
     forms = {
         "list": index.tolist(), "column": index.view(-1, 1), "array": index.numpy(),
         "int32": index.to(torch.int32),
     }  # fmt: skip
-    return forms.get(form, index), count
+    return forms.get(form, index)
 
 
-def _seed_edges(rng: random.Random, case: Case, data: Any) -> tuple[Any, int]:
+def _seed_edges(rng: random.Random, case: Case, data: Any) -> Any:
     generator = torch.Generator().manual_seed(case.seed)
     names = [*data.edge_types, LIKES] if case.is_hetero else [None]
     name = case.seed_type = rng.choice(names)
@@ -183,15 +188,15 @@ def _seed_edges(rng: random.Random, case: Case, data: Any) -> tuple[Any, int]:
         edges = (data if name is None else data[name]).edge_index
     form = "pairs" if edges is None else rng.choice(["all", "all", "edges"])
     if form == "all":
-        assert edges is not None
-        given = rng.choice([name, (name, None)]) if case.is_hetero else None
-        return given, edges.size(1)
+        case.seeds = edges
+        return rng.choice([name, (name, None), name[::2]]) if case.is_hetero else None
     if form == "edges":
         assert edges is not None
-        chosen = edges[:, torch.randperm(edges.size(1), generator=generator)[:60]]
+        case.seeds = edges[:, torch.randperm(edges.size(1), generator=generator)[:60]]
     else:
-        chosen = torch.stack([torch.randint(0, n, (40,), generator=generator) for n in counts])
-    return ((name, chosen) if case.is_hetero else chosen), chosen.size(1)
+        ends = [torch.randint(0, n, (40,), generator=generator) for n in counts]
+        case.seeds = torch.stack(ends)
+    return (name, case.seeds) if case.is_hetero else case.seeds
 
 
 def make_case(seed: int, graphs: Graphs) -> Case:
@@ -203,8 +208,8 @@ def make_case(seed: int, graphs: Graphs) -> Case:
     arguments = case.arguments
     arguments["num_neighbors"] = _fan_outs(rng, case, data)
     if case.is_link:
-        seeds, count = _seed_edges(rng, case, data)
-        arguments["edge_label_index"] = seeds
+        arguments["edge_label_index"] = _seed_edges(rng, case, data)
+        count = case.seeds.size(1)
         modes: list[Any] = [None, None, "binary", NegativeSampling("binary", 2.0)]
         modes += [NegativeSampling("binary", 0.5), "triplet", NegativeSampling("triplet", 2)]
         negatives = NegativeSampling.cast(rng.choice(modes))
@@ -220,7 +225,8 @@ def make_case(seed: int, graphs: Graphs) -> Case:
     else:
         case.seed_type = rng.choice(data.node_types) if case.is_hetero else None
         num_nodes = (data[case.seed_type] if case.is_hetero else data).num_nodes
-        nodes, count = _seed_nodes(rng, case, int(num_nodes))
+        nodes = _seed_nodes(rng, case, int(num_nodes))
+        count = len(case.seeds)
         if case.is_hetero:
             nodes = (
                 case.seed_type if nodes is None and rng.random() < 0.5 else (case.seed_type, nodes)
@@ -255,12 +261,14 @@ def _how_to_sample(rng: random.Random, case: Case, count: int, generator: torch.
 
 def _how_to_load(rng: random.Random, case: Case, count: int, generator: torch.Generator) -> None:
     arguments = case.arguments
+    case.ids = torch.arange(count) if case.ids is None else case.ids
     arguments["batch_size"] = rng.choice([1, 7, 32, 50])
     arguments["shuffle"] = rng.random() < 0.4 and count > 0
     arguments["drop_last"] = rng.random() < 0.2
     arguments["filter_per_worker"] = rng.choice([None, None, True, False])
     if rng.random() < 0.15:
         arguments["input_id"] = torch.randperm(count, generator=generator) + 1000
+        case.ids = arguments["input_id"] if case.takes_ids else case.ids
     if rng.random() < 0.2:
         arguments["transform"] = tag
     if rng.random() < 0.1:
@@ -389,20 +397,23 @@ def _types(data: Any, what: str) -> list[Any]:
     return list(getattr(data, what)) if isinstance(data, HeteroData) else [None]
 
 
-def check_definition(case: Case, data: Any, batch: Any) -> None:
-    """Edges are edges, rows belong to their nodes, counts and times are kept."""
+def check_definition(case: Case, data: Any, batch: Any, is_ours: bool = True) -> None:
+    """Edges are edges, rows belong to their nodes, seeds, counts and times are kept.
+
+    Seeds and counts of PyG's batches are held against ours, and its edges have another order.
+    """
     arguments = case.arguments
     kind = arguments["subgraph_type"]
     for name in _types(data, "node_types"):
         out, whole = _of(batch, name), _of(data, name)
+        assert not is_ours or out.num_nodes == out.n_id.numel(), name
         for key in ("x", "y", "time"):
             if key in whole:
                 assert torch.equal(out[key], whole[key][out.n_id]), (name, key)
         if kind == "directional":
             assert sum(out.num_sampled_nodes) == out.n_id.numel(), name
-    seeds = _of(batch, case.seed_type)
-    if not case.is_link:
-        assert seeds.batch_size == seeds.input_id.numel()
+    if is_ours:
+        _check_seeds(case, data, batch)
     for name in _types(data, "edge_types"):
         out, whole = _of(batch, name), _of(data, name)
         if "e_id" not in out:
@@ -417,65 +428,63 @@ def check_definition(case: Case, data: Any, batch: Any) -> None:
                 assert torch.equal(out[key], whole[key][out.e_id]), (name, key)
         if arguments["disjoint"]:
             assert torch.equal(src.batch[row], dst.batch[col]), name
+        assert not is_ours or ("num_sampled_edges" in out) == (kind == "directional"), name
         if kind != "directional":
             continue
         assert sum(out.num_sampled_edges) == out.e_id.numel(), name
         if not arguments["replace"]:
             assert torch.stack([col, out.e_id]).unique(dim=1).size(1) == col.numel(), name
-        _check_times(case, data, batch, name)
-        _check_counts(case, data, batch, name)
+        if arguments.get("time_attr"):
+            _check_times(case, data, batch, name)
+        elif is_ours:
+            fanouts = case.fanouts[name] if isinstance(case.fanouts, dict) else case.fanouts
+            check_neighborhood(
+                row, col, out.e_id, src.n_id, dst.n_id, whole.edge_index, fanouts,
+                dst.num_sampled_nodes[:-1], out.num_sampled_edges, arguments["replace"],
+            )  # fmt: skip
 
 
-def _check_times(case: Case, data: Any, batch: Any, name: Any) -> None:
-    attr = case.arguments.get("time_attr")
-    if attr is None:
-        return
-    of_edges = attr == "etime"
-    whole = _of(data, name if of_edges else _ends(name)[0])
+def _places(case: Case, batch: Any) -> Tensor:
+    """Where the batch's seeds are among all of them."""
+    input_id = _of(batch, case.seed_type).input_id
+    return (case.ids == input_id.view(-1, 1)).nonzero()[:, 1]
+
+
+def _check_seeds(case: Case, data: Any, batch: Any) -> None:
+    seeds, at = _of(batch, case.seed_type), _places(case, batch)
+    assert torch.equal(_positives(case, batch), case.seeds[..., at])
     limits = _limits(case, data, batch)
-    if attr not in whole or limits is None:
+    if limits is None:
         return
-    src = _of(batch, _ends(name)[0])
-    row = _of(batch, name).edge_index[0]
-    times = whole[attr][_of(batch, name).e_id if of_edges else src.n_id[row]]
-    assert (times <= limits[src.batch[row]]).all(), name
+    if "edge_label_index" in seeds:  # negatives have the times of positives
+        assert torch.equal(seeds.edge_label_time[: at.numel()], limits)
+        limits = limits.repeat(-(-seeds.edge_label_time.numel() // at.numel()))
+        assert torch.equal(seeds.edge_label_time, limits[: seeds.edge_label_time.numel()])
+    elif case.is_link or "input_time" in case.arguments:
+        src = _of(batch, _ends(case.seed_type)[0]) if case.is_link else seeds
+        assert torch.equal(src.seed_time, limits)
 
 
 def _limits(case: Case, data: Any, batch: Any) -> Tensor | None:
-    """The time of every tree."""
+    """The time of every tree, if there are any."""
+    name = "edge_label_time" if case.is_link else "input_time"
+    if name in case.arguments:
+        return case.arguments[name][_places(case, batch)]
+    if "time_attr" not in case.arguments:
+        return None
     seeds = _of(batch, case.seed_type)
-    if not case.is_link:
-        if seeds.get("seed_time") is not None:
-            return seeds.seed_time
-        return _of(data, case.seed_type).time[seeds.n_id[: seeds.batch_size]]
-    time = seeds.get("edge_label_time")
-    if time is None:
-        time = _of(batch, _ends(case.seed_type)[0]).seed_time
-    return time[: seeds.input_id.numel()]
+    return _of(data, case.seed_type).time[seeds.n_id[: seeds.batch_size]]
 
 
-def _check_counts(case: Case, data: Any, batch: Any, name: Any) -> None:
-    """The first hop draws as many edges for each seed as it should."""
-    arguments, fanouts = case.arguments, case.fanouts
-    if not fanouts or arguments.get("time_attr") or arguments.get("weight_attr"):
-        return
-    if case.drawn.get("method") == "labor":
-        return
-    dst, k = _of(batch, _ends(name)[1]), fanouts[0]
-    count = dst.num_sampled_nodes[0]
-    col = _of(batch, name).edge_index[1]
-    degree = torch.bincount(
-        _of(data, name).edge_index[1], minlength=int(_of(data, _ends(name)[1]).num_nodes)
-    )
-    degree = degree[dst.n_id[:count]]
-    found = torch.bincount(col, minlength=count)[:count]
-    if k < 0:
-        want = degree
-    elif arguments["replace"]:
-        want = torch.where(degree > 0, k, 0)
-    else:
-        want = degree.clamp(max=k)
-    assert torch.equal(found, want), name
+def _check_times(case: Case, data: Any, batch: Any, name: Any) -> None:
+    attr = case.arguments["time_attr"]
+    of_edges = attr == "etime"
+    whole = _of(data, name if of_edges else _ends(name)[0])
+    out, src = _of(batch, name), _of(batch, _ends(name)[0])
+    if attr in whole:
+        row = out.edge_index[0]
+        times = whole[attr][out.e_id if of_edges else src.n_id[row]]
+        assert (times <= _limits(case, data, batch)[src.batch[row]]).all(), name
 
 
 # PyG's own loader ################################################################################
@@ -592,6 +601,7 @@ def compare_with_disk(seed: int, graphs: Graphs, spawned: Any = None) -> set[str
             assert type(errors[0]) is type(errors[1]), (
                 f"in memory {errors[0]!r}, on disk {errors[1]!r}"
             )
+            assert case.drawn, f"refused: {memory.error!r}"  # some options do not go together
             return {"refused", f"refused: {str(memory.error)[:60]}"}
         assert len(memory.batches) == len(disk.batches)
         for ours, stored in zip(memory.batches, disk.batches, strict=True):
@@ -617,7 +627,7 @@ def compare_with_pyg(seed: int, graphs: Graphs) -> set[str]:
         assert len(memory.batches) == len(theirs.batches)
         for ours, other in zip(memory.batches, theirs.batches, strict=True):
             compare_batches(case, data, ours, other)
-            check_definition(case, data, other)
+            check_definition(case, data, other, is_ours=False)
         return {"determined" if is_determined(case) else "drawn"} if memory.batches else set()
 
 

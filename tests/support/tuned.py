@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from budgets import budget_beside
+from same import assert_same
 
 import pyg_graphzero as gz
 from pyg_graphzero.memory.keeper import keeper_of
@@ -28,15 +29,7 @@ def training(path: Path, seeds: Any = None, room: int = ROOM, **options: Any) ->
 def epoch(loader: Any, seed: int = 0) -> tuple[list[Any], Any]:
     """Batches, and what was counted."""
     loader.generator.manual_seed(seed) if loader.generator else torch.manual_seed(seed)
-    batches = [(batch.n_id, batch.edge_index, batch.x, batch.y) for batch in loader]
-    return batches, loader.stats()
-
-
-def assert_same(found: list[Any], expected: list[Any]) -> None:
-    """The batches are equal, bit by bit."""
-    assert len(found) == len(expected) > 0
-    for a, b in zip(found, expected, strict=True):
-        assert all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+    return list(loader), loader.stats()
 
 
 def goes_on(loader: Any, is_copied: bool = True) -> list[Any]:

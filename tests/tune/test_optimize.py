@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from budgets import budget_beside
-from click.testing import CliRunner
+from commands import graphzero
 from paging import paged
 from pythons import run
 from torch_geometric.data import Data
@@ -27,7 +27,6 @@ from pyg_graphzero.bench.synthetic import power_law
 from pyg_graphzero.memory import costs, making
 from pyg_graphzero.memory.needs import needs_of
 from pyg_graphzero.tune.seeds import choose_seeds
-from pyg_graphzero_cli import main
 from replay.batches import digest_of
 
 SAMPLED: dict[str, Any] = {"num_neighbors": [5, 3], "batch_size": 16}
@@ -61,10 +60,6 @@ def epoch(path: Path, out_of_core: bool = True, row_cache: Any = "auto", **optio
 def copies(path: Path) -> list[str]:
     folder = path / "orders"
     return sorted(os.listdir(folder)) if folder.exists() else []
-
-
-def invoke(*arguments: object) -> Any:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
 @pytest.mark.parametrize("features", ["float32", "float16", "int8"])
@@ -242,7 +237,7 @@ def test_the_copy_of_a_store_that_cannot_be_written_to(store: Path, in_cache: Pa
     assert in_cache in gz.optimize(store, **OPTIMIZE).path.parents
     assert epoch(store) == (expected, True)
     assert copies(store) == []
-    assert invoke("clean", store).output.startswith(f"{store}: 1 removed")
+    assert graphzero("clean", store).output.startswith(f"{store}: 1 removed")
     assert epoch(store) == (expected, False)
 
 
@@ -317,26 +312,24 @@ def test_neighbours_that_do_not_fit_are_read_for_one_epoch(
 
 def test_the_command_line(store: Path) -> None:
     options = ("--seeds", "train_idx", "--num-neighbors", "5,3", "--batch-size", 16)
-    result = invoke("optimize", store, *options, "--json")
-    assert result.exit_code == 0, result.output
-    summary = json.loads(result.output)
+    summary = json.loads(graphzero("optimize", store, *options, "--json").output)
     assert summary["num_batches"] == 8
     assert Path(summary["path"]).parent == store / "orders"
     assert epoch(store)[1] is True
-    again = invoke("optimize", store, *options, "--memory", "100GB", "--no-progress").output
+    again = graphzero("optimize", store, *options, "--memory", "100GB", "--no-progress").output
     assert again.startswith(f"{summary['path']}: ")
     assert " in the order of their use by train_idx, 8 batches counted, " in again
     size = sum(file.stat().st_size for file in (store / "orders").rglob("*.*"))
     (store / "orders" / ".abandoned.partial-00").mkdir()
-    assert invoke("clean", store).output == f"{store}: 1 removed, {size:,} bytes\n"
+    assert graphzero("clean", store).output == f"{store}: 1 removed, {size:,} bytes\n"
     assert not (store / "orders").exists()
-    assert invoke("clean", store).output == f"{store}: 0 removed, 0 bytes\n"
-    assert invoke("clean", store / "node").exit_code == 2
+    assert graphzero("clean", store).output == f"{store}: 0 removed, 0 bytes\n"
+    graphzero("clean", store / "node", code=2)
     for arguments in (("--seeds", "none", "--num-neighbors", "5"), (*options, "-o", "other")):
-        refused = invoke("optimize", store, *arguments)
-        assert refused.exit_code == 2
+        refused = graphzero("optimize", store, *arguments, code=2)
     assert "No such option" in refused.output
-    refused = invoke("optimize", store, "--seeds", "train_idx", "--num-neighbors", "5;3")
+    wrong = "--seeds", "train_idx", "--num-neighbors", "5;3"
+    refused = graphzero("optimize", store, *wrong, code=2)
     assert "found '5;3', expected values with commas between them" in refused.output
 
 
