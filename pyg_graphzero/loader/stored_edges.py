@@ -74,7 +74,6 @@ class StoredEdges:
 
     def _open(self) -> None:
         graph = self.sampler.graph
-        assert graph.contents is not None
         given = {"edge_label": self.label, "edge_label_time": self.time, "input_id": self.input_id}
         for what, values in given.items():
             if values is not None:
@@ -82,8 +81,8 @@ class StoredEdges:
         self.indices = graph.csc(self.input_type)[1]
         self._slots: Tensor | None = None  # slots are the positions
         if self.order == "input" and graph.edge_ids.get(self.input_type) is not None:
-            _check_room(graph.contents, self.input_type)
-            self._slots = graph.contents.edge_position(self.input_type)
+            _check_room(graph.store, self.input_type)
+            self._slots = graph.store.edge_position(self.input_type)
 
     def __getstate__(self) -> dict[str, Any]:
         held = ("indices", "_slots")
@@ -108,8 +107,7 @@ class StoredEdges:
         return self._of(self.sampler.original_edge_ids(self.input_type, slots), slots)
 
     def _of(self, edge_id: Tensor, slots: Tensor) -> EdgeSamplerInput:
-        contents = self.sampler.graph.contents
-        assert contents is not None
+        contents = self.sampler.graph.store
         topology = contents.topology(self.input_type)
         src = gather(self.indices, slots).to(torch.int64)
         dst = topology.destinations(engine_array(slots.contiguous()))

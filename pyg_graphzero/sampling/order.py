@@ -88,19 +88,18 @@ def _has_order(graph: SampledGraph, data: Any, name: EdgeType | None, attr: str 
     """Whether the store has the neighbourhoods of an edge type sorted by these very times."""
     if not graph.on_disk(name) or graph.backward:
         return False
-    assert graph.contents is not None
-    record = graph.contents.edge_type(name)
+    record = graph.store.edge_type(name)
     if attr is None or record.time_order != attr:
         return False
     if attr in record.attrs:
         file, storage = record.attrs[attr], edge_storages(data)[name]
     else:
         source = None if name is None else name[0]
-        file, storage = graph.contents.node_type(source).attrs[attr], node_storages(data)[source]
+        file, storage = graph.store.node_type(source).attrs[attr], node_storages(data)[source]
     value = dict(raw_items(storage)).get(attr)
     if isinstance(value, OnDemand):
         return not value.is_built
-    return isinstance(value, Tensor) and graph.contents.file_of(value) == file
+    return isinstance(value, Tensor) and graph.store.file_of(value) == file
 
 
 def attributes_of(data: Any, of_nodes: bool = True) -> str:
