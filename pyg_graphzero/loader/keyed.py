@@ -182,6 +182,11 @@ class KeyedSeeds:
         """Forgets the seeds of batches before a number."""
         self._positions.forget(oldest)
 
+    def get(self, number: int) -> KeyedIndex:
+        """The seeds of the next batch, or once more of the last one."""
+        self.forget(number)
+        return self.at(number)
+
 
 class KeyedSampler:
     """Gives every batch of an epoch its own key, so that it is the same in any process.
@@ -197,16 +202,8 @@ class KeyedSampler:
 
     def __iter__(self) -> Iterator[KeyedIndex]:
         # Read now, not at the first batch: another iteration may have begun by then.
-        return self._from(self._loader._progress.number)
-
-    def _from(self, first: int) -> Iterator[KeyedIndex]:
-        seeds = self._loader.keyed_seeds(first)
-        for number in count(first):
-            seeds.forget(number)
-            try:
-                yield seeds.at(number)
-            except StopIteration:
-                return
+        first = self._loader._progress.number
+        return map(self._loader.keyed_seeds(first).get, count(first))
 
     def __len__(self) -> int:
         return len(self.base)
@@ -366,14 +363,6 @@ class KeyedLoader(Generic[Graph_co]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"  # as PyG's loaders print
-
-
-def split_key(index: Any) -> tuple[Tensor, BatchKey | None]:
-    """The positions of a batch, and its key; None if they are not of a :class:`KeyedSampler`."""
-    key = None
-    if isinstance(index, KeyedIndex):
-        index, key = index
-    return as_positions(index), key
 
 
 def as_positions(index: Any) -> Tensor:

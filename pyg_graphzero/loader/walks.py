@@ -17,7 +17,7 @@ from pyg_graphzero.pyg.data import edge_storages
 from pyg_graphzero.pyg.lazy import OnDemand, raw_items
 from pyg_graphzero.sampling.graph import SampledGraph, Unmapped, graph_of, resolve
 from pyg_graphzero.sampling.options import SamplingOptions, options_of
-from pyg_graphzero.sampling.order import attributes_of, edge_values
+from pyg_graphzero.sampling.order import edge_values, needed_values
 from pyg_graphzero.sampling.walks import is_stored, mirror_of, one_way, steps_of
 from pyg_graphzero.sampling.windows import (
     check_seed_windows,
@@ -92,7 +92,6 @@ class RandomWalker:
             graph.edge_ids[name] = None
         graph.edge_types = names
         for name in stored:
-            graph.edge_ids[name] = graph.store.edge_id(name)
             if return_edge_ids:
                 graph.store.need_edge_ids(name, "edge ids of walks")
             if not reverse and graph.store.csr(name) is None:
@@ -186,7 +185,7 @@ class RandomWalker:
                 raise one_way(store, name, "edge ids of walks along edges")
             own = store.csr_slot(name)
             slots = slots if own is None else look_up(own, slots)
-        ids = self.graph.edge_ids.get(name)
+        ids = self.graph.ids(name)
         return slots if ids is None else look_up(ids, slots)
 
     def _limits(
@@ -240,12 +239,8 @@ class RandomWalker:
         comparable: Callable[[Tensor], Tensor] | None = None,
     ) -> dict[EdgeType | None, Tensor]:
         """An edge attribute in the order of the edges that are walked along."""
-        values = edge_values(self.graph, data, attr)
-        if not values:
-            expected = attributes_of(data, of_nodes=False)
-            raise ValueError(f"{what}={attr!r}: found in no edge type, expected {expected}")
         found = {}
-        for name, own in values.items():
+        for name, own in needed_values(self.graph, data, what, attr).items():
             own = own if comparable is None else comparable(own)
             if name in self.graph.mirrors:
                 own = self._mirrored(data, name, own, attr, comparable)
@@ -268,7 +263,6 @@ class RandomWalker:
         other = own
         if mirror != name:
             graph = SampledGraph(self.graph.node_types, [mirror], contents=contents)
-            graph.edge_ids[mirror] = contents.edge_id(mirror)
             other = edge_values(graph, data, attr).get(mirror, own[:0])
             other = other if comparable is None else comparable(other)
         bits = [

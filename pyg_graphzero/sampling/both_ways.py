@@ -100,9 +100,9 @@ class BidirectionalNeighborSampler(NeighborSampler):
         along = self._along
         return along.edge_ids[name] if name in along.arrays else along.store.csr_slot(name)
 
-    def _builder(self, unmapped: Mapping[EdgeType | None, Unmapped]) -> _core.SamplerBuilder:
+    def _build(self, unmapped: Mapping[EdgeType | None, Unmapped]) -> _core.NeighborSampler:
         """Behind the edge types as they are, the same ones with their ends exchanged."""
-        return self.graph.builder(unmapped, self._along)
+        return _core.NeighborSampler(self.graph.builder(unmapped, self._along))
 
     @property
     def _engine_fanouts(self) -> list[list[int]]:
@@ -158,7 +158,8 @@ def _by_source(graph: SampledGraph) -> SampledGraph:
             along.topology(name)  # is there
             continue
         indptr, sources = graph.arrays[name]
-        num_sources, num_targets = (graph.node_types[end] for end in graph.ends(name))
+        source_type, target_type = graph.ends(name)
+        num_sources, num_targets = graph.node_types[source_type], graph.node_types[target_type]
         targets = torch.repeat_interleave(torch.arange(num_targets), indptr.diff())
         bounds, slots = _core.sort_by_destination(
             engine_array(targets), engine_array(sources), num_targets, num_sources

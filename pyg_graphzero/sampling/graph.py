@@ -63,8 +63,7 @@ class SampledGraph:
         mirrors: Of edge types that are walked backward and have no file by source: edge type that
             has the same edges with both ends exchanged.
         arrays: ``(indptr, indices)`` by edge type where they are in memory.
-        edge_ids: ``int32`` or ``int64 [num_edges]``, the original edge id of every CSC slot; None
-            where slots are ids.
+        edge_ids: Original edge ids of these, ``int64 [num_edges]``; see :meth:`ids`.
         unnumbered: Edge types whose edges have no ids in the store.
         orders: Times and weights by edge type.
         node_times: Comparable times of the nodes by type, where the time attribute is theirs.
@@ -82,18 +81,6 @@ class SampledGraph:
     orders: dict[EdgeType | None, EdgeOrder] = field(default_factory=dict)
     node_times: dict[str | None, Tensor] = field(default_factory=dict)
     float_times: bool | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Arrays in the store's files are found again there, not pickled.
-        held = {name: ids for name, ids in self.edge_ids.items() if name in self.arrays}
-        return {**self.__dict__, "edge_ids": held}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        if self.contents is not None:
-            for name in self.edge_types:
-                if name not in self.arrays:
-                    self.edge_ids[name] = self.contents.edge_id(name)
 
     def ends(self, name: EdgeType | None) -> tuple[str | None, str | None]:
         """The node types an edge type is walked from (neighbours) and to (frontier)."""
@@ -134,6 +121,10 @@ class SampledGraph:
         if found is None:
             raise self.store.without_csr(name, "out-neighbours")
         return found
+
+    def ids(self, name: EdgeType | None) -> Tensor | None:
+        """The original edge id of every CSC slot (``int32`` or ``int64``); None: slots are ids."""
+        return self.store.edge_id(name) if self.on_disk(name) else self.edge_ids.get(name)
 
     def csc(self, name: EdgeType | None) -> tuple[Tensor, Tensor]:
         """``indptr`` and ``indices`` of an edge type."""
@@ -179,8 +170,10 @@ class SampledGraph:
         """
         builder = _core.SamplerBuilder(list(self.node_types.values()))
         position = {name: i for i, name in enumerate(self.node_types)}
-        graphs = [self] if behind is None else [self, behind]
-        for number, (graph, name) in enumerate((g, name) for g in graphs for name in g.edge_types):
+        edge_types = [(self, name) for name in self.edge_types]
+        if behind is not None:
+            edge_types += [(behind, name) for name in behind.edge_types]
+        for number, (graph, name) in enumerate(edge_types):
             src_type, dst_type = graph.ends(name)
             src, dst = position[src_type], position[dst_type]
             if name in graph.arrays:
@@ -205,8 +198,8 @@ class SampledGraph:
         if isinstance(value, OnDemand):
             if value.is_remote:
                 return self.shards.slots(name, what)
-            if self.on_disk(name) and not value.is_built and value.rows is not None:
-                return decoded(value.rows)
+            if self.on_disk(name) and value.stored is not None:
+                return decoded(value.stored)
             value = value.value()
         self.need_edge_ids(name, what)
         rows = torch.as_tensor(value).detach().cpu()
@@ -215,7 +208,7 @@ class SampledGraph:
             raise ValueError(
                 f"{what}{of_type(name)}: found shape {list(rows.shape)}, expected {num_edges} edges"
             )
-        ids = self.edge_ids.get(name)
+        ids = self.ids(name)
         return rows if ids is None else gather(rows, in_memory(ids, torch.int64))
 
 
@@ -294,7 +287,6 @@ def graph_of(
             graph.unnumbered |= set() if contents.edge_type(name).edge_ids else {name}
         if isinstance(edge_index, OnDemand):
             if not edge_index.is_built and not backward:
-                graph.edge_ids[name] = graph.store.edge_id(name)
                 continue
             edge_index = edge_index.value()
         row, col = plain(torch.as_tensor(edge_index, device="cpu")).to(torch.int64).contiguous()
