@@ -92,11 +92,11 @@ class EngineLoader(KeyedLoader[Graph_co]):
 
     def collate_fn(self, index: Any) -> Any:
         """Samples one batch, and gathers its features if that is this process's job."""
-        index, key = index if isinstance(index, KeyedIndex) else (index, None)
+        index, given = index if isinstance(index, KeyedIndex) else (index, None)
         index = as_positions(index)
         if not isinstance(self.graph_sampler, GraphSampler):
             return super().collate_fn(index)  # type: ignore[misc]
-        key = random_key() if key is None else key
+        key = random_key() if given is None else given
         out = self.graph_sampler.sample(self._prepare(index, key), key)
         return self.filter_fn(out) if self.filter_per_worker else out
 

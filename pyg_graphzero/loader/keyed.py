@@ -80,6 +80,11 @@ class Taken:
         while kept and kept[0][1] < oldest:
             kept.popleft()
 
+    def get(self, number: int) -> Any:
+        """The next item, or once more the last one."""
+        self.forget(number)
+        return self.at(number)
+
 
 class Slices:
     """The positions of batches of torch's own samplers, without a Python list of all positions.
@@ -288,15 +293,6 @@ class EpochIterator(Iterator[Any]):
         return len(self._loader)
 
 
-class TorchsEpoch(Taken):
-    """Batches by number, of an iterator that torch's ``DataLoader`` makes."""
-
-    def get(self, number: int) -> Any:
-        """Gives batch ``number``: the next one, or once more the last one."""
-        self.forget(number)
-        return self.at(number)
-
-
 class KeyedLoader(Generic[Graph_co]):
     """Mixed into PyG's loaders, in front of them."""
 
@@ -337,7 +333,7 @@ class KeyedLoader(Generic[Graph_co]):
 
     def _epoch(self, first: int) -> Any:
         """Batches by number, see :class:`EpochIterator`, from ``first`` on."""
-        return TorchsEpoch(super().__iter__(), first)  # type: ignore[misc]
+        return Taken(super().__iter__(), first)  # type: ignore[misc]
 
     def state_dict(self) -> dict[str, Any]:
         """Where the epoch under way stands, to go on from in another process.

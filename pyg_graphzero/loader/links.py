@@ -17,6 +17,7 @@ from pyg_graphzero.loader.engine import EngineLoader
 from pyg_graphzero.loader.inputs import check_edge_labels
 from pyg_graphzero.loader.keyed import Graph_co
 from pyg_graphzero.loader.stored_edges import StoredEdges
+from pyg_graphzero.pyg.data import edge_storages
 from pyg_graphzero.pyg.lazy import OnDemand
 from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.sampling.base import Prepared
@@ -136,7 +137,8 @@ class LinkLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkLoader):
                 raise ValueError("edge_label: found some, expected none with triplet negatives")
             if label.numel() and label.min() == 0:
                 label = label + 1  # 0 stands for "negative", as in PyG
-        sampler, own = self.link_sampler, self.data if name is None else self.data[name]
+        sampler = self.link_sampler
+        own: Any = edge_storages(self.data).get(name)  # seeds may be of another relation
         count = own.num_edges if edges is None else edges.shape[-1]
         given = {"edge_label": label, "edge_label_time": time, "input_id": input_id}
         for what, values in given.items():

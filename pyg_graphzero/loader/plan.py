@@ -259,7 +259,7 @@ class BatchPlan:
             elif key == "adj_t" or store.is_edge_attr(key):
                 continue
             elif store.is_node_attr(key):
-                if isinstance(value, OnDemand) and value.is_remote:
+                if _is_remote(value):
                     if self.first_aggregation is not None:
                         raise self._unsummed(
                             f"{called(name, key)} in shards", "rows that every rank has"
@@ -292,15 +292,15 @@ class BatchPlan:
         out = _Storage()
         on_disk = self.graph.on_disk(name) and self._is_of_one_store()
 
-        def is_by_slot(value: OnDemand) -> bool:
-            return on_disk and value.stored is not None
+        def is_by_slot(value: Any) -> bool:
+            return on_disk and isinstance(value, OnDemand) and value.stored is not None
 
         joined = [
             key
             for key, value in raw_items(store)
             if key != "edge_index"
             and (key == "adj_t" or store.is_edge_attr(key))
-            and not (isinstance(value, OnDemand) and (value.is_remote or is_by_slot(value)))
+            and not (is_by_slot(value) or _is_remote(value))
         ]
         if joined and self.graph.shards is not None:
             raise UnsupportedError(
@@ -318,22 +318,19 @@ class BatchPlan:
                 out.values[key] = lambda part: part.edge_index
             elif key == "adj_t":
                 out.values[key] = _sparse(value)
-            elif isinstance(value, OnDemand):
-                if not store.is_edge_attr(key):
-                    continue
-                if value.is_remote:
+            elif store.is_edge_attr(key):
+                if _is_remote(value):
                     self.is_by_edge = True
                     out.by_edge[key] = _fetched(key)
                     out.remote.add("edge")
                     continue
-                in_order = is_by_slot(value)
-                rows = value.stored if in_order else value.value()
-                out.by_edge[key] = self._rows(
-                    store, key, rows, slots if in_order else by, lambda part: part.e_id
-                )
-            elif store.is_edge_attr(key):
-                out.by_edge[key] = self._rows(store, key, value, by, lambda part: part.e_id)
-            elif name is not None:
+                at = by
+                if is_by_slot(value):
+                    at, value = slots, value.stored
+                elif isinstance(value, OnDemand):
+                    value = value.value()
+                out.by_edge[key] = self._rows(store, key, value, at, lambda part: part.e_id)
+            elif name is not None and not isinstance(value, OnDemand):
                 out.values[key] = _constant(value)
         if has_ids and "e_id" not in out.values:
             out.by_edge.setdefault("e_id", lambda part: part.e_id)
@@ -427,6 +424,10 @@ def _seen(data: Data | HeteroData) -> list[tuple[str, int, int, int]]:
                 state = 2 * value.requires_grad + is_written(value)
             seen.append((key, id(value), at, state))
     return seen
+
+
+def _is_remote(value: Any) -> bool:
+    return isinstance(value, OnDemand) and value.is_remote
 
 
 def _constant(value: Any) -> _Value:

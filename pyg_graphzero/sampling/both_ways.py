@@ -145,7 +145,7 @@ class BidirectionalNeighborSampler(NeighborSampler):
 
 
 def _by_source(graph: SampledGraph) -> SampledGraph:
-    """The same edges by source: out-neighbours, where ``graph`` has in-neighbours.
+    """The graph's edges by source: out-neighbours, where ``graph`` has in-neighbours.
 
     In memory, ids of its edges are their CSC slots in ``graph``.
 

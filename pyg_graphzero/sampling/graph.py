@@ -60,8 +60,8 @@ class SampledGraph:
         edge_types: The edge types, in sampling order.
         backward: Edges are walked from source to destination.
         contents: The store that holds the topologies, or None.
-        mirrors: Of edge types that are walked backward and have no file by source: edge type that
-            has the same edges with both ends exchanged.
+        mirrors: Edge type that has the same edges with both ends exchanged, by edge type that is
+            walked backward and has no file by source.
         arrays: ``(indptr, indices)`` by edge type where they are in memory.
         edge_ids: Original edge ids of these, ``int64 [num_edges]``; see :meth:`ids`.
         unnumbered: Edge types whose edges have no ids in the store.
