@@ -202,7 +202,8 @@ class _Run:
 
     def _sweep(self, task: Task, made: Activations, done: LayerSummary, last: int) -> None:
         """One sweep, to its columns."""
-        begun, sweep = perf_counter(), task.sweep
+        begun = perf_counter()
+        sweep = task.sweep
         columns = [made.create(value) for value in sweep.outputs]
         how = Opening(memory=self.memory, drafts=tuple(made.drafts()))
         title = f"layer {sweep.level}/{last}"
@@ -331,8 +332,10 @@ def _inputs_of(store: Store, attr: str, edge_weight: str | None, edge_attr: str 
 
 def _rows_of(store: Store, level: str, option: str, attr: str) -> dict[Any, Row]:
     """Shape and dtype of an attribute's rows, by the types of nodes or edges that have it."""
-    of_nodes, found = level == "node", dict[Any, Row]()
-    for name, kept in (node_storages if of_nodes else edge_storages)(store.data()).items():
+    of_nodes = level == "node"
+    storages = node_storages if of_nodes else edge_storages
+    found: dict[Any, Row] = {}
+    for name, kept in storages(store.data()).items():
         value = dict(raw_items(kept)).get(attr)
         is_of_level = kept.is_node_attr if of_nodes else kept.is_edge_attr
         if isinstance(value, Tensor | OnDemand) and is_of_level(attr):

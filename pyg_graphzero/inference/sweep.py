@@ -93,7 +93,8 @@ class SweepLoader(NeighborLoader[Any]):
     def _new_blocks(self) -> Blocks | None:
         """The blocks of an epoch; None where the store is in memory whole, or in shards."""
         bounds, graph = self.bounds, self.graph_sampler.graph
-        contents, rows = graph.contents, bounds.diff()
+        contents = graph.contents
+        rows = bounds.diff()
         if rows.numel() == 0 or contents.shards is not None:
             return None
         edges = torch.zeros_like(rows)
