@@ -40,30 +40,21 @@ from ranks import MemoryPeak
 
 OUT = Path(__file__).resolve().parent / "out"
 WIDTH = 1024
+SIZES = ("tiny", "small", "full")
+# Counts in graphs of these sizes.
 NODES = {
-    "tiny": {
-        **{"paper": 100_000, "author": 357_041, "institute": 8_738, "fos": 84_220},
-        **{"journal": 8_101, "conference": 398},
-    },
-    "small": {
-        **{"paper": 1_000_000, "author": 1_926_066, "institute": 14_751, "fos": 190_449},
-        **{"journal": 15_277, "conference": 1_215},
-    },
-    "full": {
-        **{"paper": 269_346_174, "author": 277_220_883, "institute": 26_918, "fos": 712_960},
-        **{"journal": 49_052, "conference": 4_547},
-    },
+    "paper": (100_000, 1_000_000, 269_346_174),
+    "author": (357_041, 1_926_066, 277_220_883),
+    "institute": (8_738, 14_751, 26_918),
+    "fos": (84_220, 190_449, 712_960),
+    "journal": (8_101, 15_277, 49_052),
+    "conference": (398, 1_215, 4_547),
 }
 EDGES = {
-    "tiny": {"cites": 447_416, "written_by": 471_443, "topic": 718_445, "affiliated_to": 325_410},
-    "small": {
-        **{"cites": 12_070_502, "written_by": 4_553_516},
-        **{"topic": 7_234_122, "affiliated_to": 1_630_476},
-    },
-    "full": {
-        **{"cites": 3_996_442_004, "written_by": 716_761_549},
-        **{"topic": 1_050_280_600, "affiliated_to": 48_521_486},
-    },
+    "cites": (447_416, 12_070_502, 3_996_442_004),
+    "written_by": (471_443, 4_553_516, 716_761_549),
+    "topic": (718_445, 7_234_122, 1_050_280_600),
+    "affiliated_to": (325_410, 1_630_476, 48_521_486),
 }
 RELATIONS = [
     ("paper", "cites", "paper"), ("paper", "written_by", "author"), ("paper", "topic", "fos"),
@@ -116,8 +107,9 @@ def edges(num_src: int, num_dst: int, count: int, seed: int, classes: int) -> An
 
 def specification(size: str, classes: int, scale: float) -> dict[str, Any]:
     """The graph as ``gz.convert`` takes it; nothing is made until it is read."""
-    nodes = {name: max(32, round(scale * n)) for name, n in NODES[size].items()}
-    counts = {name: max(64, round(scale * n)) for name, n in EDGES[size].items()}
+    column = SIZES.index(size)
+    nodes = {name: max(32, round(scale * each[column])) for name, each in NODES.items()}
+    counts = {name: max(64, round(scale * each[column])) for name, each in EDGES.items()}
     counts |= {"published": nodes["paper"] // 2, "venue": nodes["paper"] // 10}
     generator = torch.Generator().manual_seed(0)
     noise = [torch.randn(rows, WIDTH, generator=generator) for rows in _TABLES]

@@ -38,6 +38,8 @@ import pyg_graphzero as gz
 from ranks import Interrupt, MemoryPeak, Ranks, share_of
 
 ENCODINGS = ("float32", "float16", "int8")
+# Attribute of nodes that inference makes.
+PREDICTION = "prediction"
 # Options that must equal those of a checkpoint to resume it: they decide the batches and the model.
 DECISIVE = (
     "fan_out",
@@ -71,62 +73,58 @@ def raw_dataset(args: argparse.Namespace) -> Path | None:
     return next((place for place in places if (place / "raw").is_dir()), None)
 
 
+def convert(args: argparse.Namespace) -> None:
+    """Converts the dataset to the store."""
+    path, raw = args.store, raw_dataset(args)
+    if raw is None:
+        sys.exit(
+            f"{path}: found no store, and no dataset in --dataset_dir {args.dataset_dir}. Name "
+            "the directory that has ogbn_papers100M by --dataset_dir, and the store is made"
+        )
+    if "RANK" in os.environ:
+        sys.exit(
+            f"{path}: found no store. Convert before torchrun:\n"
+            f"  {convert_command(args, raw, path)}"
+        )
+    summary = gz.convert(
+        raw,
+        path,
+        features=None if args.features == "float32" else args.features,
+        memory=args.memory,
+        undirected=not args.use_directed_graph,
+        coalesce=None if args.use_directed_graph else "first",
+        edge_ids=False,
+    )
+    print(summary, flush=True)
+
+
 def open_store(args: argparse.Namespace, ranks_here: int) -> gz.Store:
-    """The converted dataset; converts it first where there is none."""
-    path = args.store
-    if (path / "shards.json").exists():
-        return open_shards(args, ranks_here)
+    """The converted dataset, or its shards; converts it first where there is none."""
+    path, is_sharded = args.store, (args.store / "shards.json").exists()
     if (path / "raw").is_dir():
         sys.exit(
             f"{path}: found a raw dataset directory, expected a converted store. Convert it:\n"
             f"  {convert_command(args, path, 'NEW_STORE')}"
         )
+    if is_sharded and "RANK" not in os.environ:
+        sys.exit(f"{path}: found shards, expected torchrun, with a rank for each of them")
     if not path.exists():
-        raw = raw_dataset(args)
-        if raw is None:
-            sys.exit(
-                f"{path}: found no store, and no dataset in --dataset_dir {args.dataset_dir}. Name "
-                "the directory that has ogbn_papers100M by --dataset_dir, and the store is made"
-            )
-        if "RANK" in os.environ:
-            sys.exit(
-                f"{path}: found no store. Convert before torchrun:\n"
-                f"  {convert_command(args, raw, path)}"
-            )
-        directed = args.use_directed_graph
-        summary = gz.convert(
-            raw,
-            path,
-            features=None if args.features == "float32" else args.features,
-            memory=args.memory,
-            undirected=not directed,
-            coalesce=None if directed else "first",
-            edge_ids=False,
-        )
-        print(summary, flush=True)
-    store = gz.open(path, memory=args.memory, processes=ranks_here)
-    info = store.info()
-    attrs = {} if info["is_hetero"] else info["node_types"][0]["attrs"]
-    if "x" not in attrs or "y" not in attrs:
+        convert(args)
+    opened = gz.open_shards if is_sharded else gz.open
+    store = opened(path, memory=args.memory, processes=ranks_here)
+    data = store.data()
+    if not isinstance(data, Data) or "x" not in data or "y" not in data:
         sys.exit(f"{path}: expected a homogeneous store with features x and labels y")
-    found = attrs["x"].get("encoding", {}).get("encoding", attrs["x"]["dtype"])
-    if args.features not in (None, found):
+    if is_sharded or args.features is None:
+        return store
+    x = store.info()["node_types"][0]["attrs"]["x"]
+    found = x.get("encoding", {}).get("encoding", x["dtype"])
+    if args.features != found:
         sys.exit(
             f"{path}: found features as {found}, expected --features {args.features}. Leave "
             f"--features out, or convert to another store:\n"
             f"  {convert_command(args, raw_dataset(args) or 'RAW_DIR', 'NEW_STORE')}"
         )
-    return store
-
-
-def open_shards(args: argparse.Namespace, ranks_here: int) -> gz.ShardedStore:
-    """The dataset in shards, of which each rank has one."""
-    if "RANK" not in os.environ:
-        sys.exit(f"{args.store}: found shards, expected torchrun, with a rank for each of them")
-    store = gz.open_shards(args.store, memory=args.memory, processes=ranks_here)
-    data = store.data()
-    if "x" not in data or "y" not in data:
-        sys.exit(f"{args.store}: expected a homogeneous store with features x and labels y")
     return store
 
 
@@ -393,6 +391,18 @@ class Training:
         generator = torch.Generator().manual_seed(self.args.seed)
         return nodes[torch.randperm(len(nodes), generator=generator)[: self.args.eval_nodes]]
 
+    def classify(self, store: gz.Store) -> Any:
+        """Classifies every node by all of its neighbours, or a rank's own ones."""
+        return gz.inference.layerwise(
+            self.model,
+            store,
+            out=PREDICTION,
+            head=lambda logits: logits.argmax(dim=-1).to(torch.int16),
+            encoding="float16",
+            num_workers=self.args.num_workers,
+            device=self.args.device,
+        )
+
     def infer(self) -> None:
         """Classifies every node by all of its neighbours; the store keeps that as an attribute.
 
@@ -402,25 +412,14 @@ class Training:
         self.interrupt.release()
         del self.loader, self.data
         self.store.close()
-        name = "prediction"
         with gz.open(self.args.store, "r+", memory=self.args.memory) as store:
-            if name in store.info()["node_types"][0]["attrs"]:  # of an earlier run
-                store.feature_store.remove_tensor(group_name=None, attr_name=name, index=None)
-            summary = gz.inference.layerwise(
-                self.model,
-                store,
-                out=name,
-                head=lambda logits: logits.argmax(dim=-1).to(torch.int16),
-                encoding="float16",
-                num_workers=self.args.num_workers,
-                device=self.args.device,
-            )
-            print(summary)
+            forget(store, None)
+            print(self.classify(store))
             for split in ("val", "test"):
                 nodes = self.nodes[split]
                 found, labels = (
                     store.feature_store.get_tensor(group_name=None, attr_name=attr, index=nodes)
-                    for attr in (name, "y")
+                    for attr in (PREDICTION, "y")
                 )
                 counts = int((found == labels.view(-1)).sum()), len(nodes)
                 print(f"{split} accuracy {accuracy(counts)}, all neighbours", flush=True)
@@ -428,22 +427,13 @@ class Training:
     def infer_in_shards(self, store: gz.ShardedStore) -> None:
         """Classifies every node by all of its neighbours: each rank its own, kept in its part."""
         self.interrupt.release()
-        name, own_type = "prediction", "own:node"
+        own_type = "own:node"
         with gz.open(store.part, "r+") as part:
-            if name in part.data()[own_type]:  # of an earlier run
-                part.feature_store.remove_tensor(group_name=own_type, attr_name=name, index=None)
-        gz.inference.layerwise(
-            self.model,
-            store,
-            out=name,
-            head=lambda logits: logits.argmax(dim=-1).to(torch.int16),
-            encoding="float16",
-            num_workers=self.args.num_workers,
-            device=self.args.device,
-        )
+            forget(part, own_type)
+        self.classify(store)
         own = torch.as_tensor(store.nodes())
         with gz.open(store.part) as part:
-            predictions = part.data()[own_type][name]
+            predictions = part.data()[own_type][PREDICTION]
         for split in ("val", "test"):
             there = torch.isin(own, self.nodes[split])
             labels = store.feature_store.get_tensor(
@@ -472,6 +462,13 @@ class Training:
                 + (f"; the budget of {budget / 1e9:.2f} GB {verdict}" if budget else ""),
                 flush=True,
             )
+
+
+def forget(store: gz.Store, node_type: str | None) -> None:
+    """Removes the predictions of an earlier run."""
+    attrs = [attr.attr_name for attr in store.feature_store.get_all_tensor_attrs()]
+    if PREDICTION in attrs:
+        store.feature_store.remove_tensor(group_name=node_type, attr_name=PREDICTION, index=None)
 
 
 def accuracy(counts: tuple[int, int]) -> str:

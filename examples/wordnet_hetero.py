@@ -23,10 +23,9 @@ from torch_geometric.data import HeteroData
 from torch_geometric.loader import NeighborLoader
 from torch_geometric.nn import BatchNorm, HeteroConv, Linear, SAGEConv
 from torch_geometric.typing import EdgeType, NodeType
-from tqdm import tqdm
 
 import pyg_graphzero as gz
-from wordnet import load_hetero_graph
+from wordnet import load_hetero_graph, train_epochs
 
 STORE = Path(__file__).resolve().parent / "out" / "wordnet_hetero"
 
@@ -125,38 +124,16 @@ def train(data: HeteroData, args: argparse.Namespace) -> float:
     )
     # BatchNorms see the rows that are needed, and no others, which takes a word: "trimmed".
     gz.nn.accelerate(model, norms="trimmed")
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.005)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(
-        optimizer, args.epochs * len(train_loader)
-    )
+
+    def loss_of(batch: HeteroData) -> Tensor:
+        size = batch["synset"].batch_size
+        out = model(batch.x_dict, batch.edge_index_dict)[:size]
+        return F.cross_entropy(out, batch["synset"].y[:size])
+
     accuracy = 0.0
-    for epoch in range(1, args.epochs + 1):
-        model.train()
-        started, loss_sum = time.perf_counter(), 0.0
-        bar = tqdm(
-            train_loader,
-            desc=f"epoch {epoch}/{args.epochs}",
-            unit="batch",
-            leave=False,
-            disable=None,
-        )
-        for batch in bar:
-            size = batch["synset"].batch_size
-            optimizer.zero_grad()
-            out = model(batch.x_dict, batch.edge_index_dict)[:size]
-            loss = F.cross_entropy(out, batch["synset"].y[:size])
-            loss.backward()
-            optimizer.step()
-            schedule.step()
-            loss_sum += float(loss.detach())
-            bar.set_postfix(loss=f"{float(loss.detach()):.3f}")
-        seconds = time.perf_counter() - started
+    for line in train_epochs(model, train_loader, args.epochs, loss_of):
         accuracy = evaluate(model, test_loader)
-        print(
-            f"epoch {epoch:2d}  loss {loss_sum / len(train_loader):.3f}  "
-            f"val {evaluate(model, val_loader):.4f}  test {accuracy:.4f}  {seconds:.1f} s",
-            flush=True,
-        )
+        print(f"{line}  val {evaluate(model, val_loader):.4f}  test {accuracy:.4f}", flush=True)
     return accuracy
 
 

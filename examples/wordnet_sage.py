@@ -31,7 +31,7 @@ from torch_geometric.utils import to_torch_csr_tensor
 from tqdm import tqdm
 
 import pyg_graphzero as gz
-from wordnet import load_graph
+from wordnet import load_graph, train_epochs
 
 STORE = Path(__file__).resolve().parent / "out" / "wordnet"
 LINEAR_BASELINE = 0.861
@@ -113,32 +113,15 @@ def train_mini_batch(
     val = loader(data.val_mask, eval_fanout, batch_size=2048)
     test = loader(data.test_mask, eval_fanout, batch_size=2048)
 
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.005)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, args.epochs * len(train))
+    def loss_of(batch: Data) -> Tensor:
+        return F.cross_entropy(forward(model, batch), batch.y[: batch.batch_size])
+
     best_val = best_test = 0.0
-    for epoch in range(1, args.epochs + 1):
-        model.train()
-        started, loss_sum = time.perf_counter(), 0.0
-        bar = tqdm(
-            train, desc=f"epoch {epoch}/{args.epochs}", unit="batch", leave=False, disable=None
-        )
-        for batch in bar:
-            optimizer.zero_grad()
-            loss = F.cross_entropy(forward(model, batch), batch.y[: batch.batch_size])
-            loss.backward()
-            optimizer.step()
-            schedule.step()
-            loss_sum += float(loss.detach())
-            bar.set_postfix(loss=f"{float(loss.detach()):.3f}")
-        seconds = time.perf_counter() - started
+    for line in train_epochs(model, train, args.epochs, loss_of):
         val_accuracy, test_accuracy = (evaluate(model, loader, forward) for loader in (val, test))
         if val_accuracy >= best_val:
             best_val, best_test = val_accuracy, test_accuracy
-        print(
-            f"epoch {epoch:2d}  loss {loss_sum / len(train):.3f}  val {val_accuracy:.4f}  "
-            f"test {test_accuracy:.4f}  {seconds:.1f} s",
-            flush=True,
-        )
+        print(f"{line}  val {val_accuracy:.4f}  test {test_accuracy:.4f}", flush=True)
     return best_test
 
 

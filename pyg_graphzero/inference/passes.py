@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch_geometric.data import HeteroData
 
 from pyg_graphzero.inference.normalize import RootsOf, Rule, weighted
 from pyg_graphzero.inference.rows import RowFile
@@ -25,12 +24,14 @@ from pyg_graphzero.nn.convs import computed
 from pyg_graphzero.nn.program import Step
 from pyg_graphzero.nn.rules import Value
 from pyg_graphzero.nn.small import map_leaves
-from pyg_graphzero.pyg.data import contents_of, edge_storages, node_storages
+from pyg_graphzero.pyg.data import edge_storages, node_storages, open_data
 from pyg_graphzero.pyg.lazy import raw_items
 from pyg_graphzero.sampling.hops import Hops, SampledEdgeIndex, known_no_hops
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.util.system import private_rss
 
+# First row of a part of a sweep, its number of rows, gathered rows, and its convolutions.
+Part = tuple[int, int, dict[Value, Tensor], Convolve]
 # Batches of which the rows lie in memory, where they are fetched from shards.
 _FETCHED = 12
 
@@ -113,8 +114,8 @@ class Pass(ABC):
             yield first, made
 
     @abstractmethod
-    def _parts(self) -> Iterator[tuple[int, int, dict[Value, Tensor], Convolve]]:
-        """First row of each part, its number of rows, gathered rows, and its convolutions."""
+    def _parts(self) -> Iterator[Part]:
+        """The parts."""
 
 
 class RowPass(Pass):
@@ -136,7 +137,7 @@ class RowPass(Pass):
         budget = Budget(contents.memory, private_rss())
         self._part_rows = budget.take(costs.SUMS_SHARE, each, 1, most)
 
-    def _parts(self) -> Iterator[tuple[int, int, dict[Value, Tensor], Convolve]]:
+    def _parts(self) -> Iterator[Part]:
         for first in range(0, self.num_rows, self._part_rows):
             yield first, min(self._part_rows, self.num_rows - first), {}, lambda step, rows: {}
 
@@ -146,7 +147,7 @@ class LayerPass(Pass):
 
     Args:
         task: The sweep.
-        data: ``store.data()``; is cut down to the attributes that the sweep gathers.
+        contents: The store's files.
         max_edges: Bounds a batch; None: as fits into memory.
         num_workers: Threads of the engine that work ahead.
         own: See :class:`Pass`.
@@ -156,14 +157,12 @@ class LayerPass(Pass):
     """
 
     def __init__(
-        self, task: Task, data: Any, max_edges: int | None, num_workers: int,
+        self, task: Task, contents: StoreContents, max_edges: int | None, num_workers: int,
         own: Own | None = None,
     ) -> None:  # fmt: skip
-        contents = contents_of(data)
-        assert contents is not None
         sweep = task.sweep
         super().__init__(task, contents, sweep.own, own)
-        data = only(data, task)
+        data = only(open_data(contents), task)
         nodes = None if own is None else own.nodes
         if max_edges is None:
             row_bytes = Counter({sweep.node_type: 0})
@@ -184,25 +183,24 @@ class LayerPass(Pass):
         """Counts of reads and seconds of waiting until now."""
         return self.loader.stats()
 
-    def _parts(self) -> Iterator[tuple[int, int, dict[Value, Tensor], Convolve]]:
+    def _parts(self) -> Iterator[Part]:
         for batch in self.loader:
             yield self._part(batch)
 
-    def _part(self, batch: Any) -> tuple[int, int, dict[Value, Tensor], Convolve]:
+    def _part(self, batch: Any) -> Part:
         task, sweep, count = self.task, self.task.sweep, batch.batch_size
-        is_hetero = isinstance(batch, HeteroData)
-        stores: Any = batch if is_hetero else {None: batch}
+        nodes, there = node_storages(batch), edge_storages(batch)
+        stores = nodes | there
         rows = {
             value: stores[value.space.name][task.columns[value]].to(task.device)
             for value in (*sweep.gathered, *sweep.of_edges)
         }
         none = torch.empty(2, 0, dtype=torch.int64, device=task.device)
-        there = batch.edge_types if is_hetero else [None] if "edge_index" in batch else []
         edges = {
-            name: known_no_hops(stores[name].edge_index).to(task.device) if name in there else none
+            name: known_no_hops(there.get(name, {}).get("edge_index", none)).to(task.device)
             for name in sweep.edge_types
         }
-        n_id = {name: stores[name].n_id for name in (batch.node_types if is_hetero else [None])}
+        n_id = {name: store.n_id for name, store in nodes.items()}
         return batch.first_row, count, rows, Convolving(task, count, n_id, edges)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -36,17 +35,15 @@ class RowFile:
             OSError: The file ends before.
         """
         column, stride = self._column, self._column.row_stride
-        raw = np.zeros(count * stride, dtype=np.uint8)
-        wanted = raw[: max(0, raw.size - stride + column.row_bytes)]
-        with Path(column.path).open("rb") as file:
-            file.seek(column.data_offset + first * stride)
-            found = file.readinto(wanted.data)
-        if found != wanted.size:
+        begin = column.data_offset + first * stride
+        wanted = max(0, (count - 1) * stride + column.row_bytes)
+        raw = np.fromfile(column.path, np.uint8, wanted, offset=begin)
+        if raw.size < wanted:
             raise OSError(
-                f"{column.path}: found its end at row {first} and {found} bytes, expected "
+                f"{column.path}: found its end at row {first} and {raw.size} bytes, expected "
                 f"{count} rows of {stride} bytes more"
             )
-        rows = torch.from_numpy(raw).view(count, stride)[:, : column.row_bytes].contiguous()
+        rows = torch.from_numpy(raw).as_strided((count, column.row_bytes), (stride, 1)).contiguous()
         values = rows.view(self._dtype).view(count, *column.shape[1:])
         if not isinstance(self._rows, EncodedRows):
             return values

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import chain
@@ -26,12 +27,11 @@ from pyg_graphzero.inference.summary import InferenceSummary, LayerSummary
 from pyg_graphzero.inference.sums import SummedPass, can_sum
 from pyg_graphzero.nn.accelerate import check_model
 from pyg_graphzero.nn.rules import Value
-from pyg_graphzero.pyg.data import edge_storages, node_storages, open_data
+from pyg_graphzero.pyg.data import edge_storages, node_storages
 from pyg_graphzero.pyg.lazy import OnDemand, raw_items
 from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.pyg.stores import open as open_store
 from pyg_graphzero.shards.opened import ShardedStore
-from pyg_graphzero.store.column_writer import Column
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.opened import Opening
 from pyg_graphzero.store.schema import TypeSchema
@@ -122,15 +122,10 @@ def layerwise(
     editor = open_store(store if shards is None else shards.part, "r+") if is_own else given
     assert editor is not None
     try:
-        settings: dict[str, Any] = {
-            "store": editor,
-            "device": first.device if device is None else torch.device(device),
-            "memory": memory,
-            "max_edges": max_edges,
-            "num_workers": num_workers,
-            "progress": Progress(progress),
-        }
-        run = _Run(**settings) if shards is None else _ShardedRun(**settings, shards=shards)
+        place = first.device if device is None else torch.device(device)
+        run = (_Run if shards is None else _ShardedRun)(
+            editor, shards, place, memory, max_edges, num_workers, Progress(progress)
+        )
         seen = shards or open_store(store)  # as passes open it, halves decoded
         inputs = _inputs_of(seen, input_attr, edge_weight, edge_attr)
         with (
@@ -149,6 +144,7 @@ class _Run:
     """One call of ``layerwise``: its store and settings."""
 
     store: Store
+    shards: Any  # ShardedStore or None
     device: torch.device
     memory: int | str | None
     max_edges: int | None
@@ -192,7 +188,7 @@ class _Run:
             if sweep in left:
                 read = {v: found.attrs.get(v) or made.name(v) for v in sweep.read}
                 task = Task(sweep, read, found.modules, roots_of, self.device)
-                self._run(task, made, done, sweeps[-1].level)
+                self._sweep(task, made, done, sweeps[-1].level)
                 # The next pass shares out what is left, also of rows that a cycle still holds.
                 gc.collect()
                 left.remove(sweep)
@@ -204,28 +200,18 @@ class _Run:
         summary.seconds = perf_counter() - begun
         return summary
 
-    def _run(self, task: Task, made: Activations, done: LayerSummary, last: int) -> None:
+    def _sweep(self, task: Task, made: Activations, done: LayerSummary, last: int) -> None:
         """One sweep, to its columns."""
+        begun = perf_counter()
         sweep = task.sweep
         columns = [made.create(value) for value in sweep.outputs]
-        contents = StoreContents(
-            self.store.path, Opening(memory=self.memory, drafts=tuple(made.drafts()))
-        )
-        step: Pass
-        if not sweep.convs:
-            step = RowPass(task, contents, self.max_edges)
-        elif can_sum(task, contents):
-            step = SummedPass(task, contents, self.max_edges)
-        else:
-            step = LayerPass(task, open_data(contents), self.max_edges, self.num_workers)
-        self.write(step, columns, done, last)
-
-    def write(self, step: Pass, columns: list[Column], done: LayerSummary, last: int) -> None:
-        """Writes a sweep's rows to its columns."""
-        begun, sweep = perf_counter(), step.task.sweep
+        how = Opening(memory=self.memory, drafts=tuple(made.drafts()))
         title = f"layer {sweep.level}/{last}"
         title += "" if sweep.node_type is None else f" {sweep.node_type}"
-        with self.progress.step(title, done.num_rows, "nodes") as bar:
+        with (
+            self.pass_of(task, StoreContents(self.store.path, how)) as step,
+            self.progress.step(title, done.num_rows, "nodes") as bar,
+        ):
             for first, parts in step:
                 for column, rows in zip(columns, parts, strict=True):
                     column.write(first, rows)
@@ -234,13 +220,23 @@ class _Run:
                 done.peak_memory = max(done.peak_memory, step.peak_memory, private_rss())
                 bar.set_postfix_str(step.stats().verdict, refresh=False)
                 bar.update(len(parts[0]))
-        stats = step.stats()
-        done.edges = stats.edges
-        done.read_bytes = stats.read_bytes + stats.topology_bytes
-        done.verdict = stats.verdict
-        for column in columns:
-            column.complete()
+            stats = step.stats()
+            done.edges = stats.edges
+            done.read_bytes = stats.read_bytes + stats.topology_bytes
+            done.verdict = stats.verdict
+            for column in columns:
+                column.complete()
         done.seconds = perf_counter() - begun
+
+    @contextmanager
+    def pass_of(self, task: Task, contents: StoreContents) -> Iterator[Pass]:
+        """A sweep over the nodes of a store that has the columns made so far."""
+        if not task.sweep.convs:
+            yield RowPass(task, contents, self.max_edges)
+        elif can_sum(task, contents):
+            yield SummedPass(task, contents, self.max_edges)
+        else:
+            yield LayerPass(task, contents, self.max_edges, self.num_workers)
 
     @property
     def seen(self) -> Store:
@@ -264,7 +260,6 @@ class _Run:
         return sorted(f"{f} {schema.files.get(f, schema.adopted.get(f))}" for f in files)
 
 
-@dataclass
 class _ShardedRun(_Run):
     """One call over shards: ``store`` is this rank's part, to whose nodes columns are added.
 
@@ -273,12 +268,11 @@ class _ShardedRun(_Run):
     them. A sweep that one rank has left is run by all: others would wait for it.
     """
 
-    shards: ShardedStore
-
     @property
     def seen(self) -> Store:
         """The store that was divided."""
-        return self.shards
+        shards: ShardedStore = self.shards
+        return shards
 
     def type_of(self, name: str | None) -> str:
         """The type of a rank's own nodes."""
@@ -301,12 +295,10 @@ class _ShardedRun(_Run):
         """Tells the divided store's files from others: alike on all ranks."""
         return [self.shards.source]
 
-    def _run(self, task: Task, made: Activations, done: LayerSummary, last: int) -> None:
-        """One sweep over this rank's nodes, to its columns."""
+    @contextmanager
+    def pass_of(self, task: Task, part: StoreContents) -> Iterator[Pass]:
+        """A sweep over this rank's nodes."""
         sweep = task.sweep
-        columns = [made.create(value) for value in sweep.outputs]
-        how = Opening(memory=self.memory, drafts=tuple(made.drafts()))
-        part = StoreContents(self.store.path, how)
         nodes = self.shards.nodes(sweep.node_type)
         attrs = part.node_type(self.type_of(sweep.node_type)).attrs
         whole = self.shards.contents
@@ -318,51 +310,45 @@ class _ShardedRun(_Run):
 
         own = Own(nodes, rows)
         if not sweep.convs:
-            self.write(RowPass(task, part, self.max_edges, own), columns, done, last)
+            yield RowPass(task, part, self.max_edges, own)
             return
         gathered: dict[str | None, set[str]] = {}
         for value in sweep.gathered:
             gathered.setdefault(value.space.name, set()).add(task.columns[value])
-        with self.shards.again(made.drafts(), gathered) as opened:
-            step = LayerPass(task, opened.data(), self.max_edges, self.num_workers, own)
-            self.write(step, columns, done, last)
+        with self.shards.again(part.how.drafts, gathered) as opened:
+            yield LayerPass(task, opened.contents, self.max_edges, self.num_workers, own)
 
 
 def _inputs_of(store: Store, attr: str, edge_weight: str | None, edge_attr: str | None) -> Inputs:
     """The attributes that go in, as the store has them."""
-    data = store.data()
-    nodes: dict[str | None, Row] = {}
-    for name, kept in node_storages(data).items():
-        row = _row_of(kept, attr)
-        if row is not None and kept.is_node_attr(attr):
-            nodes[name] = row
-    if not nodes:
-        raise MissingAttributeError(
-            f"{store.path}: input_attr={attr!r}: found in no node type, expected "
-            f"{_attributes(store.contents.schema.node_types)}"
-        )
-    edges: dict[str, dict[Any, Row]] = {}
+    nodes = _rows_of(store, "node", "input_attr", attr)
     given = {"edge_weight": edge_weight, "edge_attr": edge_attr}
     options = {option: wanted for option, wanted in given.items() if wanted is not None}
-    for option, wanted in options.items():
-        edges[option] = {
-            name: row
-            for name, kept in edge_storages(data).items()
-            if (row := _row_of(kept, wanted)) is not None and kept.is_edge_attr(wanted)
-        }
-        if not edges[option]:
-            raise MissingAttributeError(
-                f"{store.path}: {option}={wanted!r}: found in no edge type, expected "
-                f"{_attributes(store.contents.schema.edge_types)}"
-            )
+    edges = {k: _rows_of(store, "edge", k, wanted) for k, wanted in options.items()}
     types: list[Any] = [None] if None in nodes else list(store.edge_types)
     between = [name for name in types if name is None or {name[0], name[2]} <= nodes.keys()]
     return Inputs(attr, options, nodes, edges, between)
 
 
-def _attributes(types: Iterable[TypeSchema]) -> str:
-    names = sorted({attr for each in types for attr in each.attrs})
-    return f"one of {', '.join(names)}" if names else "an attribute, and there are none"
+def _rows_of(store: Store, level: str, option: str, attr: str) -> dict[Any, Row]:
+    """Shape and dtype of an attribute's rows, by the types of nodes or edges that have it."""
+    of_nodes = level == "node"
+    storages = node_storages if of_nodes else edge_storages
+    found: dict[Any, Row] = {}
+    for name, kept in storages(store.data()).items():
+        value = dict(raw_items(kept)).get(attr)
+        is_of_level = kept.is_node_attr if of_nodes else kept.is_edge_attr
+        if isinstance(value, Tensor | OnDemand) and is_of_level(attr):
+            found[name] = torch.Size(value.shape[1:]), value.dtype
+    if not found:
+        schema = store.contents.schema
+        types: Sequence[TypeSchema] = schema.node_types if of_nodes else schema.edge_types
+        names = sorted({attr for each in types for attr in each.attrs})
+        expected = f"one of {', '.join(names)}" if names else "an attribute, and there are none"
+        raise MissingAttributeError(
+            f"{store.path}: {option}={attr!r}: found in no {level} type, expected {expected}"
+        )
+    return found
 
 
 def _names(
@@ -387,10 +373,3 @@ def _check_used(found: Reading, inputs: Inputs) -> None:
     for option, attr in inputs.options.items():
         if attr not in read:
             raise ValueError(f"{option}={attr!r}: {found.name} takes none; leave it out")
-
-
-def _row_of(storage: Any, attr: str) -> Row | None:
-    value = dict(raw_items(storage)).get(attr)
-    if not isinstance(value, (Tensor, OnDemand)):
-        return None
-    return torch.Size(value.shape[1:]), value.dtype

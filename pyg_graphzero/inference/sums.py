@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from pyg_graphzero import _core
-from pyg_graphzero.inference.passes import Convolving, Pass, Task
+from pyg_graphzero.inference.passes import Convolving, Part, Pass, Task
 from pyg_graphzero.inference.schedule import Convolve, bytes_of
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.budget import Budget, how_many
@@ -83,7 +83,7 @@ class SummedPass(Pass):
         self._engine: _core.NeighborSums | None = None
         budget.check(self._sum_bytes, f" to add up neighbours in {self._contents.path}")
 
-    def _parts(self) -> Iterator[tuple[int, int, dict[Value, Tensor], Convolve]]:
+    def _parts(self) -> Iterator[Part]:
         first = 0
         while first < self.num_rows:
             bounds = self.bounds_of_block(first)
@@ -92,9 +92,7 @@ class SummedPass(Pass):
             first = stop
             del bounds
 
-    def _block(
-        self, first: int, stop: int, bounds: Tensor
-    ) -> Iterator[tuple[int, int, dict[Value, Tensor], Convolve]]:
+    def _block(self, first: int, stop: int, bounds: Tensor) -> Iterator[Part]:
         """One block's parts."""
         sums = self._sums(first, stop)
         self._stats.edges += int(bounds[-1] - bounds[0])

@@ -67,7 +67,7 @@ class SweepLoader(NeighborLoader[Any]):
         num_workers: int = 0,
         nodes: range | Tensor | None = None,
     ) -> None:
-        self._nodes = nodes
+        self._nodes = range(int(bounds[-1])) if nodes is None else nodes
         # The seeds that the loader shows to torch are numbers of batches: rows are made of them
         # batch by batch, never a list of all.
         self.bounds = bounds
@@ -88,15 +88,16 @@ class SweepLoader(NeighborLoader[Any]):
 
     def files(self) -> None:
         """None: the blocks of an epoch that begins now read the files."""
-        self._blocks = self._new_blocks() if self._nodes is None else None
+        self._blocks = self._new_blocks()
 
     def _new_blocks(self) -> Blocks | None:
-        """The blocks of an epoch; None where the store is in memory whole."""
+        """The blocks of an epoch; None where the store is in memory whole, or in shards."""
         bounds, graph = self.bounds, self.graph_sampler.graph
         contents = graph.contents
-        rows, edges = bounds.diff(), torch.zeros(bounds.numel() - 1, dtype=torch.int64)
-        if rows.numel() == 0:
+        rows = bounds.diff()
+        if rows.numel() == 0 or contents.shards is not None:
             return None
+        edges = torch.zeros_like(rows)
         for name in graph.edge_types:
             if name is None or name[2] == self.node_type:
                 edges += contents.bounds_at(name, bounds).diff()
@@ -134,12 +135,8 @@ class SweepLoader(NeighborLoader[Any]):
         number = int(index[0])
         first, stop = self.bounds[number : number + 2].tolist()
         types = list(self.graph_sampler.graph.node_types)
-        rows = (
-            torch.arange(first, stop)
-            if self._nodes is None
-            else numbers_of(self._nodes, first, stop)
-        )
-        seeds = [(types.index(self.node_type), engine_array(rows), None)]
+        rows = engine_array(numbers_of(self._nodes, first, stop))
+        seeds = [(types.index(self.node_type), rows, None)]
         return Prepared(seeds, lambda sampled: (first, stop - first))
 
     def _finish(self, batch: _core.Batch, request: Request, *fetched: Any) -> Any:

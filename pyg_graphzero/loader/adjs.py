@@ -13,6 +13,7 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader.neighbor_sampler import Adj, EdgeIndex
 from torch_geometric.sampler import NodeSamplerInput, SamplerOutput
+from torch_geometric.utils.num_nodes import maybe_num_nodes
 
 from pyg_graphzero.loader.engine import EngineLoader
 from pyg_graphzero.loader.inputs import seed_nodes
@@ -137,14 +138,13 @@ def _edges_alone(given: Any, node_idx: Any, num_nodes: int | None) -> Data:
             del data[key]
         data.num_nodes = count
         return data
-    if not isinstance(given, Tensor):
-        if not hasattr(given, "coo"):
-            raise TypeError(
-                f"edge_index: found {type(given).__name__}, expected a store, its .data(), Data, a "
-                "tensor [2, num_edges] or a SparseTensor"
-            )
-        return Data(adj_t=given, num_nodes=given.size(0))
-    if given.layout != torch.strided:
+    is_sparse = hasattr(given, "coo")  # a SparseTensor
+    if not isinstance(given, Tensor) and not is_sparse:
+        raise TypeError(
+            f"edge_index: found {type(given).__name__}, expected a store, its .data(), Data, a "
+            "tensor [2, num_edges] or a SparseTensor"
+        )
+    if is_sparse or given.layout != torch.strided:
         return Data(adj_t=given, num_nodes=given.size(0))
     edges = plain(given).cpu()
     if edges.dim() != 2 or edges.size(0) != 2 or edges.dtype.is_floating_point:
@@ -153,10 +153,9 @@ def _edges_alone(given: Any, node_idx: Any, num_nodes: int | None) -> Data:
             "[2, num_edges]"
         )
     if num_nodes is None:
-        num_nodes = int(edges.max()) + 1 if edges.numel() else 0
+        num_nodes = maybe_num_nodes(edges)
         if node_idx is not None:
             nodes = torch.as_tensor(node_idx)
             is_mask = nodes.dtype == torch.bool
-            largest = nodes.numel() if is_mask else int(nodes.max()) + 1 if nodes.numel() else 0
-            num_nodes = max(num_nodes, largest)
+            num_nodes = max(num_nodes, nodes.numel() if is_mask else maybe_num_nodes(nodes))
     return Data(edge_index=edges, num_nodes=num_nodes)

@@ -11,6 +11,7 @@ import torch_geometric.loader
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import coalesce, remove_self_loops
+from torch_geometric.utils.sparse import index2ptr
 
 from pyg_graphzero.errors import MissingAttributeError, UnsupportedError
 from pyg_graphzero.loader.subgraphs import SubgraphLoader, homogeneous, induced
@@ -30,12 +31,6 @@ class Partition:
 
     partptr: Tensor
     node_perm: Tensor
-
-    @classmethod
-    def of(cls, cluster: Tensor, num_parts: int) -> Partition:
-        """From the part of every node."""
-        sizes = torch.bincount(cluster, minlength=num_parts)
-        return cls(torch.cat([sizes.new_zeros(1), sizes.cumsum(0)]), cluster.argsort(stable=True))
 
 
 class ClusterData(torch_geometric.loader.ClusterData):
@@ -97,17 +92,16 @@ class ClusterData(torch_geometric.loader.ClusterData):
         self.num_parts, self.recursive = num_parts, recursive
         self.keep_inter_cluster_edges, self.sparse_format = False, sparse_format
         path = Path(save_dir or "") / f"part_{num_parts}{'_recursive' * recursive}"
-        path = path / (filename or "clusters.pt")
-        if save_dir is not None and partition is None and path.exists():
-            partition = torch.load(path, weights_only=True)
-            what = str(path)
-        else:
-            what = "partition"
+        path, what = path / (filename or "clusters.pt"), "partition"
+        is_saved = save_dir is not None and partition is None
+        if is_saved and path.exists():
+            what, partition = str(path), torch.load(path, weights_only=True)
         self.cluster = self._check(what, self._clusters(partition))
-        if save_dir is not None and partition is None:
+        if is_saved and what == "partition":
             path.parent.mkdir(parents=True, exist_ok=True)
             torch.save(self.cluster, path)
-        self.partition = Partition.of(self.cluster, num_parts)
+        node_perm = self.cluster.argsort(stable=True)
+        self.partition = Partition(index2ptr(self.cluster[node_perm], num_parts), node_perm)
         self._num_edges: Tensor | None = None
 
     def _clusters(self, partition: Any) -> Any:
@@ -243,8 +237,6 @@ def metis(graph: SampledGraph, num_parts: int, recursive: bool = False) -> Tenso
     to = torch.repeat_interleave(torch.arange(num_nodes), bounds.diff())
     both = torch.cat([torch.stack([to, sources]), torch.stack([sources, to])], dim=1)
     row, col = coalesce(remove_self_loops(both)[0], num_nodes=num_nodes)
-    indptr = torch.bincount(row, minlength=num_nodes).cumsum(0)
-    xadj = torch.cat([indptr.new_zeros(1), indptr])
-    adjacency = pymetis.CSRAdjacency(xadj.numpy(), col.numpy())
+    adjacency = pymetis.CSRAdjacency(index2ptr(row, num_nodes).numpy(), col.numpy())
     _, found = pymetis.part_graph(num_parts, adjacency, recursive=recursive)
     return torch.as_tensor(found, dtype=torch.int64)

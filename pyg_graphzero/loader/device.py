@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
@@ -37,18 +36,10 @@ class EpochOnDevice:
             return self._epoch.get(number).to(self._device)
         copies, self._copies = self._copies, None
         if copies is None or number != self._next:
-            copies = iter(PrefetchLoader(_batches(self._epoch, number), self._device))
+            batches = map(self._epoch.get, count(number))
+            copies = iter(PrefetchLoader(batches, self._device))
         batch = next(copies)
         if batch is None:  # PyG's, for no batch at all
             raise StopIteration
         self._copies, self._next = copies, number + 1
         return batch
-
-
-def _batches(epoch: Any, first: int) -> Iterator[Any]:
-    """The batches of an epoch from a number on."""
-    for number in count(first):
-        try:
-            yield epoch.get(number)
-        except StopIteration:
-            return

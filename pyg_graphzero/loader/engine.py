@@ -18,7 +18,7 @@ from pyg_graphzero.loader.device import EpochOnDevice
 from pyg_graphzero.loader.epoch import Epoch, Request
 from pyg_graphzero.loader.epoch_of_shards import EpochOfShards
 from pyg_graphzero.loader.first_aggregation import check_first_aggregation
-from pyg_graphzero.loader.keyed import Graph_co, KeyedLoader, Positions, as_positions, split_key
+from pyg_graphzero.loader.keyed import Graph_co, KeyedIndex, KeyedLoader, Positions, as_positions
 from pyg_graphzero.loader.plan import BatchPlan, Fetched
 from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.memory import costs
@@ -43,7 +43,6 @@ class EngineLoader(KeyedLoader[Graph_co]):
     data: Any
     node_sampler: Any
     num_workers: int
-    batch_sampler: Any
     prefetch_factor: int | None
     timeout: float
     transform: Any = None
@@ -93,7 +92,8 @@ class EngineLoader(KeyedLoader[Graph_co]):
 
     def collate_fn(self, index: Any) -> Any:
         """Samples one batch, and gathers its features if that is this process's job."""
-        index, given = split_key(index)
+        index, given = index if isinstance(index, KeyedIndex) else (index, None)
+        index = as_positions(index)
         if not isinstance(self.graph_sampler, GraphSampler):
             return super().collate_fn(index)  # type: ignore[misc]
         key = random_key() if given is None else given

@@ -180,7 +180,7 @@ class Epoch:
         loader = self._loader
         self._files = None  # frees the columns of the last plan before the next one is chosen
         files = self._files = loader.files()
-        plan = self._plan()
+        plan = loader.plan_by(files)
         self._watch = None if files is None else loader.keeper().watch_for(loader)
         self.stats.reordered = files is not None and files.copy is not None
         if files is None or files.leases is None:
@@ -207,10 +207,6 @@ class Epoch:
         if lease is not None:
             lease.give_back()
 
-    def _plan(self) -> BatchPlan:
-        plan: BatchPlan = self._loader.plan_by(self._files)
-        return plan
-
     @property
     def _ahead(self) -> int:
         """Number of batches that may be made before they are asked for."""
@@ -220,7 +216,8 @@ class Epoch:
 
     def _request(self, number: int) -> Request:
         """How a batch is made."""
-        request: Request = self._loader._request(self._plan(), *self._seeds.at(number))
+        plan = self._loader.plan_by(self._files)
+        request: Request = self._loader._request(plan, *self._seeds.at(number))
         return request
 
     def _fill(self, first: int, wanted: int | None = None) -> bool:

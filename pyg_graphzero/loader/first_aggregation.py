@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -63,15 +63,8 @@ def suit(loader: Any, can_run: Callable[[Any, Any], bool], device: torch.device)
     if not hasattr(loader, "trial"):
         found = f"{type(loader).__module__}.{type(loader).__qualname__}"
         raise TypeError(f"loader: found {found}, expected one of gz.loader")
-    tried = _tried(loader, device)
-    loader.first_aggregation = next((each for each, given in tried if can_run(*given)), None)
-
-
-def _tried(loader: Any, device: torch.device) -> Iterator[tuple[str, tuple[Any, Any]]]:
-    """Each aggregation that a loader can take, with ``x`` and ``edge_index`` of a few seeds.
-
-    Memory is not planned for that batch: rows and neighbours are read through maps.
-    """
+    loader.first_aggregation = None
+    # Memory is not planned for these batches: rows and neighbours are read through maps.
     sampler, data = loader.graph_sampler, loader.data
     for reduction in REDUCTIONS:
         try:
@@ -82,7 +75,7 @@ def _tried(loader: Any, device: torch.device) -> Iterator[tuple[str, tuple[Any, 
         seeds = loader.trial(torch.arange(min(_SEEDS, len(loader.dataset))), 0).seeds
         sampled = sampler.sample_of(sampler.recipe().make(seeds, 0))
         batch = plan.assemble(sampled, plan.gather(sampled, 0)).to(str(device))
-        if isinstance(batch, HeteroData):
-            yield reduction, (batch.x_dict, batch.edge_index_dict)
-        else:
-            yield reduction, (batch.x, batch.edge_index)
+        of_types = "_dict" if isinstance(batch, HeteroData) else ""
+        if can_run(getattr(batch, f"x{of_types}"), getattr(batch, f"edge_index{of_types}")):
+            loader.first_aggregation = reduction
+            return

@@ -80,6 +80,11 @@ class Taken:
         while kept and kept[0][1] < oldest:
             kept.popleft()
 
+    def get(self, number: int) -> Any:
+        """The next item, or once more the last one."""
+        self.forget(number)
+        return self.at(number)
+
 
 class Slices:
     """The positions of batches of torch's own samplers, without a Python list of all positions.
@@ -182,6 +187,11 @@ class KeyedSeeds:
         """Forgets the seeds of batches before a number."""
         self._positions.forget(oldest)
 
+    def get(self, number: int) -> KeyedIndex:
+        """The seeds of the next batch, or once more of the last one."""
+        self.forget(number)
+        return self.at(number)
+
 
 class KeyedSampler:
     """Gives every batch of an epoch its own key, so that it is the same in any process.
@@ -197,16 +207,8 @@ class KeyedSampler:
 
     def __iter__(self) -> Iterator[KeyedIndex]:
         # Read now, not at the first batch: another iteration may have begun by then.
-        return self._from(self._loader._progress.number)
-
-    def _from(self, first: int) -> Iterator[KeyedIndex]:
-        seeds = self._loader.keyed_seeds(first)
-        for number in count(first):
-            seeds.forget(number)
-            try:
-                yield seeds.at(number)
-            except StopIteration:
-                return
+        first = self._loader._progress.number
+        return map(self._loader.keyed_seeds(first).get, count(first))
 
     def __len__(self) -> int:
         return len(self.base)
@@ -291,15 +293,6 @@ class EpochIterator(Iterator[Any]):
         return len(self._loader)
 
 
-class TorchsEpoch(Taken):
-    """Batches by number, of an iterator that torch's ``DataLoader`` makes."""
-
-    def get(self, number: int) -> Any:
-        """Gives batch ``number``: the next one, or once more the last one."""
-        self.forget(number)
-        return self.at(number)
-
-
 class KeyedLoader(Generic[Graph_co]):
     """Mixed into PyG's loaders, in front of them."""
 
@@ -340,7 +333,7 @@ class KeyedLoader(Generic[Graph_co]):
 
     def _epoch(self, first: int) -> Any:
         """Batches by number, see :class:`EpochIterator`, from ``first`` on."""
-        return TorchsEpoch(super().__iter__(), first)  # type: ignore[misc]
+        return Taken(super().__iter__(), first)  # type: ignore[misc]
 
     def state_dict(self) -> dict[str, Any]:
         """Where the epoch under way stands, to go on from in another process.
@@ -366,14 +359,6 @@ class KeyedLoader(Generic[Graph_co]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"  # as PyG's loaders print
-
-
-def split_key(index: Any) -> tuple[Tensor, BatchKey | None]:
-    """The positions of a batch, and its key; None if they are not of a :class:`KeyedSampler`."""
-    key = None
-    if isinstance(index, KeyedIndex):
-        index, key = index
-    return as_positions(index), key
 
 
 def as_positions(index: Any) -> Tensor:

@@ -17,6 +17,7 @@ from pyg_graphzero.loader.engine import EngineLoader
 from pyg_graphzero.loader.inputs import check_edge_labels
 from pyg_graphzero.loader.keyed import Graph_co
 from pyg_graphzero.loader.stored_edges import StoredEdges
+from pyg_graphzero.pyg.data import edge_storages
 from pyg_graphzero.pyg.lazy import OnDemand
 from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.sampling.base import Prepared
@@ -136,33 +137,32 @@ class LinkLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkLoader):
                 raise ValueError("edge_label: found some, expected none with triplet negatives")
             if label.numel() and label.min() == 0:
                 label = label + 1  # 0 stands for "negative", as in PyG
-        sampler, given = self.link_sampler, {"edge_label": label, "edge_label_time": time}
-        is_mask = isinstance(edges, OnDemand) or (edges is not None and edges.dim() == 1)
-        if is_mask:
-            _check_counts({**given, "input_id": input_id}, edges.shape[0])
-        seeds: StoredEdges | EdgeSamplerInput
+        sampler = self.link_sampler
+        own: Any = edge_storages(self.data).get(name)  # seeds may be of another relation
+        count = own.num_edges if edges is None else edges.shape[-1]
+        given = {"edge_label": label, "edge_label_time": time, "input_id": input_id}
+        for what, values in given.items():
+            if values is not None and values.size(0) != count:
+                raise ValueError(f"{what}: found {values.size(0)}, expected {count}")
+        is_mask = edges is not None and len(edges.shape) == 1
         on_disk = isinstance(sampler, NeighborSampler) and sampler.graph.on_disk(name)
         if (edges is None or is_mask) and on_disk and not sampler.graph.backward:
             mask = sampler.graph.in_slots(name, edges, "edge_label_index") if is_mask else None
-            seeds = StoredEdges(sampler, name, label, time, input_id, self.options.seed_order, mask)
-        elif self.options.seed_order == "store":
+            return StoredEdges(sampler, name, label, time, input_id, self.options.seed_order, mask)
+        if self.options.seed_order == "store":
             raise ValueError(
                 "seed_order='store': found seed edges of another order, expected edge_label_index "
                 "to name all edges of a store (None, or an edge type)"
             )
-        else:
-            if is_mask:
-                chosen = edges.value() if isinstance(edges, OnDemand) else edges
-                at = chosen.nonzero().view(-1)
-                label, time = (None if each is None else each[at] for each in (label, time))
-                input_id = at if input_id is None else input_id[at]
-            if edges is None or is_mask:
-                edges = plain((self.data if name is None else self.data[name]).edge_index)
-                edges = edges[:, at] if is_mask else edges
-            seeds = EdgeSamplerInput(input_id, edges[0], edges[1], label, time, name)
-        if not is_mask:
-            _check_counts({**given, "input_id": input_id}, _count(seeds))
-        return seeds
+        if is_mask:
+            chosen = edges.value() if isinstance(edges, OnDemand) else edges
+            at = chosen.nonzero().view(-1)
+            label, time = (None if each is None else each[at] for each in (label, time))
+            input_id = at if input_id is None else input_id[at]
+        if edges is None or is_mask:
+            edges = plain(own.edge_index)
+            edges = edges[:, at] if is_mask else edges
+        return EdgeSamplerInput(input_id, edges[0], edges[1], label, time, name)
 
     def _excluded_types(self, name: EdgeType | None) -> list[tuple[EdgeType | None, bool]]:
         sampler, value = self.link_sampler, self.exclude_seed_edges
@@ -227,12 +227,6 @@ class LinkLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkLoader):
             seeds.edge_label_index = seeds.edge_label_time = None
         else:
             seeds.edge_label_index, seeds.edge_label, seeds.edge_label_time = metadata[1:4]
-
-
-def _check_counts(given: dict[str, Tensor | None], count: int) -> None:
-    for what, values in given.items():
-        if values is not None and values.size(0) != count:
-            raise ValueError(f"{what}: found {values.size(0)}, expected {count}")
 
 
 def _count(seeds: StoredEdges | EdgeSamplerInput) -> int:

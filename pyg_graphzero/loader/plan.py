@@ -149,9 +149,7 @@ class BatchPlan:
             storage.by_edge or "adj_t" in storage.values for storage in self._edges.values()
         )
         if first_aggregation is not None and not self.columns.needs_hops:
-            raise UnsupportedError(
-                f"first_aggregation={first_aggregation!r}: found no x of nodes, expected features"
-            )
+            raise self._unsummed("no x of nodes", "features")
         self._seen = _seen(data)
         self._files = None  # they keep the plans that were made by them
 
@@ -261,19 +259,16 @@ class BatchPlan:
             elif key == "adj_t" or store.is_edge_attr(key):
                 continue
             elif store.is_node_attr(key):
-                if isinstance(value, OnDemand) and value.is_remote:
+                if _is_remote(value):
                     if self.first_aggregation is not None:
-                        raise UnsupportedError(
-                            f"first_aggregation={self.first_aggregation!r}: found "
-                            f"{called(name, key)} in shards, expected rows that every rank has; "
-                            "leave it out"
+                        raise self._unsummed(
+                            f"{called(name, key)} in shards", "rows that every rank has"
                         )
                     out.values[key] = _fetched(key)
                     out.remote.add("node")
                     continue
                 if isinstance(value, OnDemand):
-                    is_stored = not value.is_built and value.rows is not None
-                    value = value.rows if is_stored else value.value()
+                    value = value.value() if value.stored is None else value.stored
                 if key == "x" and self.first_aggregation is not None:
                     out.values[key] = self._inner_rows(name, value, rows)
                     out.values["num_nodes"] = lambda part: part.n_id.numel()  # type: ignore[union-attr]
@@ -298,14 +293,14 @@ class BatchPlan:
         on_disk = self.graph.on_disk(name) and self._is_of_one_store()
 
         def is_by_slot(value: Any) -> bool:
-            return on_disk and not value.is_built and value.rows is not None
+            return on_disk and isinstance(value, OnDemand) and value.stored is not None
 
         joined = [
             key
             for key, value in raw_items(store)
             if key != "edge_index"
             and (key == "adj_t" or store.is_edge_attr(key))
-            and not (isinstance(value, OnDemand) and (value.is_remote or is_by_slot(value)))
+            and not (is_by_slot(value) or _is_remote(value))
         ]
         if joined and self.graph.shards is not None:
             raise UnsupportedError(
@@ -316,29 +311,26 @@ class BatchPlan:
             self.graph.need_edge_ids(name, called(name, key))
         has_ids = self.has_edge_ids and name not in self.graph.unnumbered
         by_id = has_ids or bool(joined)
-        ids = self.graph.edge_ids.get(name) if by_id else None
+        ids = self.graph.ids(name) if by_id else None
         by, out.edge_ids = self._look_up(slots, ids)
         for key, value in raw_items(store):
             if key == "edge_index":
                 out.values[key] = lambda part: part.edge_index
             elif key == "adj_t":
                 out.values[key] = _sparse(value)
-            elif isinstance(value, OnDemand):
-                if not store.is_edge_attr(key):
-                    continue
-                if value.is_remote:
+            elif store.is_edge_attr(key):
+                if _is_remote(value):
                     self.is_by_edge = True
                     out.by_edge[key] = _fetched(key)
                     out.remote.add("edge")
                     continue
-                in_order = is_by_slot(value)
-                rows = value.rows if in_order else value.value()
-                out.by_edge[key] = self._rows(
-                    store, key, rows, slots if in_order else by, lambda part: part.e_id
-                )
-            elif store.is_edge_attr(key):
-                out.by_edge[key] = self._rows(store, key, value, by, lambda part: part.e_id)
-            elif name is not None:
+                at = by
+                if is_by_slot(value):
+                    at, value = slots, value.stored
+                elif isinstance(value, OnDemand):
+                    value = value.value()
+                out.by_edge[key] = self._rows(store, key, value, at, lambda part: part.e_id)
+            elif name is not None and not isinstance(value, OnDemand):
                 out.values[key] = _constant(value)
         if has_ids and "e_id" not in out.values:
             out.by_edge.setdefault("e_id", lambda part: part.e_id)
@@ -367,22 +359,27 @@ class BatchPlan:
             return lambda part: part.rows[number].view(dtype)
         return lambda part: part.rows[number].view(dtype).view(shape)
 
+    def _unsummed(self, found: str, expected: str) -> UnsupportedError:
+        return UnsupportedError(
+            f"first_aggregation={self.first_aggregation!r}: found {found}, expected {expected}; "
+            "leave it out"
+        )
+
     def _inner_rows(self, name: str | None, value: Any, by: int) -> _Value:
         """Features of inner nodes, and sums of features for inner nodes that edges lead to."""
         reduction, what = self.first_aggregation, f"x{of_type(name)}"
         assert reduction is not None
         is_rows = isinstance(value, Tensor | EncodedRows)
         if isinstance(value, Tensor) and value.requires_grad:
-            raise UnsupportedError(
-                f"first_aggregation={reduction!r}: found {what} that is trained, expected "
-                "features; leave it out, so that the first layer's sums have gradients"
+            raise self._unsummed(
+                f"{what} that is trained", "features, so that no sum needs a gradient"
             )
         table = row_table(value) if is_rows else None
         if table is None or value.dtype != torch.float32 or len(value.shape) != 2:
             found = f"{value.dtype} {list(value.shape)}" if is_rows else type(value).__name__
-            raise UnsupportedError(
-                f"first_aggregation={reduction!r}: found {what} of {found}, expected float32 in "
-                "main memory or in a store (encoded or not), [num_nodes, num_features]"
+            raise self._unsummed(
+                f"{what} of {found}",
+                "float32 in main memory or in a store (encoded or not), [num_nodes, num_features]",
             )
         types, page, is_mean = self.node_types, self._page(value, by), reduction == "mean"
         rows = self.columns.add_column(by, table, page, inner_of=types.index(name))
@@ -427,6 +424,10 @@ def _seen(data: Data | HeteroData) -> list[tuple[str, int, int, int]]:
                 state = 2 * value.requires_grad + is_written(value)
             seen.append((key, id(value), at, state))
     return seen
+
+
+def _is_remote(value: Any) -> bool:
+    return isinstance(value, OnDemand) and value.is_remote
 
 
 def _constant(value: Any) -> _Value:

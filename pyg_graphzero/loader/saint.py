@@ -13,7 +13,6 @@ from torch_geometric.data import Data
 
 from pyg_graphzero.loader.subgraphs import SubgraphLoader, homogeneous, induced
 from pyg_graphzero.loader.walks import RandomWalker
-from pyg_graphzero.sampling.base import Prepared, Sampled
 from pyg_graphzero.store.columns import gather
 from pyg_graphzero.util.arguments import check_count
 from pyg_graphzero.util.keys import random_key
@@ -82,22 +81,15 @@ class GraphSAINTSampler(SubgraphLoader[Data]):
         generator = torch.Generator().manual_seed(key % 2**63)
         return {None: self.draw(generator).view(-1).unique()}
 
-    def _prepare(self, index: Any, key: int) -> Prepared:
-        prepared = super()._prepare(index, key)
-        whole = prepared.finish
-
-        def finish(sampled: Sampled) -> tuple[Tensor, Tensor]:
-            whole(sampled)
-            (rows,), (slots,) = sampled.nodes, sampled.slots
-            assert slots is not None
-            return rows, self.node_sampler.original_edge_ids(None, slots)
-
-        return Prepared(prepared.seeds, finish)
+    def _ids(self, metadata: Any) -> tuple[Tensor, Tensor]:
+        """Numbers of a sample's nodes and edges."""
+        (rows,), (slots,) = metadata
+        return rows, self.node_sampler.original_edge_ids(None, slots)
 
     def _label(self, batch: Any, metadata: Any) -> None:
         if self.node_norm is not None and self.edge_norm is not None:
-            batch.node_norm = self.node_norm[metadata[0]]
-            batch.edge_norm = self.edge_norm[metadata[1]]
+            n_id, e_id = self._ids(metadata)
+            batch.node_norm, batch.edge_norm = self.node_norm[n_id], self.edge_norm[e_id]
 
     def _compute_norm(self) -> tuple[Tensor, Tensor]:
         graph, index = self.node_sampler.graph, torch.zeros(1, dtype=torch.int64)
@@ -110,7 +102,8 @@ class GraphSAINTSampler(SubgraphLoader[Data]):
         num_samples = total = 0
         while total < self.N * self.sample_coverage:
             key = random_key()
-            n_id, e_id = self.node_sampler.sample(self._prepare(index, key), key).metadata
+            sample = self.node_sampler.sample(self._prepare(index, key), key)
+            n_id, e_id = self._ids(sample.metadata)
             nodes[n_id] += 1
             edges[e_id] += 1
             total += n_id.numel()

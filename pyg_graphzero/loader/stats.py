@@ -15,10 +15,6 @@ from pyg_graphzero.util.html import outline
 
 # A consumer that waits for less than this share of its time has nothing to gain from the loader.
 _BOUND = 0.1
-_DERIVED = (
-    *("batches_per_second", "edges_per_second", "hit_rate", "reads_per_batch"),
-    *("read_bytes_per_batch", "train", "idle", "stall", "verdict"),
-)
 
 
 @dataclass
@@ -180,7 +176,8 @@ class LoaderStats:
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, for a log."""
-        return dataclasses.asdict(self) | {name: getattr(self, name) for name in _DERIVED}
+        derived = [name for name, own in vars(LoaderStats).items() if isinstance(own, property)]
+        return dataclasses.asdict(self) | {name: getattr(self, name) for name in derived}
 
     def __str__(self) -> str:
         def share(seconds: float, threads: int = 1) -> str:

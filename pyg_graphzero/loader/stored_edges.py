@@ -60,6 +60,10 @@ class StoredEdges:
         order: str,
         mask: Tensor | None = None,
     ) -> None:
+        graph, given = sampler.graph, {"edge_label": label, "edge_label_time": time}
+        for what, values in {**given, "input_id": input_id}.items():
+            if values is not None:
+                graph.need_edge_ids(name, f"{what} of all edges")
         self.sampler = sampler
         self.input_type = name
         self.label = label
@@ -70,49 +74,36 @@ class StoredEdges:
         if mask is not None:
             self.order, chosen = "store", mask.nonzero().view(-1)
             self.chosen = chosen.to(torch.int32) if mask.numel() <= 1 << 31 else chosen
-        self._open()
-
-    def _open(self) -> None:
-        graph = self.sampler.graph
-        assert graph.contents is not None
-        given = {"edge_label": self.label, "edge_label_time": self.time, "input_id": self.input_id}
-        for what, values in given.items():
-            if values is not None:
-                graph.need_edge_ids(self.input_type, f"{what} of all edges")
-        self.indices = graph.csc(self.input_type)[1]
-        self._slots: Tensor | None = None  # slots are the positions
-        if self.order == "input" and graph.edge_ids.get(self.input_type) is not None:
-            _check_room(graph.contents, self.input_type)
-            self._slots = graph.contents.edge_position(self.input_type)
+        if self.order == "input" and graph.ids(name) is not None:
+            _check_room(graph.store, name)
+            graph.store.edge_position(name)
+        self._indices: Tensor | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        held = ("indices", "_slots")
-        return {k: v for k, v in self.__dict__.items() if k not in held}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._open()
+        return {**self.__dict__, "_indices": None}
 
     def __len__(self) -> int:
-        return self.indices.numel() if self.chosen is None else self.chosen.numel()
+        of_all = self.sampler.graph.topology(self.input_type).num_edges
+        return of_all if self.chosen is None else self.chosen.numel()
 
     def __getitem__(self, index: Tensor) -> EdgeSamplerInput:
         if self.chosen is not None:
             return self.in_slots(self.chosen[index].to(torch.int64))
         if self.order == "store":
             return self.in_slots(index)
-        return self._of(index, index if self._slots is None else look_up(self._slots, index))
+        slots = self.sampler.graph.store.edge_position(self.input_type)
+        return self._of(index, index if slots is None else look_up(slots, index))
 
     def in_slots(self, slots: Tensor) -> EdgeSamplerInput:
         """The edges in some CSC slots, which nothing has to be looked up for."""
         return self._of(self.sampler.original_edge_ids(self.input_type, slots), slots)
 
     def _of(self, edge_id: Tensor, slots: Tensor) -> EdgeSamplerInput:
-        contents = self.sampler.graph.contents
-        assert contents is not None
-        topology = contents.topology(self.input_type)
-        src = gather(self.indices, slots).to(torch.int64)
-        dst = topology.destinations(engine_array(slots.contiguous()))
+        contents = self.sampler.graph.store
+        if self._indices is None:
+            self._indices = contents.csc(self.input_type)[1]
+        src = gather(self._indices, slots).to(torch.int64)
+        dst = contents.topology(self.input_type).destinations(engine_array(slots.contiguous()))
         return EdgeSamplerInput(
             edge_id if self.input_id is None else self.input_id[edge_id],
             contents.checked_sources(self.input_type, src),

@@ -17,7 +17,7 @@ from pyg_graphzero.pyg.data import edge_storages
 from pyg_graphzero.pyg.lazy import OnDemand, raw_items
 from pyg_graphzero.sampling.graph import SampledGraph, Unmapped, graph_of, resolve
 from pyg_graphzero.sampling.options import SamplingOptions, options_of
-from pyg_graphzero.sampling.order import attributes_of, edge_values
+from pyg_graphzero.sampling.order import edge_values, needed_values
 from pyg_graphzero.sampling.walks import is_stored, mirror_of, one_way, steps_of
 from pyg_graphzero.sampling.windows import (
     check_seed_windows,
@@ -26,7 +26,6 @@ from pyg_graphzero.sampling.windows import (
     seed_times,
 )
 from pyg_graphzero.store.columns import engine_array, gather, in_memory, look_up
-from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.edge_order import comparable_times, earlier, rank_edges
 from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.util.arguments import as_row_index, check_count
@@ -86,22 +85,17 @@ class RandomWalker:
             )
         stored = [name for name in names if is_stored(data, name)]
         others = [name for name in names if name not in stored]
-        self.graph = graph_of(data, backward=not reverse, only=others)
-        for name in set(others).difference(self.graph.edge_types):
-            num_nodes = self.graph.node_types[None]
-            empty = torch.zeros(num_nodes + 1, dtype=torch.int64), torch.zeros(0, dtype=torch.int64)
-            self.graph.arrays[name], self.graph.edge_ids[name] = empty, None
-        self.graph.edge_types = names
-        # For walks from source to destination: the topology of each edge type with its ends
-        # exchanged, and the edge type whose own that is, where it is no companion.
-        self._mirrors: dict[EdgeType | None, EdgeType | None] = {}
+        graph = self.graph = graph_of(data, backward=not reverse, only=others)
+        for name in set(others).difference(graph.edge_types):
+            bounds = torch.zeros(graph.node_types[None] + 1, dtype=torch.int64)
+            graph.arrays[name] = bounds, torch.zeros(0, dtype=torch.int64)
+            graph.edge_ids[name] = None
+        graph.edge_types = names
         for name in stored:
-            assert self.graph.contents is not None
-            self.graph.edge_ids[name] = self.graph.contents.edge_id(name)
             if return_edge_ids:
-                self.graph.contents.need_edge_ids(name, "edge ids of walks")
-            if not reverse and self.graph.contents.csr(name) is None:
-                self._mirrors[name] = mirror_of(self.graph.contents, name, return_edge_ids)
+                graph.store.need_edge_ids(name, "edge ids of walks")
+            if not reverse and graph.store.csr(name) is None:
+                graph.mirrors[name] = mirror_of(graph.store, name, return_edge_ids)
         if p != 1 or q != 1:
             for name in others:
                 self._sort(name)
@@ -112,11 +106,7 @@ class RandomWalker:
         self._engine = self._build()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key != "_engine"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._engine_of = -1
+        return {**self.__dict__, "_engine": None, "_engine_of": -1}
 
     # Topologies that are read, as rows by path, and how many bytes at once.
     page = staticmethod(page_topologies)
@@ -188,23 +178,15 @@ class RandomWalker:
         return rows, slots
 
     def _edge_ids(self, name: Any, slots: Tensor) -> Tensor:
-        contents = self.graph.contents
         if not self.reverse and self.graph.on_disk(name):
-            assert contents is not None
-            contents.need_edge_ids(name, "edge ids of walks")
-            if name in self._mirrors:
-                raise one_way(contents, name, "edge ids of walks along edges")
-            own = contents.csr_slot(name)
+            store = self.graph.store
+            store.need_edge_ids(name, "edge ids of walks")
+            if name in self.graph.mirrors:
+                raise one_way(store, name, "edge ids of walks along edges")
+            own = store.csr_slot(name)
             slots = slots if own is None else look_up(own, slots)
-        ids = self.graph.edge_ids.get(name)
+        ids = self.graph.ids(name)
         return slots if ids is None else look_up(ids, slots)
-
-    def _topology(self, name: EdgeType | None) -> _core.Topology:
-        contents = self.graph.contents
-        assert contents is not None
-        if self.reverse:
-            return contents.topology(name)
-        return contents.csr(name) or contents.topology(self._mirrors[name])
 
     def _limits(
         self, count: int, input_time: Any, time_window: Any
@@ -245,15 +227,9 @@ class RandomWalker:
             )  # fmt: skip
         if weight_attr is not None:
             weights = self._by_slot(data, "weight_attr", weight_attr)
-        for name in self.graph.edge_types:
-            if name not in times and name not in weights:
-                continue
-            if self.graph.on_disk(name):
-                topology = self._topology(name)
-                indptr = topology.bounds(0, topology.num_dst)
-            else:
-                indptr = self.graph.arrays[name][0]
-            self.graph.orders[name] = rank_edges(indptr, times.get(name), weights.get(name), name)
+        for name in times.keys() | weights.keys():
+            bounds = self.graph.bounds(name)
+            self.graph.orders[name] = rank_edges(bounds, times.get(name), weights.get(name), name)
 
     def _by_slot(
         self,
@@ -263,27 +239,19 @@ class RandomWalker:
         comparable: Callable[[Tensor], Tensor] | None = None,
     ) -> dict[EdgeType | None, Tensor]:
         """An edge attribute in the order of the edges that are walked along."""
-        values = edge_values(self.graph, data, attr)
-        if not values:
-            expected = attributes_of(data, of_nodes=False)
-            raise ValueError(f"{what}={attr!r}: found in no edge type, expected {expected}")
         found = {}
-        for name, own in values.items():
+        for name, own in needed_values(self.graph, data, what, attr).items():
             own = own if comparable is None else comparable(own)
-            if self.graph.on_disk(name):
-                contents = self.graph.contents
-                assert contents is not None
-                slots = None if self.reverse else contents.csr_slot(name)
-                if slots is not None:
-                    own = gather(own, in_memory(slots, torch.int64))
-                if name in self._mirrors:
-                    own = self._mirrored(contents, data, name, own, attr, comparable)
+            if name in self.graph.mirrors:
+                own = self._mirrored(data, name, own, attr, comparable)
+            elif not self.reverse and self.graph.on_disk(name):
+                slots = self.graph.store.csr_slot(name)
+                own = own if slots is None else gather(own, in_memory(slots, torch.int64))
             found[name] = own
         return found
 
     def _mirrored(
         self,
-        contents: StoreContents,
         data: Any,
         name: Any,
         own: Tensor,
@@ -291,11 +259,10 @@ class RandomWalker:
         comparable: Callable[[Tensor], Tensor] | None,
     ) -> Tensor:
         """Values by slot of an edge type's mirror; they must be the same in both directions."""
-        mirror = self._mirrors[name]
+        contents, mirror = self.graph.store, self.graph.mirrors[name]
         other = own
         if mirror != name:
             graph = SampledGraph(self.graph.node_types, [mirror], contents=contents)
-            graph.edge_ids[mirror] = contents.edge_id(mirror)
             other = edge_values(graph, data, attr).get(mirror, own[:0])
             other = other if comparable is None else comparable(other)
         bits = [
@@ -332,18 +299,17 @@ class RandomWalker:
 
     def _build(self) -> _core.Walker:
         graph, unmapped = self.graph, dict[EdgeType | None, Unmapped]()
-        files = {name: self._topology(name) for name in graph.edge_types if graph.on_disk(name)}
+        files = {name: graph.topology(name) for name in graph.edge_types if graph.on_disk(name)}
         is_biased = self.p != 1 or self.q != 1
         ascends = {
-            name: not self.reverse and name not in self._mirrors if name in files else is_biased
+            name: not self.reverse and name not in graph.mirrors if name in files else is_biased
             for name in graph.edge_types
         }
         if files:
-            assert graph.contents is not None
-            paged, self._max_bytes = self.page(graph.contents, list(files.values()))
+            paged, self._max_bytes = self.page(graph.store, list(files.values()))
             for name, topology in files.items():
                 rows, order = paged.get(topology.path), graph.orders.get(name)
-                where = f"{graph.contents.path}: p={self.p}, q={self.q}"
+                where = f"{graph.store.path}: p={self.p}, q={self.q}"
                 if rows is not None and is_biased and order is not None and order.times is not None:
                     raise UnsupportedError(
                         f"{where}, time_attr={self.time_attr!r}: found neighbours that do not fit "
@@ -357,7 +323,7 @@ class RandomWalker:
                     )
                 unmapped[name] = Unmapped(rows)
         self._engine_of = os.getpid()
-        return _core.Walker(graph.builder(unmapped, files), list(ascends.values()))
+        return _core.Walker(graph.builder(unmapped), list(ascends.values()))
 
 
 def random_walk(

@@ -36,6 +36,7 @@ Model = TypeVar("Model", bound=torch.nn.Module)
 
 # Ways through a model that are learned; with more of them, the model runs as it is.
 _MOST_WAYS = 64
+_TOO_MANY = Refused("it is changed again and again, or called in ever new ways")
 _running = threading.local()
 
 
@@ -116,7 +117,9 @@ class Forward(ConvForward):
             if (facts, way) not in self.learned and make_steps(self.module):  # a layer was replaced
                 facts, modules = fingerprint(self.module)
             key = facts, way
-            learned = self._learned(key, args, kwargs, hops)
+            if key not in self.learned and len(self.learned) < _MOST_WAYS:
+                self.learned[key] = learn(self, args, kwargs, hops)
+            learned = self.learned.get(key, _TOO_MANY)
         except AmbiguousError:
             return self._as_it_is(args, kwargs)
         if isinstance(learned, Refused):
@@ -139,13 +142,6 @@ class Forward(ConvForward):
         """Whether the model computes by a program what seeds need of such arguments."""
         hops = hops_in(args)
         return hops is not None and isinstance(learn(self, args, {}, hops), Program)
-
-    def _learned(self, key: Any, args: Any, kwargs: Any, hops: Hops) -> Program | Refused:
-        if key not in self.learned:
-            if len(self.learned) >= _MOST_WAYS:
-                return Refused("it is changed again and again, or called in ever new ways")
-            self.learned[key] = learn(self, args, kwargs, hops)
-        return self.learned[key]
 
     def _as_it_is(self, args: Any, kwargs: Any) -> Any:
         self.num_stock += 1

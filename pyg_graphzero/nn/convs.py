@@ -16,7 +16,7 @@ from pyg_graphzero.nn import kinds
 from pyg_graphzero.nn.block import Block
 from pyg_graphzero.nn.hgt import are_products, hgt
 from pyg_graphzero.nn.layers import LAYERS, Layer, messages, propagated
-from pyg_graphzero.nn.program import DivergedError, Path, Program, Recorder, Runner
+from pyg_graphzero.nn.program import DivergedError, Path, Program, Recorder, Runner, Step
 from pyg_graphzero.nn.rules import Space, Use, Value
 from pyg_graphzero.nn.small import map_leaves, plain
 from pyg_graphzero.sampling.hops import ALL, known_hops
@@ -221,11 +221,8 @@ def record(
         for space, rows in ((Space(False, name), rows) for name, rows in results.items())
         if isinstance(rows, Tensor) and rows.dim() and rows.size(0) == recorder.num_rows.get(space)
     ]
-    inputs = [
-        (path, value, reach)
-        for (path, _, _, reach), value in zip(nodes, values, strict=True)
-        if value is not None
-    ]
+    reach = {path: hops for path, *_, hops in nodes}
+    inputs = [(path, value) for path, value in zip(reach, values, strict=True) if value is not None]
     named = map_leaves(given, lambda tensor, _: recorder.value_of(tensor) or tensor)
     if takes_types(given):
         plan = _typed_plan(conv, fits)
@@ -237,14 +234,16 @@ def record(
             normalises = options.has_degrees and kinds.normalises(conv)
             plan = replace(plan, edge_type=next(iter(edges)), normalises=normalises)
         inputs += [
-            ((name, None), value, plan.layer.reach)
+            ((name, None), value)
             for name, value in named.items()
             if name not in ("x", "edge_index") and isinstance(value, Value)
         ]
     if plan.is_trimmed and _keeps(conv, before):
         plan = Plan("whole batch: it keeps what it computes", False)
     use = Use.ROWS if plan.is_trimmed else Use.ALL
-    recorder.module(conv, inputs, use, outputs, plan, named)
+    hops = [reach.get(path, plan.layer.reach) for path, _ in inputs]
+    step = Step(recorder.numbers.get(id(conv)), inputs, use, [], hops, plan, call=named)
+    recorder.module(step, outputs)
     return out
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import Embedding
 from torch_geometric.data import Data
 from torch_geometric.nn import Node2Vec as StockNode2Vec
+from torch_geometric.utils.num_nodes import maybe_num_nodes
 
 from pyg_graphzero.loader.walks import RandomWalker
 
@@ -65,8 +66,7 @@ class Node2Vec(StockNode2Vec):
                 "nodes or more, and a walk at least as long"
             )
         if isinstance(source, Tensor):
-            if num_nodes is None:  # counted as PyG does
-                num_nodes = int(source.max()) + 1 if source.numel() > 0 else 0
+            num_nodes = maybe_num_nodes(source, num_nodes)
             source = Data(edge_index=source, num_nodes=num_nodes)
         self.walker = RandomWalker(source, p, q, reverse=reverse)
         self.num_nodes = self.walker.num_nodes_of()

@@ -157,12 +157,12 @@ class Watching(TorchFunctionMode, ABC):
 
     def __init__(self, modules: list[torch.nn.Module]) -> None:
         super().__init__()
-        self._paused = 0
-        self._numbers = {id(module): number for number, module in enumerate(modules)}
+        self.is_paused = False  # calls are no steps just now
+        self.numbers = {id(module): number for number, module in enumerate(modules)}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if self._paused:
+        if self.is_paused:
             return FASTER.get(func, func)(*args, **kwargs)
         return self.function(func, args, kwargs)
 
@@ -170,19 +170,14 @@ class Watching(TorchFunctionMode, ABC):
     def function(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Calls a function of torch."""
 
-    @property
-    def is_paused(self) -> bool:
-        """Whether calls are no steps just now."""
-        return self._paused > 0
-
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Within it, calls are no steps."""
-        self._paused += 1
+        """Within it, calls are no steps; a module that is called there is none, either."""
+        self.is_paused = True
         try:
             yield
         finally:
-            self._paused -= 1
+            self.is_paused = False
 
 
 class Recorder(Watching):
@@ -302,41 +297,21 @@ class Recorder(Watching):
             found.append(self.track(item, value.space, True, dim))
         return found
 
-    def module(
-        self,
-        module: torch.nn.Module,
-        inputs: list[tuple[Path, Value, int]],
-        use: str,
-        outputs: list[tuple[Tensor, Space]],
-        about: Any,
-        call: dict[str, Any] | None = None,
-    ) -> None:
+    def module(self, step: Step, outputs: list[tuple[Tensor, Space]]) -> None:
         """Writes down a module that was called whole.
 
         Args:
-            module: The module.
-            inputs: Place and value of each input, and the number of hops that the module looks at
-                it further than at the outputs.
-            use: Its use of rows, one of :class:`Use`.
+            step: The call.
             outputs: Results with a row for each node or edge of a space, and that space.
-            about: Plan of the module's computation.
-            call: Its arguments, with values in place of rows.
         """
         made = [self.track(tensor, space, True) for tensor, space in outputs]
-        self.steps.append(
-            Step(
-                self._numbers.get(id(module)),
-                [(path, value) for path, value, _ in inputs],
-                use,
-                made if use == Use.ROWS else [],
-                [reach for *_, reach in inputs],
-                about,
-                call=call if self.keeps_calls else None,
-            )
-        )
-        if use != Use.ROWS:
-            for value in made:
-                value.is_made = False
+        step.call = step.call if self.keeps_calls else None
+        self.steps.append(step)
+        if step.use == Use.ROWS:
+            step.outputs = made
+            return
+        for value in made:
+            value.is_made = False
 
     def program(self, outputs: list[Value | None], names: list[tuple[str, str]]) -> Program:
         """The program that was written down.
@@ -395,7 +370,7 @@ class Runner(Watching):
         Raises:
             DivergedError: The next step is another one.
         """
-        return self._next(self._numbers.get(id(module)))
+        return self._next(self.numbers.get(id(module)))
 
     def expect(self, tensor: Any, value: Value) -> None:
         """Checks that a tensor is the one that an earlier step made for ``value``.

@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import HeteroData
 from torch_geometric.data.data import BaseData
 
 from pyg_graphzero.nn.block import Block
 from pyg_graphzero.nn.rules import Space
+from pyg_graphzero.pyg.data import edge_storages, node_storages
 from pyg_graphzero.sampling.hops import Hops, SampledEdgeIndex, known_no_hops
 from pyg_graphzero.sampling.inner_rows import InnerRows
 
@@ -51,9 +51,7 @@ def map_leaves(
         return type(obj)(*items) if hasattr(obj, "_fields") else type(obj)(items)
     if isinstance(obj, BaseData):
         out = copy.copy(obj)
-        typed = isinstance(out, HeteroData)
-        own = (*out.node_items(), *out.edge_items()) if typed else ((None, out.stores[0]),)
-        for of, store in own:
+        for of, store in (node_storages(out) | edge_storages(out)).items():
             for name, value in list(store.items()):
                 store[name] = map_leaves(value, change, of, kind)
         return out

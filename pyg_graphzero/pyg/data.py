@@ -60,12 +60,12 @@ def _bare(cls: Any) -> Any:
 
 def node_storages(data: Any) -> dict[str | None, Any]:
     """The storages of node attributes by node type, of ``Data`` or ``HeteroData``."""
-    return {None: data._store} if isinstance(data, Data) else dict(data._node_store_dict)
+    return dict(data._node_store_dict) if isinstance(data, HeteroData) else {None: data._store}
 
 
 def edge_storages(data: Any) -> dict[EdgeType | None, Any]:
     """The storages of edge attributes by edge type."""
-    return {None: data._store} if isinstance(data, Data) else dict(data._edge_store_dict)
+    return dict(data._edge_store_dict) if isinstance(data, HeteroData) else {None: data._store}
 
 
 class _DiskStorage(BaseStorage):

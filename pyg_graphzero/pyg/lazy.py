@@ -72,6 +72,11 @@ class OnDemand:
         return self._value is not None
 
     @property
+    def stored(self) -> Tensor | EncodedRows | None:
+        """``rows``, as long as it was not used."""
+        return None if self.is_built else self.rows
+
+    @property
     def is_changed(self) -> bool:
         """Whether it was written to in place."""
         return self._value is not None and is_written(self._value, self._version)

@@ -114,11 +114,6 @@ class GraphSampler(BaseSampler):
         """The argument of :meth:`recipe` where not all is read through the map of a file."""
         return Reading(self._build(unmapped), window)
 
-    @property
-    def engine(self) -> Any:
-        """The engine's sampler over neighbours in memory; a store's are mapped."""
-        return self._mapped.engine
-
     @abstractmethod
     def recipe(
         self, plan: _core.GatherPlan | None = None, reading: Reading | None = None
@@ -267,7 +262,7 @@ class GraphSampler(BaseSampler):
         graph = self.graph
         found: dict[EdgeType | None, Any] = {}
         for name in graph.edge_types:
-            ids = graph.edge_ids.get(name)
+            ids = graph.ids(name)
             if graph.contents is not None:
                 found[name] = EdgePermutation(self, name)
             else:
@@ -285,7 +280,7 @@ class GraphSampler(BaseSampler):
                 "edge_permutation: found ids of edges in shards, expected a store that one machine "
                 "has; batches of gz.loader's loaders have e_id"
             )
-        ids = self.graph.edge_ids.get(name)
+        ids = self.graph.ids(name)
         return slots if ids is None else look_up(ids, slots, self.num_threads)
 
     def _seeds(self, node_type: str | None, nodes: Tensor) -> tuple[int, Tensor]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,23 +18,8 @@ from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.sampling.options import Description
 from pyg_graphzero.sampling.order import edge_values
 from pyg_graphzero.store.columns import engine_array, gather, in_memory, look_up
-from pyg_graphzero.store.edge_order import EdgeOrder, rank_edges
+from pyg_graphzero.store.edge_order import rank_edges
 from pyg_graphzero.store.schema import EdgeType
-
-
-@dataclass
-class _BySource:
-    """The edges of one type by source: out-neighbours, as the graph has in-neighbours.
-
-    Attributes:
-        arrays: ``(indptr, targets)``; None where a store's file has them.
-        slots: ``int64 [num_edges]``, the CSC slot of each, where they are in memory.
-        order: Their weights.
-    """
-
-    arrays: tuple[Tensor, Tensor] | None
-    slots: Tensor | None
-    order: EdgeOrder | None
 
 
 class BidirectionalNeighborSampler(NeighborSampler):
@@ -103,37 +87,22 @@ class BidirectionalNeighborSampler(NeighborSampler):
 
     def _prepare_graph(self, graph: SampledGraph, data: Any, own: Description) -> None:
         super()._prepare_graph(graph, data, own)
-        self._by_source = {name: _by_source(graph, name) for name in graph.edge_types}
-        if own.weight_attr is None:
-            return
-        for name, weights in edge_values(graph, data, own.weight_attr).items():
-            by_source = self._by_source[name]
-            if by_source.arrays is None:
-                topology = _file_by_source(graph, name)
-                indptr = topology.bounds(0, topology.num_dst)
-            else:
-                indptr = by_source.arrays[0]
-            slots = _csc_slots(graph, name, by_source)
-            if slots is not None:
-                weights = gather(weights, in_memory(slots, torch.int64))
-            by_source.order = rank_edges(indptr, None, weights, name)
+        along = self._along = _by_source(graph)
+        if own.weight_attr is not None:
+            for name, weights in edge_values(graph, data, own.weight_attr).items():
+                slots = self._csc_slots(name)
+                if slots is not None:
+                    weights = gather(weights, in_memory(slots, torch.int64))
+                along.orders[name] = rank_edges(along.bounds(name), None, weights, name)
 
-    def _builder(self, unmapped: Mapping[EdgeType | None, Unmapped]) -> _core.SamplerBuilder:
+    def _csc_slots(self, name: EdgeType | None) -> Tensor | None:
+        """The CSC slot of each edge by source; None where it is its own number."""
+        along = self._along
+        return along.edge_ids[name] if name in along.arrays else along.store.csr_slot(name)
+
+    def _build(self, unmapped: Mapping[EdgeType | None, Unmapped]) -> _core.NeighborSampler:
         """Behind the edge types as they are, the same ones with their ends exchanged."""
-        graph, builder = self.graph, super()._builder(unmapped)
-        position = {name: i for i, name in enumerate(graph.node_types)}
-        for number, (name, own) in enumerate(self._by_source.items(), len(graph.edge_types)):
-            source, target = graph.ends(name)
-            if own.arrays is None:
-                file = _file_by_source(graph, name)
-                builder.add_file(position[target], position[source], file)
-            else:
-                what = f"edge type {name}, by source"
-                size = graph.node_types[target]
-                builder.add_arrays(position[target], position[source], *own.arrays, size, what)
-            if own.order is not None:
-                builder.set_order(number, None, None, own.order.cumulative)
-        return builder
+        return _core.NeighborSampler(self.graph.builder(unmapped, self._along))
 
     @property
     def _engine_fanouts(self) -> list[list[int]]:
@@ -153,14 +122,15 @@ class BidirectionalNeighborSampler(NeighborSampler):
         """The sample of a batch, both ways."""
         found = super().sample_of(batch)
         edge_index, slots = [], []
-        for i, (name, own) in enumerate(self._by_source.items()):
-            j = i + len(self._by_source)
+        names = self.graph.edge_types
+        for i, name in enumerate(names):
+            j = i + len(names)
             against, along = found.slots[i], found.slots[j]
             assert against is not None
             assert along is not None
-            own_slots = _csc_slots(self.graph, name, own)
-            if own_slots is not None:
-                along = look_up(own_slots, along, self.num_threads)
+            csc_slots = self._csc_slots(name)
+            if csc_slots is not None:
+                along = look_up(csc_slots, along, self.num_threads)
             edges, both = _by_hop(
                 (batch.num_sampled_edges[i], batch.num_sampled_edges[j]),
                 (found.edge_index[i], found.edge_index[j].flip(0)),
@@ -174,34 +144,28 @@ class BidirectionalNeighborSampler(NeighborSampler):
         return found
 
 
-def _by_source(graph: SampledGraph, name: EdgeType | None) -> _BySource:
-    if graph.on_disk(name):
-        _file_by_source(graph, name)
-        return _BySource(None, None, None)
-    indptr, sources = graph.arrays[name]
-    source_type, target_type = graph.ends(name)
-    num_sources, num_targets = graph.node_types[source_type], graph.node_types[target_type]
-    targets = torch.repeat_interleave(torch.arange(num_targets), indptr.diff())
-    bounds, slots = _core.sort_by_destination(
-        engine_array(targets), engine_array(sources), num_targets, num_sources
-    )
-    return _BySource((bounds, targets[slots]), slots, None)
+def _by_source(graph: SampledGraph) -> SampledGraph:
+    """The graph's edges by source: out-neighbours, where ``graph`` has in-neighbours.
 
+    In memory, ids of its edges are their CSC slots in ``graph``.
 
-def _file_by_source(graph: SampledGraph, name: EdgeType | None) -> _core.Topology:
-    assert graph.contents is not None
-    topology = graph.contents.csr(name)
-    if topology is None:
-        raise graph.contents.without_csr(name, "out-neighbours")
-    return topology
-
-
-def _csc_slots(graph: SampledGraph, name: EdgeType | None, own: _BySource) -> Tensor | None:
-    """The CSC slot of each edge by source; None where it is its own number."""
-    if own.arrays is not None:
-        return own.slots
-    assert graph.contents is not None
-    return graph.contents.csr_slot(name)
+    Raises:
+        UnsupportedError: A store has edges by destination only.
+    """
+    along = SampledGraph(graph.node_types, graph.edge_types, True, graph.contents)
+    for name in graph.edge_types:
+        if graph.on_disk(name):
+            along.topology(name)  # is there
+            continue
+        indptr, sources = graph.arrays[name]
+        source_type, target_type = graph.ends(name)
+        num_sources, num_targets = graph.node_types[source_type], graph.node_types[target_type]
+        targets = torch.repeat_interleave(torch.arange(num_targets), indptr.diff())
+        bounds, slots = _core.sort_by_destination(
+            engine_array(targets), engine_array(sources), num_targets, num_sources
+        )
+        along.arrays[name], along.edge_ids[name] = (bounds, targets[slots]), slots
+    return along
 
 
 def _by_hop(counts: tuple[list[int], list[int]], *pairs: tuple[Tensor, Tensor]) -> list[Tensor]:

@@ -22,6 +22,7 @@ from pyg_graphzero.store.columns import (
     engine_array,
     gather,
     in_memory,
+    view_topology,
 )
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.edge_order import EdgeOrder
@@ -51,16 +52,18 @@ _MAPPED = Unmapped()
 class SampledGraph:
     """Node types with sizes, edge types with CSC.
 
-    Homogeneous graphs have the one node type None and at most the one edge type None.
+    Homogeneous graphs have the one node type None and at most the one edge type None. Walked
+    backward, a store's edges are those of its files by source.
 
     Attributes:
         node_types: Number of nodes by type.
         edge_types: The edge types, in sampling order.
         backward: Edges are walked from source to destination.
         contents: The store that holds the topologies, or None.
+        mirrors: Edge type that has the same edges with both ends exchanged, by edge type that is
+            walked backward and has no file by source.
         arrays: ``(indptr, indices)`` by edge type where they are in memory.
-        edge_ids: ``int32`` or ``int64 [num_edges]``, the original edge id of every CSC slot; None
-            where slots are ids.
+        edge_ids: Original edge ids of these, ``int64 [num_edges]``; see :meth:`ids`.
         unnumbered: Edge types whose edges have no ids in the store.
         orders: Times and weights by edge type.
         node_times: Comparable times of the nodes by type, where the time attribute is theirs.
@@ -71,24 +74,13 @@ class SampledGraph:
     edge_types: list[EdgeType | None]
     backward: bool = False
     contents: StoreContents | None = None
+    mirrors: dict[EdgeType | None, EdgeType | None] = field(default_factory=dict)
     arrays: dict[EdgeType | None, tuple[Tensor, Tensor]] = field(default_factory=dict)
     edge_ids: dict[EdgeType | None, Tensor | None] = field(default_factory=dict)
     unnumbered: set[EdgeType | None] = field(default_factory=set)
     orders: dict[EdgeType | None, EdgeOrder] = field(default_factory=dict)
     node_times: dict[str | None, Tensor] = field(default_factory=dict)
     float_times: bool | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Arrays in the store's files are found again there, not pickled.
-        held = {name: ids for name, ids in self.edge_ids.items() if name in self.arrays}
-        return {**self.__dict__, "edge_ids": held}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        if self.contents is not None:
-            for name in self.edge_types:
-                if name not in self.arrays:
-                    self.edge_ids[name] = self.contents.edge_id(name)
 
     def ends(self, name: EdgeType | None) -> tuple[str | None, str | None]:
         """The node types an edge type is walked from (neighbours) and to (frontier)."""
@@ -101,6 +93,12 @@ class SampledGraph:
         return self.contents is not None and name not in self.arrays
 
     @property
+    def store(self) -> StoreContents:
+        """The store, of a graph that has one."""
+        assert self.contents is not None
+        return self.contents
+
+    @property
     def shards(self) -> Any:
         """The shards that other ranks have neighbours in; None where all are here."""
         shards = None if self.contents is None else self.contents.shards
@@ -109,29 +107,41 @@ class SampledGraph:
     def need_edge_ids(self, name: EdgeType | None, what: str) -> None:
         """Refuses what needs ids of edges that have none; see ``StoreContents.need_edge_ids``."""
         if name in self.unnumbered:
-            assert self.contents is not None
-            self.contents.need_edge_ids(name, what)
+            self.store.need_edge_ids(name, what)
+
+    def topology(self, name: EdgeType | None) -> _core.Topology:
+        """The store's file of an edge type.
+
+        Raises:
+            UnsupportedError: Edges are walked backward, and the store has them by destination only.
+        """
+        if not self.backward or name in self.mirrors:
+            return self.store.topology(self.mirrors.get(name, name))
+        found = self.store.csr(name)
+        if found is None:
+            raise self.store.without_csr(name, "out-neighbours")
+        return found
+
+    def ids(self, name: EdgeType | None) -> Tensor | None:
+        """The original edge id of every CSC slot (``int32`` or ``int64``); None: slots are ids."""
+        return self.store.edge_id(name) if self.on_disk(name) else self.edge_ids.get(name)
 
     def csc(self, name: EdgeType | None) -> tuple[Tensor, Tensor]:
         """``indptr`` and ``indices`` of an edge type."""
-        if name in self.arrays:
-            return self.arrays[name]
-        assert self.contents is not None
-        return self.contents.csc(name)
+        return self.arrays[name] if name in self.arrays else view_topology(self.topology(name))
 
     def bounds(self, name: EdgeType | None) -> Tensor:
         """``indptr`` in memory, for callers that read all of it; see ``StoreContents.bounds``."""
         if name in self.arrays:
             return self.arrays[name][0]
-        assert self.contents is not None
-        return self.contents.bounds(name)
+        topology = self.topology(name)
+        return topology.bounds(0, topology.num_dst)
 
     def sources(self, name: EdgeType | None) -> Tensor:
         """``indices`` in memory (``int64``), likewise; see ``StoreContents.sources``."""
         if name in self.arrays:
             return in_memory(self.arrays[name][1], torch.int64)
-        assert self.contents is not None
-        return self.contents.sources(name)
+        return self.store.sources(name)
 
     def neighborhoods(self, name: EdgeType | None, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The first slot of each row's neighbours, and how many there are: ``int64 [n]`` both.
@@ -143,46 +153,44 @@ class SampledGraph:
         first, last = gather(indptr, rows), gather(indptr, rows + 1)
         bad = (first < 0) | (last < first) | (last > indices.numel())
         if bad.any():
-            on_disk = self.contents if self.on_disk(name) else None
-            path = f"edge type {name}" if on_disk is None else on_disk.topology(name).path
+            path = self.topology(name).path if self.on_disk(name) else f"edge type {name}"
             row = int(rows[bad][0])
             expected = f"numbers that rise from 0 to {indices.numel()}"
             raise FormatError.of(path, f"indptr[{row}]", "a range outside the edges", expected)
         return first, last - first
 
     def builder(
-        self,
-        unmapped: Mapping[EdgeType | None, Unmapped],
-        files: Mapping[EdgeType | None, _core.Topology] | None = None,
+        self, unmapped: Mapping[EdgeType | None, Unmapped], behind: SampledGraph | None = None
     ) -> _core.SamplerBuilder:
         """Builder of the engine's samplers over these arrays.
 
         Args:
             unmapped: Parts of a store's files that are not read through their map.
-            files: Topologies of a store's edge types; None: their own, by destination.
+            behind: Graph of the same nodes whose edge types come behind those of this one.
         """
-        position = {name: i for i, name in enumerate(self.node_types)}
         builder = _core.SamplerBuilder(list(self.node_types.values()))
-        for i, name in enumerate(self.edge_types):
-            src_type, dst_type = self.ends(name)
+        position = {name: i for i, name in enumerate(self.node_types)}
+        edge_types = [(self, name) for name in self.edge_types]
+        if behind is not None:
+            edge_types += [(behind, name) for name in behind.edge_types]
+        for number, (graph, name) in enumerate(edge_types):
+            src_type, dst_type = graph.ends(name)
             src, dst = position[src_type], position[dst_type]
-            if name in self.arrays:
-                indptr, indices = self.arrays[name]
-                num_src = self.node_types[src_type]
+            if name in graph.arrays:
+                indptr, indices = graph.arrays[name]
+                num_src = graph.node_types[src_type]
                 builder.add_arrays(src, dst, indptr, indices, num_src, f"edge type {name}")
             else:
-                assert self.contents is not None
-                other = unmapped.get(name, _MAPPED)
-                topology = self.contents.topology(name) if files is None else files[name]
-                shards = self.contents.shards
+                other = _MAPPED if graph is behind else unmapped.get(name, _MAPPED)
+                shards = graph.store.shards
                 starts = None if shards is None else shards.starts(name)
                 builder.add_file(
-                    src, dst, topology, other.indices, other.bounds, other.packed,
+                    src, dst, graph.topology(name), other.indices, other.bounds, other.packed,
                     None if starts is None else engine_array(starts),
                 )  # fmt: skip
-            if name in self.orders:
-                order = self.orders[name]
-                builder.set_order(i, order.slots, order.times, order.cumulative)
+            if name in graph.orders:
+                order = graph.orders[name]
+                builder.set_order(number, order.slots, order.times, order.cumulative)
         return builder
 
     def in_slots(self, name: EdgeType | None, value: Any, what: str) -> Tensor:
@@ -190,8 +198,8 @@ class SampledGraph:
         if isinstance(value, OnDemand):
             if value.is_remote:
                 return self.shards.slots(name, what)
-            if self.on_disk(name) and not value.is_built and value.rows is not None:
-                return decoded(value.rows)
+            if self.on_disk(name) and value.stored is not None:
+                return decoded(value.stored)
             value = value.value()
         self.need_edge_ids(name, what)
         rows = torch.as_tensor(value).detach().cpu()
@@ -200,7 +208,7 @@ class SampledGraph:
             raise ValueError(
                 f"{what}{of_type(name)}: found shape {list(rows.shape)}, expected {num_edges} edges"
             )
-        ids = self.edge_ids.get(name)
+        ids = self.ids(name)
         return rows if ids is None else gather(rows, in_memory(ids, torch.int64))
 
 
@@ -277,11 +285,9 @@ def graph_of(
         graph.edge_types.append(name)
         if isinstance(edge_index, OnDemand) and contents is not None:
             graph.unnumbered |= set() if contents.edge_type(name).edge_ids else {name}
-        if isinstance(edge_index, OnDemand) and not edge_index.is_built and not backward:
-            assert contents is not None
-            graph.edge_ids[name] = contents.edge_id(name)
-            continue
         if isinstance(edge_index, OnDemand):
+            if not edge_index.is_built and not backward:
+                continue
             edge_index = edge_index.value()
         row, col = plain(torch.as_tensor(edge_index, device="cpu")).to(torch.int64).contiguous()
         src, dst = graph.ends(name)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
+from pyg_graphzero.pyg.data import edge_storages, node_storages
 from pyg_graphzero.store.schema import EdgeType
 
 #: A hop so far away that all nodes and edges of a batch are within it.
@@ -161,10 +162,8 @@ def attach_hops(batch: Data | HeteroData) -> None:
         batch: Batch with ``num_sampled_nodes`` and ``num_sampled_edges``, as ``NeighborLoader`` and
             ``LinkNeighborLoader`` give it for ``subgraph_type="directional"``.
     """
-    is_hetero = isinstance(batch, HeteroData)
-    nodes: dict[Any, Any] = dict(batch.node_items()) if is_hetero else {None: batch.stores[0]}
-    edges: dict[Any, Any] = dict(batch.edge_items()) if is_hetero else nodes
-    edges = {name: store for name, store in edges.items() if "edge_index" in store}
+    nodes = node_storages(batch)
+    edges = {name: store for name, store in edge_storages(batch).items() if "edge_index" in store}
     if not edges or not all("num_sampled_edges" in store for store in edges.values()):
         return
     hops = Hops(

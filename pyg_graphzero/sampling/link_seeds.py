@@ -19,16 +19,16 @@ class LinkSeeds:
 
     Attributes:
         nodes: Nodes to sample around, by node type.
-        times: Their times by node type; None without times.
-        windows: The window of each, by node type; None without windows.
+        times: Their times by node type; of no type without times.
+        windows: The window of each, by node type; of no type without windows.
         trees: The number of each seed's positive edge, ends of one type after the other.
         metadata: Values that PyG's ``LinkLoader`` asks for: ``input_id``, where the ends of the
             seed edges are in the batch, labels and times.
     """
 
     nodes: dict[str | None, Tensor]
-    times: dict[str | None, Tensor] | None
-    windows: dict[str | None, Tensor] | None
+    times: dict[str | None, Tensor]
+    windows: dict[str | None, Tensor]
     trees: Tensor
     metadata: tuple[Any, ...]
 
@@ -78,12 +78,10 @@ def link_seeds(
         before = by_type.get(node_type)
         by_type[node_type] = nodes if before is None else torch.cat([before, nodes])
 
-    def of_ends(values: Tensor | None) -> dict[str | None, Tensor] | None:
-        if values is None:
-            return None
+    def of_ends(values: Any) -> dict[str | None, Tensor]:
         return {
             node_type: torch.cat([repeated(values, n.numel()) for t, n in ends if t == node_type])
-            for node_type in by_type
+            for node_type in (() if values is None else by_type)
         }
 
     seed_times, seed_windows = of_ends(times), of_ends(windows)

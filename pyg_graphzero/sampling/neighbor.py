@@ -153,10 +153,7 @@ class NeighborSampler(GraphSampler):
             add_order(graph, data, own.time_attr, own.weight_attr, own.is_sorted)
 
     def _build(self, unmapped: Mapping[EdgeType | None, Unmapped]) -> _core.NeighborSampler:
-        return _core.NeighborSampler(self._builder(unmapped))
-
-    def _builder(self, unmapped: Mapping[EdgeType | None, Unmapped]) -> _core.SamplerBuilder:
-        return self.graph.builder(unmapped)
+        return _core.NeighborSampler(self.graph.builder(unmapped))
 
     @property
     def _engine_fanouts(self) -> list[list[int]]:
@@ -346,9 +343,8 @@ class NeighborSampler(GraphSampler):
             )
         times = None if inputs.time is None else self._seed_times(inputs.time, count)
         links = link_seeds(inputs, negatives, self.disjoint, times, windows)
-        latest, own = links.times or {}, links.windows or {}
         seeds = [
-            self._typed_seeds(t, nodes, latest.get(t), own.get(t))
+            self._typed_seeds(t, nodes, links.times.get(t), links.windows.get(t))
             for t, nodes in links.nodes.items()
         ]
         if times is not None and self.options.strictly_earlier:

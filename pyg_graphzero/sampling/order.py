@@ -51,12 +51,7 @@ def add_order(
         values = [*node_times.values(), *edge_times.values()]
         graph.float_times = any(torch.as_tensor(v).dtype.is_floating_point for v in values)
     if weight_attr is not None:
-        weights = edge_values(graph, data, weight_attr)
-        if not weights:
-            there = attributes_of(data, of_nodes=False)
-            raise ValueError(
-                f"weight_attr={weight_attr!r}: found in no edge type, expected {there}"
-            )
+        weights = needed_values(graph, data, "weight_attr", weight_attr)
 
     as_float = bool(graph.float_times)
     for node_type, value in node_times.items():
@@ -88,19 +83,18 @@ def _has_order(graph: SampledGraph, data: Any, name: EdgeType | None, attr: str 
     """Whether the store has the neighbourhoods of an edge type sorted by these very times."""
     if not graph.on_disk(name) or graph.backward:
         return False
-    assert graph.contents is not None
-    record = graph.contents.edge_type(name)
+    record = graph.store.edge_type(name)
     if attr is None or record.time_order != attr:
         return False
     if attr in record.attrs:
         file, storage = record.attrs[attr], edge_storages(data)[name]
     else:
         source = None if name is None else name[0]
-        file, storage = graph.contents.node_type(source).attrs[attr], node_storages(data)[source]
+        file, storage = graph.store.node_type(source).attrs[attr], node_storages(data)[source]
     value = dict(raw_items(storage)).get(attr)
     if isinstance(value, OnDemand):
         return not value.is_built
-    return isinstance(value, Tensor) and graph.contents.file_of(value) == file
+    return isinstance(value, Tensor) and graph.store.file_of(value) == file
 
 
 def attributes_of(data: Any, of_nodes: bool = True) -> str:
@@ -124,6 +118,21 @@ def _node_values(data: Any, attr: str) -> dict[str | None, Any]:
         if attr in store and (name is not None or store.is_node_attr(attr)):
             value = dict(raw_items(store))[attr]
             found[name] = value.copy() if isinstance(value, OnDemand) else value
+    return found
+
+
+def needed_values(
+    graph: SampledGraph, data: Any, what: str, attr: str
+) -> dict[EdgeType | None, Tensor]:
+    """An edge attribute in CSC order, for the edge types that have it: one of them, at least.
+
+    Raises:
+        ValueError: There is none.
+    """
+    found = edge_values(graph, data, attr)
+    if not found:
+        there = attributes_of(data, of_nodes=False)
+        raise ValueError(f"{what}={attr!r}: found in no edge type, expected {there}")
     return found
 
 
