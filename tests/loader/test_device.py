@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from loaders import LOADERS, graphs_of_loaders
+from loader_kinds import LOADERS, graphs_of_loaders
 
 from pyg_graphzero.loader import NeighborLoader
 

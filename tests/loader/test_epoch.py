@@ -9,7 +9,7 @@ import time
 
 import pytest
 import torch
-from loaders import LOADERS, graphs_of_loaders
+from loader_kinds import LOADERS, graphs_of_loaders
 from same import assert_same
 
 import pyg_graphzero as gz

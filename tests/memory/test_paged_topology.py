@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 import torch
-from loaders import LOADERS, graphs_of_loaders
+from loader_kinds import LOADERS, graphs_of_loaders
 from read_neighbours import in_pages
 from same import assert_same
 
