@@ -169,15 +169,16 @@ def needs_of(loader: BatchSource, reading: Reading | None = None) -> Needs:
         reading: Where it finds neighbours, see ``GraphSampler.recipe``.
     """
     size, trial = BatchSize(), []
-    for batch in shuffled_batches(loader, 1, reading):
-        size, trial = batch_size(loader, batch), list(batch.nodes)
     files, seeds = tuple(files_of(loader)), len(loader.dataset)
+    number = 4 if all(file.num_rows <= 1 << 32 for file in files) else 8
+    for batch in shuffled_batches(loader, 1, reading):
+        size, trial = batch_size(loader, batch, number), list(batch.nodes)
     is_summed = loader.first_aggregation is not None
     return Needs(files, size, loader.epoch_length(), seeds, trial, is_summed)
 
 
-def batch_size(loader: BatchSource, batch: _core.Batch) -> BatchSize:
-    """Size of a loader's batch, with some slack."""
+def batch_size(loader: BatchSource, batch: _core.Batch, number: int = 4) -> BatchSize:
+    """Size of a loader's batch, with some slack; numbers of edges take ``number`` bytes."""
     row_bytes, inner_bytes, keeps_slots = bytes_of_batches(loader)
     names = loader.graph_sampler.graph.node_types
     nodes = [rows.numel() for rows in batch.nodes]
@@ -191,7 +192,6 @@ def batch_size(loader: BatchSource, batch: _core.Batch) -> BatchSize:
     ids += batch.slots if keeps_slots else []
     waits = sum(_core.narrow_bytes(engine_array(each)) for each in ids)
     sources = costs.READ_SOURCE * batch.num_edges
-    number = 8 if any(file.num_rows > 1 << 32 for file in files_of(loader)) else 4
     edges = (costs.READ_END + 2 * number) * batch.num_edges
     reading = edges + sources + costs.READ_NODE * sum(inner)
     sizes = waits, whole, reading, sources, sampling
