@@ -103,8 +103,7 @@ def test_a_loop_keeps_its_last_batch_while_rows_are_copied(store, monkeypatch):
     assert epoch(loader)[1].reordered
     used = keeper.keeper_of(loader.graph_sampler.graph.contents)
     tensors = [each for each in last.to_dict().values() if isinstance(each, torch.Tensor)]
-    counts = 2 * 2 * loader.data.num_nodes
-    held = counts + sum(each.nbytes for each in tensors)
+    held = 2 * 2 * loader.data.num_nodes + sum(each.nbytes for each in tensors)
     assert rooms[0] <= used.memory - used._baseline - READER_BYTES - held
 
 

@@ -38,21 +38,20 @@ def test_files_that_cannot_be_opened_are_left_out(tmp_path):
 
 def test_a_process_ends_while_neighbours_are_read_ahead():
     code = """
-        from types import SimpleNamespace
+        from types import SimpleNamespace as Named
         import numpy as np
         from pyg_graphzero import _core
         from pyg_graphzero.memory.residence import Residence
-
-        rows, counts = np.zeros(1 << 25, np.int64), np.zeros(1, np.int16)
 
         class Endless:
             def preload(self, group):
                 _core.count_rows(rows, counts)  # in the engine, for some time
                 return group
 
-        class Files(SimpleNamespace):
+        class Files(Named):
             preload = Residence.preload
 
+        rows, counts = np.zeros(1 << 25, np.int64), np.zeros(1, np.int16)
         files = Files(topologies={None: Endless()})
         files.preload()
     """
