@@ -128,7 +128,7 @@ class Ours:
 
 
 class GraphZero(Ours):
-    """The same by GraphZero 0.2, as its documentation uses it."""
+    """GraphZero 0.2 does this work, as its documentation uses it."""
 
     def __init__(self, folder: Path, options: dict[str, Any]) -> None:
         super().__init__(folder, options)

@@ -570,7 +570,7 @@ class IntegerIndex:
 
     @staticmethod
     def num_bytes(size: int) -> int:
-        """Bytes that an index of so many ids takes besides them."""
+        """Bytes that an index of `size` ids takes besides them."""
 
     @property
     def second(self) -> int:
@@ -587,7 +587,7 @@ class TextIndex:
 
     @staticmethod
     def num_bytes(size: int) -> int:
-        """Bytes that an index of so many ids takes besides them."""
+        """Bytes that an index of `size` ids takes besides them."""
 
     @property
     def second(self) -> int:

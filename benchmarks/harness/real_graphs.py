@@ -104,7 +104,7 @@ def scores(
 
     Args:
         data: The graph.
-        args: Those of ``accuracy.py``.
+        args: Arguments of ``accuracy.py``.
         options: Further arguments of the training loader.
         epochs: Number of epochs.
         norms: Argument of ``gz.nn.accelerate``; None leaves the model as it is.

@@ -63,7 +63,7 @@ template <class Index>
 nb::class_<Index> index_class(nb::module_& m, const char* name, const char* doc) {
   return nb::class_<Index>(m, name, doc)
       .def_static("num_bytes", &Index::num_bytes, "size"_a,
-                  "Bytes that an index of so many ids takes besides them.")
+                  "Bytes that an index of `size` ids takes besides them.")
       .def_prop_ro("second", &Index::second,
                    "The first row whose id stands in a row before, or -1.");
 }

@@ -30,7 +30,7 @@ WITHIN = {
 
 
 def graphs_of_loaders() -> tuple[Data, HeteroData]:
-    """What loaders are made over; nodes of the first have times."""
+    """Graphs that loaders are made over; nodes of the first have times."""
     data = homogeneous()
     data.time = torch.arange(data.num_nodes) % 50
     return data, heterogeneous()
