@@ -99,14 +99,24 @@ class Pool {
   }
 
   void end_recycling(bool is_bounded) noexcept {
-    std::vector<Block> unwanted;
     {
       const std::lock_guard lock(mutex_);
       bounded_ -= is_bounded;
       if (--recyclers_ > 0) return;
+    }
+    free_idle();
+  }
+
+  std::size_t free_idle() noexcept {
+    std::vector<Block> unwanted;
+    std::size_t bytes = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      bytes = idle_bytes_;
       while (!idle_.empty()) drop(idle_.begin(), unwanted);
     }
     free_all(unwanted);
+    return bytes;
   }
 
   PoolState state() {
@@ -184,6 +194,8 @@ void return_block(Block block) noexcept {
     std::free(block.data);
   }
 }
+
+std::size_t free_idle_blocks() noexcept { return Pool::pool().free_idle(); }
 
 Recycling::Recycling(bool is_bounded) : is_bounded_(is_bounded) {
   Pool::pool().begin_recycling(is_bounded);

@@ -20,6 +20,9 @@ Block take_block(std::size_t bytes);
 // Gives a block back. It is kept for later while a Recycling lives, else freed.
 void return_block(Block block) noexcept;
 
+// Frees the blocks that are kept; returns how many bytes these were.
+std::size_t free_idle_blocks() noexcept;
+
 // While one of these lives, memory is kept instead of freed, but nothing that lay idle for long.
 // With what is in use it makes no more than the most that was ever in use at once; and half as much
 // again where none that lives is bounded, so that batches whose sizes differ find blocks of their

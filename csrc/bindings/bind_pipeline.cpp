@@ -162,6 +162,8 @@ class OwnedEpoch : public Epoch {
 void init_pipeline(nb::module_& m) {
   nb::class_<Recycling>(m, "Recycling", "While one lives, memory of dead batches is kept.")
       .def(nb::init<bool>(), "is_bounded"_a);
+  m.def("free_idle_blocks", &free_idle_blocks,
+        "Frees the memory of dead batches that is kept; returns how many bytes it was.");
   m.def(
       "narrow_bytes",
       [](const Int64Array& ids) {

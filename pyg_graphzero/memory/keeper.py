@@ -12,6 +12,7 @@ import os
 import weakref
 from dataclasses import replace
 
+from pyg_graphzero import _core
 from pyg_graphzero.errors import FormatError
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.budget import Budget
@@ -106,7 +107,10 @@ class Keeper:
         Raises:
             MemoryBudgetError: The budget is too small for a batch of the loader.
         """
-        now, self._baseline = self.current, self._baseline or private_rss()
+        now = self.current
+        if self._baseline == 0:
+            _core.free_idle_blocks()  # of loaders over graphs in memory
+            self._baseline = private_rss()
         files = files_of(loader)
         if is_ample(self.memory, files, self._baseline):
             return now or self._hold_all(Needs(tuple(files)))
@@ -181,6 +185,7 @@ class Keeper:
     def _decide(self, loader: BatchSource, needs: Needs, watch: Watch | None) -> Residence:
         """Makes a residence for a loader; ``watch`` has counted an epoch."""
         contents, sampler = self.contents, loader.graph_sampler
+        _core.free_idle_blocks()  # of the last epoch's batches
         if divide(self.memory, self._baseline, needs).is_whole:
             return self._hold_all(needs)
         needs, disk = self.tables.sizes(contents, needs), probe(contents.path)
@@ -244,11 +249,12 @@ class Keeper:
         if is_being_made(contents.path, key):
             log.info("%s: another process makes it", folder.path / key)
             return None  # a later epoch finds it
-        room = self.memory - self._baseline - costs.READER
+        room = self.memory - self._baseline - costs.READER - self.tables.dictionary_bytes
         if watch is None:  # no batch is there yet, so neighbours may have the memory of batches
             room -= sampling_bytes(needs)
         else:  # a loop has the last one of the epoch before
             room -= needs.batch.whole + Watch.num_bytes(graph)
+            room -= sum(file.least_bytes for file in needs.of(Kind.BOUNDS))
         lists = watch is not None or room >= making_bytes(graph, lists=True)
         if not lists and not neighbours_are_held(plan, needs):
             check_room(contents, least_memory(needs, self._baseline + Watch.num_bytes(graph)))

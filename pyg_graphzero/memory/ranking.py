@@ -135,7 +135,11 @@ def rank_lists(
     levels = levels[:num_groups]
     ranked = RankedRows(num_groups)
     ranked.rank(levels, 0)
-    by_level = torch.bincount(levels[levels > 0].to(torch.int64), minlength=_LEVELS + 1).tolist()
+    counts = [
+        torch.bincount(piece.to(torch.int64), minlength=_LEVELS + 1)
+        for piece in levels.split(_PIECE)
+    ]
+    by_level = torch.stack(counts).sum(0).tolist()
     uses_by_level = [
         (2.0 ** ((level - _ZERO_LEVEL) / 2), by_level[level]) for level in range(_LEVELS, 0, -1)
     ]

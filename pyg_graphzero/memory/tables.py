@@ -38,6 +38,11 @@ class Tables:
         """The needs with the sizes of dictionaries, where columns have one."""
         return replace(needs, files=tuple(self._size(contents, file) for file in needs.files))
 
+    @property
+    def dictionary_bytes(self) -> int:
+        """Bytes of all dictionaries."""
+        return sum(made.num_bytes for made in self.dictionaries.values() if made is not None)
+
     def held(self, held: Collection[str]) -> dict[str, _core.Dictionary]:
         """Dictionaries of the files that are in memory whole."""
         return {name: made for name in held if (made := self.dictionaries.get(name)) is not None}

@@ -105,6 +105,10 @@ TEST(nothing_is_kept_without_recycling) {
     const Recycling recycling(true);
     return_block(take_block(3 * kMiB));
     CHECK(pool_state().idle >= 3 * kMiB);
+    CHECK(free_idle_blocks() >= 3 * kMiB);
+    CHECK(pool_state().idle == 0);
+    return_block(take_block(3 * kMiB));
+    CHECK(pool_state().idle >= 3 * kMiB);
   }
   CHECK(pool_state().idle == 0);
   return_block(take_block(3 * kMiB));

@@ -21,6 +21,7 @@ from tuned import ROOM, SAMPLED, epoch, goes_on, residence_of, training
 
 import pyg_graphzero as gz
 from graphs import random_edges
+from pyg_graphzero import _core
 from pyg_graphzero.memory import costs, keeper, making
 from pyg_graphzero.memory.needs import Kind
 from pyg_graphzero.store.copies import remove_copies
@@ -89,10 +90,11 @@ def test_loaders_made_anew_in_each_epoch_have_one_copy(store):
 
 
 def test_a_loop_keeps_its_last_batch_while_rows_are_copied(store, monkeypatch):
-    rooms, copy_used = [], keeper.copy_used
+    rooms, idle, copy_used = [], [], keeper.copy_used
 
     def seen(*arguments):
         rooms.append(arguments[-2])
+        idle.append(_core.free_idle_blocks())
         return copy_used(*arguments)
 
     monkeypatch.setattr(keeper, "copy_used", seen)
@@ -104,7 +106,9 @@ def test_a_loop_keeps_its_last_batch_while_rows_are_copied(store, monkeypatch):
     used = keeper.keeper_of(loader.graph_sampler.graph.contents)
     tensors = [each for each in last.to_dict().values() if isinstance(each, torch.Tensor)]
     held = 2 * 2 * loader.data.num_nodes + sum(each.nbytes for each in tensors)
+    held += sum(file.least_bytes for file in used.current.needs.of(Kind.BOUNDS))
     assert rooms[0] <= used.memory - used._baseline - READER_BYTES - held
+    assert idle == [0]
 
 
 def test_rows_that_all_stay_are_read_once(store):

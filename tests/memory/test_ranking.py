@@ -10,6 +10,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from pyg_graphzero.memory.ranking import GROUP_BITS, RankedRows, rank_lists, uses_of
 
@@ -88,3 +90,28 @@ def test_groups_of_neighbours_by_their_uses(lists):
     assert len(said) == len(order)
     for group, each in zip(order.tolist(), said, strict=True):  # in halves of a power of two
         assert 0.84 < min(uses[group], 2**15.5) / each < 1.19
+
+
+class Largest(TorchDispatchMode):
+    """Notes the bytes of the largest tensor that torch makes."""
+
+    num_bytes = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        for each in tree_leaves(out):
+            if isinstance(each, torch.Tensor):
+                self.num_bytes = max(self.num_bytes, each.untyped_storage().nbytes())
+        return out
+
+
+def test_ranking_groups_takes_few_bytes_for_each():
+    num_nodes, degree = 1 << 20, 32
+    with Largest() as largest:
+        order, _ = rank_lists(
+            lambda begin, end: torch.arange(begin, end + 1) * degree,
+            torch.ones(num_nodes, dtype=torch.int16),
+            num_nodes * degree,
+        )
+    assert order.numel() == num_nodes * degree >> GROUP_BITS
+    assert largest.num_bytes <= order.nbytes
