@@ -14,7 +14,6 @@ from pyg_graphzero.loader.saint import (
     GraphSAINTNodeSampler,
     GraphSAINTRandomWalkSampler,
 )
-from pyg_graphzero.loader.samplers import DynamicBatchSampler, ImbalancedSampler
 from pyg_graphzero.loader.shadow import ShaDowKHopSampler
 from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.loader.subgraphs import RandomNodeLoader
@@ -25,12 +24,10 @@ if TYPE_CHECKING:
 __all__ = [
     "ClusterData",
     "ClusterLoader",
-    "DynamicBatchSampler",
     "GraphSAINTEdgeSampler",
     "GraphSAINTNodeSampler",
     "GraphSAINTRandomWalkSampler",
     "HGTLoader",
-    "ImbalancedSampler",
     "LightningLinkData",
     "LightningNodeData",
     "LinkLoader",

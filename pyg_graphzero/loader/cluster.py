@@ -16,7 +16,6 @@ from torch_geometric.utils.sparse import index2ptr
 from pyg_graphzero.errors import MissingAttributeError, UnsupportedError
 from pyg_graphzero.loader.subgraphs import SubgraphLoader, homogeneous, induced
 from pyg_graphzero.sampling.graph import SampledGraph
-from pyg_graphzero.sampling.options import one_of
 from pyg_graphzero.util.arguments import check_count
 
 
@@ -102,7 +101,6 @@ class ClusterData(torch_geometric.loader.ClusterData):
             torch.save(self.cluster, path)
         node_perm = self.cluster.argsort(stable=True)
         self.partition = Partition(index2ptr(self.cluster[node_perm], num_parts), node_perm)
-        self._num_edges: Tensor | None = None
 
     def _clusters(self, partition: Any) -> Any:
         graph, num_nodes = self.sampler.graph, self.sampler.graph.node_types[None]
@@ -142,30 +140,6 @@ class ClusterData(torch_geometric.loader.ClusterData):
         ptr = self.partition.partptr
         bounds = zip(ptr[parts].tolist(), ptr[parts + 1].tolist(), strict=True)
         return torch.cat([self.partition.node_perm[a:b] for a, b in bounds])
-
-    def part_sizes(self, mode: str = "node") -> Tensor:
-        """How many nodes, or edges among them, each part has.
-
-        Args:
-            mode: ``"node"``, or ``"edge"``: edges are counted once, a part at a time.
-
-        Returns:
-            ``int64 [num_parts]``.
-
-        Raises:
-            ValueError: Another mode.
-        """
-        one_of("mode", mode, ("node", "edge"))
-        if mode == "node":
-            return self.partition.partptr.diff()
-        if self._num_edges is None:
-            counts = []
-            for part in range(len(self)):
-                nodes: dict[str | None, Tensor] = {None: self.nodes_of(torch.tensor([part]))}
-                sample = self.sampler.sample(self.sampler.prepare_induced(nodes), 0)
-                counts.append(sample.row.numel())
-            self._num_edges = torch.tensor(counts)
-        return self._num_edges
 
     def __getitem__(self, idx: int) -> Data:
         if not -len(self) <= idx < len(self):

@@ -61,7 +61,7 @@ WHY = {
     "sample with `time_attr=`.",
     "unlabelled": "A loss over -1 or NaN fails, or is NaN, or learns a class that is none.",
     "imbalance": "Accuracy is that of the large classes: look at macro-F1, weight the loss, or "
-    "draw seeds by gz.loader.ImbalancedSampler.",
+    "draw seeds by torch_geometric.loader.ImbalancedSampler.",
     "unseen": "A model never predicts a class that it has not seen.",
     "missing": "One NaN in a batch makes its loss NaN, and all weights; `graphzero convert --fill` "
     "says what empty cells mean.",

@@ -23,12 +23,10 @@ import pyg_graphzero as gz
 from pyg_graphzero.loader import (
     ClusterData,
     ClusterLoader,
-    DynamicBatchSampler,
     GraphSAINTEdgeSampler,
     GraphSAINTNodeSampler,
     GraphSAINTRandomWalkSampler,
     HGTLoader,
-    ImbalancedSampler,
     LinkNeighborLoader,
     NeighborLoader,
     RandomNodeLoader,
@@ -148,17 +146,6 @@ def interrupted(make: Callable[..., Make], error: type[BaseException]) -> Make:
     return run
 
 
-def classes(data: Any) -> Found:
-    """Seeds are drawn by class."""
-    chosen = ImbalancedSampler(numbers(15, 400).mul(3).long())
-    return NeighborLoader(data, [4, 3], batch_size=60, sampler=chosen)
-
-
-def dynamic(data: Any) -> Found:
-    parts = ClusterData(data, 12, partition="ranges")
-    return ClusterLoader(parts, batch_sampler=DynamicBatchSampler(parts, 120, shuffle=True))
-
-
 def clusters(data: Any) -> Found:
     return ClusterLoader(ClusterData(data, 10, partition="ranges"), batch_size=2, shuffle=True)
 
@@ -238,8 +225,6 @@ CONFIGURATIONS: dict[str, tuple[str, Callable[[Any], Found]]] = {
         links(edge_label_index=WRITES, neg_sampling=NegativeSampling("triplet", 2)),
     ),
     "adjs": ("plain", adjs),
-    "classes": ("plain", classes),
-    "dynamic": ("plain", dynamic),
     "clusters": ("plain", clusters),
     "random nodes": ("plain", lambda data: RandomNodeLoader(data, 8, shuffle=True)),
     "random nodes, types": ("types", lambda data: RandomNodeLoader(data, 8, shuffle=True)),
