@@ -402,9 +402,9 @@ class Walker:
         Rows, int64 [walk, step + 1], and slots, int64 [walk, step], or None. `steps`: the edge type of each; `max_bytes`: of neighbours that are read at once; `latest`, `earliest`: int64 [walk], of the edges that each may take where they have times.
         """
 
-def edge_prints(builder: SamplerBuilder, edge_type: int, values: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)] | None = None, num_threads: int = 0) -> tuple[int, int]:
+def edge_prints(builder: SamplerBuilder, edge_type: int) -> tuple[int, int]:
     """
-    Two numbers that stand for all edges, from source to destination and with these exchanged, with a value of each slot or without.
+    Two numbers that stand for all edges, from source to destination and with these exchanged.
     """
 
 class RowTable:

@@ -263,17 +263,14 @@ void init_sampling(nb::module_& m) {
           "int64 [walk], of the edges that each may take where they have times.");
   m.def(
       "edge_prints",
-      [](const SamplerBuilder& builder, std::size_t edge_type, const Int64s& values,
-         int num_threads) {
-        const SampledEdgeType& type = builder.edge_types.at(edge_type);
-        const std::int64_t* const own = checked(values, type, "values");
+      [](const SamplerBuilder& builder, std::size_t edge_type) {
+        const Csc& csc = builder.edge_types.at(edge_type).csc;
         const auto [along, against] =
-            without_gil([&] { return edge_prints(type.csc, own, num_threads, check_signals); });
+            without_gil([&] { return edge_prints(csc, 0, check_signals); });
         return std::pair(along, against);
       },
-      "builder"_a, "edge_type"_a, "values"_exact.none() = nb::none(), "num_threads"_a = 0,
-      "Two numbers that stand for all edges, from source to destination and with these exchanged, "
-      "with a value of each slot or without.");
+      "builder"_a, "edge_type"_a,
+      "Two numbers that stand for all edges, from source to destination and with these exchanged.");
 }
 
 }  // namespace gz::python

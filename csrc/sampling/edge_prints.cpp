@@ -11,8 +11,7 @@
 
 namespace gz {
 
-EdgePrints edge_prints(const Csc& csc, const std::int64_t* values, int threads,
-                       const std::function<void()>& checkpoint) {
+EdgePrints edge_prints(const Csc& csc, int threads, const std::function<void()>& checkpoint) {
   need_neighbors(csc);
   std::atomic<std::uint64_t> along{0}, against{0};
   if (csc.file != nullptr) csc.file->check_size();
@@ -24,13 +23,11 @@ EdgePrints edge_prints(const Csc& csc, const std::int64_t* values, int threads,
       std::uint64_t one = 0, other = 0;
       check_lists(csc, from + first, from + last);
       visit_edges(csc, from + first, from + last,
-                  [&](std::int64_t node, std::int64_t source, std::int64_t slot) {
+                  [&](std::int64_t node, std::int64_t source, std::int64_t) {
                     const auto u = static_cast<std::uint64_t>(source);
                     const auto w = static_cast<std::uint64_t>(node);
-                    const std::uint64_t own =
-                        values == nullptr ? 0 : static_cast<std::uint64_t>(values[slot]);
-                    one += derive_key(mix64(u + kGolden) ^ own, w);
-                    other += derive_key(mix64(w + kGolden) ^ own, u);
+                    one += derive_key(mix64(u + kGolden), w);
+                    other += derive_key(mix64(w + kGolden), u);
                   });
       along += one;
       against += other;

@@ -10,14 +10,12 @@ namespace gz {
 
 // Two hashes of a set of edges, whatever their order: of the edges as they are, and of the same
 // with both ends exchanged. Where the two are equal, each edge has its reverse (but for a chance of
-// 2^-64). `values` is a number of each slot that is hashed with its edge, or null. REQUIRES that
-// the CSC is not paged. Raises FormatError where it is damaged,
+// 2^-64). REQUIRES that the CSC is not paged. Raises FormatError where it is damaged,
 // std::invalid_argument where its neighbours lie elsewhere.
 struct EdgePrints {
   std::uint64_t along = 0;
   std::uint64_t against = 0;
 };
-EdgePrints edge_prints(const Csc& csc, const std::int64_t* values, int threads,
-                       const std::function<void()>& checkpoint);
+EdgePrints edge_prints(const Csc& csc, int threads, const std::function<void()>& checkpoint);
 
 }  // namespace gz

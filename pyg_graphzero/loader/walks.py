@@ -15,9 +15,9 @@ from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.memory.residence import page_topologies
 from pyg_graphzero.pyg.data import edge_storages
 from pyg_graphzero.pyg.lazy import OnDemand, raw_items
-from pyg_graphzero.sampling.graph import SampledGraph, Unmapped, graph_of, resolve
+from pyg_graphzero.sampling.graph import Unmapped, graph_of, resolve
 from pyg_graphzero.sampling.options import SamplingOptions, options_of
-from pyg_graphzero.sampling.order import edge_values, needed_values
+from pyg_graphzero.sampling.order import needed_values
 from pyg_graphzero.sampling.walks import is_stored, mirror_of, one_way, steps_of
 from pyg_graphzero.sampling.windows import (
     check_seed_windows,
@@ -221,60 +221,27 @@ class RandomWalker:
                 if v is not None
             )
             self._float_times = is_float
-            times = self._by_slot(
-                data, "time_attr", time_attr,
-                lambda values: comparable_times(values, f"{time_attr!r}", is_float),
-            )  # fmt: skip
+            times = {
+                name: comparable_times(values, f"{time_attr!r}", is_float)
+                for name, values in self._by_slot(data, "time_attr", time_attr).items()
+            }
         if weight_attr is not None:
             weights = self._by_slot(data, "weight_attr", weight_attr)
         for name in times.keys() | weights.keys():
             bounds = self.graph.bounds(name)
             self.graph.orders[name] = rank_edges(bounds, times.get(name), weights.get(name), name)
 
-    def _by_slot(
-        self,
-        data: Any,
-        what: str,
-        attr: str,
-        comparable: Callable[[Tensor], Tensor] | None = None,
-    ) -> dict[EdgeType | None, Tensor]:
+    def _by_slot(self, data: Any, what: str, attr: str) -> dict[EdgeType | None, Tensor]:
         """An edge attribute in the order of the edges that are walked along."""
         found = {}
         for name, own in needed_values(self.graph, data, what, attr).items():
-            own = own if comparable is None else comparable(own)
             if name in self.graph.mirrors:
-                own = self._mirrored(data, name, own, attr, comparable)
-            elif not self.reverse and self.graph.on_disk(name):
-                slots = self.graph.store.csr_slot(name)
-                own = own if slots is None else gather(own, in_memory(slots, torch.int64))
+                raise one_way(self.graph.store, name, f"walks along edges by {attr!r}")
             found[name] = own
+            if not self.reverse and self.graph.on_disk(name):
+                slots = self.graph.store.csr_slot(name)
+                found[name] = own if slots is None else gather(own, in_memory(slots, torch.int64))
         return found
-
-    def _mirrored(
-        self,
-        data: Any,
-        name: Any,
-        own: Tensor,
-        attr: str,
-        comparable: Callable[[Tensor], Tensor] | None,
-    ) -> Tensor:
-        """Values by slot of an edge type's mirror; they must be the same in both directions."""
-        contents, mirror = self.graph.store, self.graph.mirrors[name]
-        other = own
-        if mirror != name:
-            graph = SampledGraph(self.graph.node_types, [mirror], contents=contents)
-            other = edge_values(graph, data, attr).get(mirror, own[:0])
-            other = other if comparable is None else comparable(other)
-        bits = [
-            (rows if comparable is not None else rows.to(torch.float64)).contiguous().view(-1)
-            for rows in (own, other)
-        ]
-        if bits[0].numel() == bits[1].numel():
-            one, two = (each.view(torch.int64) for each in bits)
-            prints = contents.edge_prints(name, one), contents.edge_prints(mirror, two)
-            if prints[0] == prints[1][::-1]:
-                return other
-        raise one_way(contents, name, f"{attr!r} of edges, which differs between the directions,")
 
     def _sort(self, name: EdgeType | None) -> None:
         """Has the neighbours of every node of a graph in memory ascend."""

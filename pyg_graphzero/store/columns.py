@@ -206,18 +206,14 @@ def check_sources(topology: _core.Topology, rows: Tensor) -> Tensor:
     return rows
 
 
-def edge_prints(topology: _core.Topology, values: Tensor | None = None) -> tuple[int, int]:
+def edge_prints(topology: _core.Topology) -> tuple[int, int]:
     """Two numbers: for the edges as they are, and with both ends exchanged.
 
     Equal where those edges are. By a pass over the topology.
-
-    Args:
-        topology: The edges.
-        values: A number of each edge that counts, too, ``int64`` by slot.
     """
     builder = _core.SamplerBuilder([topology.num_src, topology.num_dst])
     builder.add_file(0, 1, topology)
-    return _core.edge_prints(builder, 0, values)
+    return _core.edge_prints(builder, 0)
 
 
 def numbers_of(rows: range | Tensor, begin: int, end: int) -> Tensor:

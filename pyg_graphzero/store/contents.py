@@ -111,10 +111,8 @@ class StoreContents(OpenedFiles):
         file = self.edge_type(name).csr_slot
         return None if file is None else self.view(file)
 
-    def edge_prints(self, name: EdgeType | None, values: Tensor | None = None) -> tuple[int, int]:
-        """See :func:`~.columns.edge_prints`; without values, found once."""
-        if values is not None:
-            return edge_prints(self.topology(name), values)
+    def edge_prints(self, name: EdgeType | None) -> tuple[int, int]:
+        """See :func:`~.columns.edge_prints`; found once."""
         if name not in self._prints:
             self._prints[name] = edge_prints(self.topology(name))
         return self._prints[name]

@@ -100,31 +100,6 @@ def test_neighbours_that_are_read(tmp_path):
         PagedWalker(store, 0.5, time_attr="time")
 
 
-def test_undirected_edges_need_nothing_if_their_times_are_alike(tmp_path):
-    data = timed()
-    store = stored(data, tmp_path / "one", undirected=True)
-    both = Data(edge_index=store.data().edge_index, time=store.data().time)
-    assert both.num_edges > 1.5 * EDGES
-    valid = valid_edges(both.time, 5, 8)
-    at = int(both.edge_index[0, valid].mode().values)
-    walks = gz.sampler.random_walk(
-        store, torch.full((20_000,), at), 1, time_attr="time",
-        input_time=torch.full((20_000,), 5), time_window=8,
-    )  # fmt: skip
-    row, col = both.edge_index[:, valid]
-    expected = torch.bincount(col[row == at], minlength=NODES).double()
-    check_counts(walks[:, 1].numpy(), (expected / expected.sum()).numpy())
-
-    # Times that double precision cannot tell from each other.
-    both = Data(edge_index=torch.cat([data.edge_index, data.edge_index.flip(0)], dim=1))
-    both.time = torch.cat([data.time, data.time]) + 2**60
-    both.time[EDGES + int((data.edge_index[0] != data.edge_index[1]).nonzero()[0])] += 1
-    both.num_nodes = NODES
-    other = stored(both, tmp_path / "other")
-    with pytest.raises(gz.UnsupportedError, match=r"'time' of edges, which differs.*create_csr"):
-        gz.sampler.random_walk(other, [0], 1, time_attr="time", input_time=torch.tensor([2**61]))
-
-
 @pytest.mark.parametrize("on_disk", [False, True])
 def test_metapaths(tmp_path, on_disk):
     """Types without times are not restricted."""
