@@ -144,6 +144,8 @@ def test_fanout_zero_and_bad_fanouts():
     assert out.node.tolist() == [1, 2]
     assert out.row.numel() == 0
     assert out.num_sampled_edges == [0, 0]
+    with pytest.raises(ValueError, match="num_neighbors: found 5, expected a list with a count"):
+        NeighborSampler(data, 5)
     with pytest.raises(ValueError, match=r"num_neighbors\[1\]: found -2, expected a count, 0, or"):
         NeighborSampler(data, [3, -2])
     with pytest.raises(ValueError, match=r"num_neighbors\[0\]: found 2.5"):
