@@ -28,26 +28,19 @@ from pyg_graphzero.errors import FormatError
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.needs import TOPOLOGY, Kind, Need, Needs, owners_of
 from pyg_graphzero.memory.plan import MemoryPlan
-from pyg_graphzero.memory.ranking import (
-    GROUP_BITS,
-    RankedRows,
-    hot_above,
-    rank_lists,
-    uses_of,
-)
+from pyg_graphzero.memory.ranking import RankedRows, hot_above, rank_lists, uses_of
 from pyg_graphzero.memory.usage import Usage
-from pyg_graphzero.memory.used_copy import (
-    WITH_SLAB,
-    CopyOf,
-    Rows,
-    UsedCopy,
-    is_writable,
-    room_on_disk,
-    write_copy,
-)
+from pyg_graphzero.memory.used_copy import UsedCopy
 from pyg_graphzero.sampling.graph import SampledGraph
 from pyg_graphzero.store.contents import StoreContents
-from pyg_graphzero.store.copies import CopyFolder, usable_folders
+from pyg_graphzero.store.copies import (
+    GROUP_BITS,
+    CopyFolder,
+    is_writable,
+    room_on_disk,
+    usable_folders,
+)
+from pyg_graphzero.store.copy_writer import WITH_SLAB, CopyOf, Rows, write_copy
 from pyg_graphzero.util.disk import DiskSpeed
 
 log = logging.getLogger("pyg_graphzero")

@@ -13,14 +13,13 @@ from torch import Tensor
 
 from pyg_graphzero import _core
 from pyg_graphzero.store.columns import engine_array
+from pyg_graphzero.store.copies import GROUP_BITS
 
 #: How often each of the first rows in an order is used, and how many these are, again and again.
 Uses = tuple[tuple[float, int], ...]
 #: Rows that more than this many batches of two epochs use are ordered by how many these are; the
 #: others by what they are used with. See "The copy" in benchmarks/NOTES.md.
 HOT = 4
-#: Neighbours are copied by groups of ``2 ** GROUP_BITS`` that follow each other.
-GROUP_BITS = 4
 # Rows are listed by numbers of 32 bits.
 _MOST_ROWS = 1 << 31
 # Rows that are looked at by one call where all are.

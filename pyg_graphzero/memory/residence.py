@@ -16,12 +16,12 @@ from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.lease import Leases
 from pyg_graphzero.memory.needs import Need, Needs, file_of
 from pyg_graphzero.memory.plan import MemoryPlan
-from pyg_graphzero.memory.ranking import GROUP_BITS
 from pyg_graphzero.memory.usage import Watch
 from pyg_graphzero.memory.used_copy import UsedCopy
 from pyg_graphzero.sampling.base import GraphSampler, Reading
 from pyg_graphzero.sampling.graph import Unmapped
 from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.store.copies import GROUP_BITS
 from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.util.disk import READER_BYTES, probe
 from pyg_graphzero.util.system import private_rss

@@ -208,17 +208,12 @@ def fan_outs(
         raise ValueError(
             "num_neighbors: found a dict by edge type, expected a list for a homogeneous graph"
         )
-    lists = [values[name] if is_hetero else values for name in names]
-    for hops, name in zip(lists, names, strict=True):
+    lists = {name: values[name] if is_hetero else values for name in names}
+    for name, hops in lists.items():
         if not isinstance(hops, list | tuple):
-            raise ValueError(
-                f"num_neighbors{of_type(name)}: found {hops!r}, expected a list with a count for "
-                "each hop"
-            )
-    return [
-        [_count(k, hop, name) for hop, k in enumerate(hops)]
-        for name, hops in zip(names, lists, strict=True)
-    ]
+            what = f"num_neighbors{of_type(name)}"
+            raise ValueError(f"{what}: found {hops!r}, expected a list with a count for each hop")
+    return [[_count(k, hop, name) for hop, k in enumerate(hops)] for name, hops in lists.items()]
 
 
 def _count(k: Any, hop: int, name: EdgeType | None) -> int:

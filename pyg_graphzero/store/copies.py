@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -36,6 +37,10 @@ DOCUMENT = "order.json"
 SCRATCH = "partial"
 _HEAD: dict[str, Any] = {"format": 1}  # a copy of another format is made anew
 Uses: TypeAlias = tuple[float, int]
+#: Neighbours are copied by groups of ``2 ** GROUP_BITS`` that follow each other.
+GROUP_BITS = 4
+# Share of the disk that is left free.
+_FREE_SHARE = 0.05
 _KEY = re.compile("[0-9a-f]{32}")
 #: Permissions of a folder in a cache, and what a folder or file has at most of its origin's.
 PRIVATE, READABLE = 0o700, 0o755
@@ -271,6 +276,19 @@ def remove_copies(store: str | os.PathLike[str]) -> tuple[int, int]:
         with suppress(OSError):  # there is none, or another process makes one in it
             folder.path.rmdir()
     return len(sizes), sum(sizes)
+
+
+def is_writable(folder: Path) -> bool:
+    """Whether it could be made and written to."""
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    return os.access(there, os.W_OK | os.X_OK)
+
+
+def room_on_disk(folder: Path, limit: int | None) -> int:
+    """Bytes that copying may take, with what waits for its order meanwhile."""
+    found = shutil.disk_usage(next(each for each in (folder, *folder.parents) if each.exists()))
+    left = int(found.free - _FREE_SHARE * found.total)
+    return max(0, left if limit is None else min(left, 2 * limit))
 
 
 def _changed(entry: os.DirEntry[str]) -> float:

@@ -31,10 +31,9 @@ from pyg_graphzero.memory.making import (
 from pyg_graphzero.memory.needs import Kind, Needs
 from pyg_graphzero.memory.tables import Tables
 from pyg_graphzero.memory.usage import Usage, Watch, count_accesses
-from pyg_graphzero.memory.used_copy import room_on_disk
 from pyg_graphzero.pyg.data import open_data
 from pyg_graphzero.store.contents import StoreContents
-from pyg_graphzero.store.copies import CopyFolder, usable_folders
+from pyg_graphzero.store.copies import CopyFolder, room_on_disk, usable_folders
 from pyg_graphzero.store.opened import Opening
 from pyg_graphzero.tune.seeds import choose_seeds
 from pyg_graphzero.util.html import Shown

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from pyg_graphzero.memory.ranking import GROUP_BITS, RankedRows, rank_lists, uses_of
+from pyg_graphzero.memory.ranking import RankedRows, rank_lists, uses_of
+from pyg_graphzero.store.copies import GROUP_BITS
 
 
 def ranked(counts, hot, touched=()):

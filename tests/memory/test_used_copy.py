@@ -22,11 +22,12 @@ import pyg_graphzero as gz
 import spawned
 from graphs import write_store
 from pyg_graphzero.bench.synthetic import power_law
-from pyg_graphzero.memory import making, used_copy
-from pyg_graphzero.memory.ranking import GROUP_BITS
-from pyg_graphzero.memory.used_copy import WITH_SLAB, CopyOf, Rows, UsedCopy, write_copy
+from pyg_graphzero.memory import making
+from pyg_graphzero.memory.used_copy import UsedCopy
 from pyg_graphzero.store.columns import view_column, view_topology, write_column
 from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.store.copies import GROUP_BITS
+from pyg_graphzero.store.copy_writer import WITH_SLAB, CopyOf, Rows, write_copy
 from pyg_graphzero.util.documents import read_document, write_document
 from pyg_graphzero.util.locks import make_scratch
 from pyg_graphzero.util.system import private_rss
@@ -495,7 +496,7 @@ def test_a_copy_that_goes_as_soon_as_it_is_there_was_written(small, tmp_path, mo
         os.rename(scratch, target)
         shutil.rmtree(target)
 
-    monkeypatch.setattr(used_copy._core, "publish_directory", publish)
+    monkeypatch.setattr("pyg_graphzero._core.publish_directory", publish)
     small_copy(small, tmp_path / "copy")
     assert os.listdir(tmp_path) == []
 

@@ -13,10 +13,11 @@ from click.testing import CliRunner
 import pyg_graphzero as gz
 from graphs import write_store
 from pyg_graphzero.bench.synthetic import power_law
-from pyg_graphzero.memory.used_copy import CopyOf, Rows, UsedCopy, write_copy
+from pyg_graphzero.memory.used_copy import UsedCopy
 from pyg_graphzero.store import verify as verifying
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.copies import copy_folders
+from pyg_graphzero.store.copy_writer import CopyOf, Rows, write_copy
 from pyg_graphzero_cli import main
 
 KEY = "0123456789abcdef" * 2

@@ -251,12 +251,14 @@ def full(*_: Any) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-@pytest.mark.parametrize(("name", "value"), [("_FREE_SHARE", 1.0), ("write_parts", full)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("copies._FREE_SHARE", 1.0), ("copy_writer.write_parts", full)]
+)
 def test_no_room_on_disk(
     store: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: Any
 ) -> None:
     """Found out before, or when all but the document is written."""
-    monkeypatch.setattr(f"pyg_graphzero.memory.used_copy.{name}", value)
+    monkeypatch.setattr(f"pyg_graphzero.store.{name}", value)
     with pytest.raises(OSError, match="No space") as caught:
         gz.optimize(store, **OPTIMIZE)
     assert caught.value.errno == errno.ENOSPC
