@@ -95,7 +95,7 @@ class RandomWalker:
             if return_edge_ids:
                 graph.store.need_edge_ids(name, "edge ids of walks")
             if not reverse and graph.store.csr(name) is None:
-                graph.mirrors[name] = mirror_of(graph.store, name, return_edge_ids)
+                graph.mirrors[name] = mirror_of(graph.store, name)
         if p != 1 or q != 1:
             for name in others:
                 self._sort(name)
@@ -129,6 +129,8 @@ class RandomWalker:
     ) -> Any:
         """See :func:`random_walk`."""
         check_count("walk_length", walk_length)
+        for name in self.graph.mirrors if return_edge_ids else ():
+            raise one_way(self.graph.store, name, "edge ids of walks along edges")
         if not 0 <= restart < 1:
             raise ValueError(f"restart={restart!r}: expected a probability, 0 <= restart < 1")
         if str(on_end) not in _ENDS:
@@ -181,8 +183,6 @@ class RandomWalker:
         if not self.reverse and self.graph.on_disk(name):
             store = self.graph.store
             store.need_edge_ids(name, "edge ids of walks")
-            if name in self.graph.mirrors:
-                raise one_way(store, name, "edge ids of walks along edges")
             own = store.csr_slot(name)
             slots = slots if own is None else look_up(own, slots)
         ids = self.graph.ids(name)

@@ -53,14 +53,12 @@ def is_stored(data: Any, name: EdgeType | None) -> bool:
     return isinstance(value, OnDemand) and not value.is_built
 
 
-def mirror_of(contents: StoreContents, name: EdgeType | None, needs_ids: bool) -> EdgeType | None:
+def mirror_of(contents: StoreContents, name: EdgeType | None) -> EdgeType | None:
     """The edge type that has the same edges with both ends exchanged.
 
     Raises:
-        UnsupportedError: There is none, or the edges' own ids are needed.
+        UnsupportedError: There is none.
     """
-    if needs_ids:
-        raise one_way(contents, name, "edge ids of walks along edges")
     record = contents.edge_type(name)
     for other in contents.schema.edge_types:
         if other.num_edges != record.num_edges:
