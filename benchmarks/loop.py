@@ -29,7 +29,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 import torch_geometric.loader
 from torch_geometric.data import Data
 from torch_geometric.loader import PrefetchLoader
@@ -39,19 +38,12 @@ from torch_geometric.utils.sparse import index2ptr
 
 import pyg_graphzero as gz
 from harness.asked import Asked
-from harness.record import (
-    in_turns,
-    medians,
-    parser,
-    record,
-    step_arguments,
-    step_graph,
-    write,
-)
+from harness.record import in_turns, medians, parser, record, step_arguments, step_graph, write
 from harness.timeline import with_peak
 from pyg_graphzero.bench.contestants import StockPyG
 from pyg_graphzero.bench.synthetic import NUM_CLASSES
 from pyg_graphzero.bench.training import MODELS as WAYS
+from pyg_graphzero.bench.training import Trainer
 from pyg_graphzero.util.machine import machine
 
 MODELS: dict[str, Callable[..., torch.nn.Module]] = {
@@ -97,7 +89,7 @@ def main(argv: list[str] | None = None) -> None:
                         continue
                     if "mean" in name and (way, model) not in WITH_SUMS:
                         continue
-                    step = Step(model, way, device, args) if model else None
+                    step = stepper(model, way, device, args) if model else None
                     label = ", ".join(filter(None, (way, model, name)))
                     works[label] = partial(epoch, loader, step, device)
         if args.dgl is not None:
@@ -148,45 +140,20 @@ def loaders(
                 yield name + f", {sums}" * (sums != "none"), own
 
 
-class Step:
-    """Trains a model on one batch.
-
-    Args:
-        model: Name of one of ``MODELS``.
-        way: One of ``WAYS``.
-        device: Where.
-        args: Widths, dropout, autocast.
-    """
-
-    def __init__(
-        self, model: str, way: str, device: torch.device, args: argparse.Namespace
-    ) -> None:
-        torch.manual_seed(0)
-        depth = len(args.fanout)
-        made = MODELS[model](args.dim, args.hidden, depth, NUM_CLASSES, dropout=args.dropout)
-        self.model = made.to(device)
-        if way == "accelerated":
-            gz.nn.accelerate(self.model)
-        self._is_trimmed = way == "trimmed"
-        self._autocast = torch.autocast(device.type, torch.bfloat16, enabled=args.autocast)
-        self._optimizer = torch.optim.Adam(self.model.parameters())
-
-    def __call__(self, batch: Data) -> None:
-        """Forward, backward, update."""
-        hops = {}
-        if self._is_trimmed:
-            hops["num_sampled_nodes_per_hop"] = batch.num_sampled_nodes
-            hops["num_sampled_edges_per_hop"] = batch.num_sampled_edges
-        self._optimizer.zero_grad(set_to_none=True)
-        size = batch.batch_size
-        with self._autocast:
-            out = self.model(batch.x, batch.edge_index, **hops)[:size]
-            loss = F.cross_entropy(out, batch.y[:size])
-        loss.backward()
-        self._optimizer.step()
+def stepper(
+    model: str, way: str, device: torch.device, args: argparse.Namespace
+) -> Callable[[Data], object]:
+    """A model's training on one batch, in one of ``WAYS``."""
+    torch.manual_seed(0)
+    depth = len(args.fanout)
+    net = MODELS[model](args.dim, args.hidden, depth, NUM_CLASSES, dropout=args.dropout)
+    autocast = torch.autocast(device.type, torch.bfloat16, enabled=args.autocast)
+    return Trainer(net.to(device), way, autocast=autocast).step
 
 
-def epoch(loader: Iterable[Data], step: Step | None, device: torch.device) -> dict[str, float]:
+def epoch(
+    loader: Iterable[Data], step: Callable[[Data], object] | None, device: torch.device
+) -> dict[str, float]:
     """One epoch: nodes and bytes of its batches, CPU time, how long the device had work."""
     found = dict.fromkeys(("nodes", "bytes", "load_cpu", "step_cpu", "busy"), 0.0)
     events: list[tuple[Any, Any]] = []

@@ -41,7 +41,7 @@ from harness.report import Result, memory_chart, short, table
 from harness.run import CHILD, Run, play
 from pyg_graphzero import _core
 from pyg_graphzero.bench.synthetic import NUM_CLASSES
-from pyg_graphzero.bench.training import Trainer
+from pyg_graphzero.bench.training import Trainer, graph_sage
 from pyg_graphzero.store.copies import remove_copies
 from pyg_graphzero.util.machine import machine
 from pyg_graphzero.util.sizes import format_bytes, parse_size
@@ -101,10 +101,9 @@ def serve(task: Task, tell: Tell) -> None:
     contestant = CONTESTANTS[task.do](task)
     trainer = None
     if task.hidden:
-        trainer = Trainer(
-            Data(), None, len(task.fanout), NUM_CLASSES, task.model, task.hidden,
-            task.options["in_channels"],
-        )  # fmt: skip
+        layers, width = len(task.fanout), task.options["in_channels"]
+        net = graph_sage(Data(), layers, NUM_CLASSES, task.hidden, width)
+        trainer = Trainer(net, task.model)
     took = time.perf_counter() - start
     tell({"event": "ready", "seconds": took, "facts": contestant.facts()})
     checked = False

@@ -19,7 +19,7 @@ from torch_geometric.nn import GraphSAGE
 import pyg_graphzero as gz
 from harness.child import Pace, Task, Tell, deliver
 from harness.peers import Contestant, GraphBolt, Ours
-from pyg_graphzero.bench.training import Trainer
+from pyg_graphzero.bench.training import Trainer, graph_sage
 from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.util.sizes import folder_bytes
 
@@ -100,9 +100,8 @@ def train(task: Task, tell: Tell) -> dict[str, Any]:
     first = time.perf_counter() - begin
     # Before the batches that are kept: those of an accelerated model know their hops.
     width = store.feature_store.get_tensor_size(group_name=None, attr_name="x")[1]
-    trainer = Trainer(
-        Data(), None, len(task.fanout), NUM_CLASSES, task.model, task.hidden, in_channels=width
-    )
+    net = graph_sage(Data(), len(task.fanout), NUM_CLASSES, task.hidden, width)
+    trainer = Trainer(net, task.model)
     looks = validation(task, data)
     tell({"event": "ready", "seconds": 0.0, "facts": {"epoch_batches": len(loader)}})
     pace = Pace(task, tell)
@@ -110,7 +109,7 @@ def train(task: Task, tell: Tell) -> dict[str, Any]:
     every = max(1, task.batches // _LOOKS)
     curve: list[dict[str, Any]] = []
     steady: list[tuple[LoaderStats, float]] = []
-    looking = loss = 0.0
+    looking = 0.0
     wanted = True
     while wanted:  # epochs
         marks: list[tuple[LoaderStats, float]] = []
@@ -126,7 +125,7 @@ def train(task: Task, tell: Tell) -> dict[str, Any]:
                 accuracy = share_found(trainer.model, looks)
                 looking += time.perf_counter() - begin
                 point = {"batch": pace.batches, "seconds": pace.elapsed}
-                curve.append(point | {"loss": loss, "val_accuracy": accuracy})
+                curve.append(point | {"loss": float(loss), "val_accuracy": accuracy})
             if not wanted:
                 break
         # An epoch that ended before it was steady says less than the one before it.

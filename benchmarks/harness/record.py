@@ -24,7 +24,7 @@ from pyg_graphzero.util.machine import machine, storage
 
 OUT = Path("benchmarks/out")
 # Arguments that name places of this machine, which mean nothing elsewhere.
-_PLACES = ("dir", "data", "out", "json", "batch", "stock_path", "graphzero_path")
+_PLACES = ("dir", "data", "out", "json", "stock_path", "graphzero_path")
 
 
 def parser(script: str, doc: str, json: bool = True) -> argparse.ArgumentParser:
