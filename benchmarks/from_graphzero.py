@@ -16,6 +16,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from torch_geometric.sampler import NodeSamplerInput
 
 import pyg_graphzero as gz
 from harness.child import Task, Tell, answer
-from harness.record import medians, parser, record, write
+from harness.record import in_turns, medians, parser, record, write
 from harness.run import CHILD, Run, play
 from pyg_graphzero.bench.table import markdown, number
 from pyg_graphzero.util.machine import machine
@@ -268,22 +269,23 @@ def main(argv: list[str] | None = None) -> None:
                ("nodes", "dim", "batch_size", "fanout", "walk_length")}  # fmt: skip
     options["folder"] = str(folder)
     names = list(CONTESTANTS) if args.graphzero_path else ["ours"]
-    rounds: dict[str, list[dict[str, float]]] = {name: [] for name in names}
+
+    def both(name: str) -> dict[str, float]:
+        """Conversion and use by a contestant."""
+        found: dict[str, float] = {}
+        for what in ("convert", "use"):
+            task = Task(f"{name}: {what}", str(folder), options=options)
+            path = args.graphzero_path if name == "GraphZero 0.2" else None
+            run = Run(task.do, name, task, cold=False, path=path)
+            result = play(run, Path(__file__), drop_caches=False)
+            if result["error"]:
+                raise SystemExit(f"{task.do}: {result['error']}")
+            found |= result["found"] | {f"peak of {what}": result["peak"]["anon_and_file"]}
+        return found
+
     try:
         write_text(folder, args.nodes, args.edges, args.dim)
-        for _ in range(args.rounds):
-            for name in names:
-                found: dict[str, float] = {}
-                for what in ("convert", "use"):
-                    task = Task(f"{name}: {what}", str(folder), options=options)
-                    path = args.graphzero_path if name == "GraphZero 0.2" else None
-                    run = Run(task.do, name, task, cold=False, path=path)
-                    result = play(run, Path(__file__), drop_caches=False)
-                    if result["error"]:
-                        raise SystemExit(f"{task.do}: {result['error']}")
-                    found |= result["found"]
-                    found[f"peak of {what}"] = result["peak"]["anon_and_file"]
-                rounds[name].append(found)
+        rounds = in_turns({name: partial(both, name) for name in names}, args.rounds)
     finally:
         shutil.rmtree(folder)
     figures = {name: medians(each) for name, each in rounds.items()}

@@ -37,8 +37,8 @@ from harness.communities import CommunityGraph, check_rows
 from harness.grid import Compete, Point, compete, grid_table, least_budget, point_of, worse
 from harness.peers import Contestant, GraphBolt, Ours, Stock, TunedMemmap
 from harness.record import limited_arguments, parser, record, write
-from harness.report import Result, memory_chart, short, table
-from harness.run import CHILD, Run, play
+from harness.report import Result, memory_chart, table
+from harness.run import CHILD, Run, play_all
 from pyg_graphzero import _core
 from pyg_graphzero.bench.synthetic import NUM_CLASSES
 from pyg_graphzero.bench.training import Trainer, graph_sage
@@ -283,13 +283,11 @@ def main(argv: list[str] | None = None) -> None:
     limit = parse_size(args.memory, "--memory") if args.memory else int(args.cap * feature_bytes)
     with MemoryCap(limit):  # before an hour's work: can it be done here?
         pass
-    stores, results = Stores(args.dir, graph), []
+    stores = Stores(args.dir, graph)
     try:
         facts = facts_of(args, stores.make("f32"))
         print(machine(), graph, facts, sep="\n", flush=True)
-        for run in choose(args, stores, limit):
-            results.append(play(run, Path(__file__), args.drop_caches))
-            print(short(results[-1]), flush=True)
+        results = play_all(choose(args, stores, limit), Path(__file__), args.drop_caches)
     finally:
         if not args.keep:
             shutil.rmtree(stores.folder)

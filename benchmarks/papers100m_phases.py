@@ -85,17 +85,8 @@ def train(task: Task, tell: Tell) -> dict[str, Any]:
     begin = time.perf_counter()
     store = gz.open(task.store, memory=task.budget)
     data = store.data()
-    loader = gz.loader.NeighborLoader(
-        data,
-        task.fanout,
-        input_nodes=data[MASKS["train"]],
-        batch_size=task.batch_size,
-        shuffle=True,
-        drop_last=True,
-        num_workers=task.workers,
-        edge_ids=False,
-        first_aggregation=first_aggregation(task),
-    )
+    options = {"shuffle": True, "drop_last": True, "num_workers": task.workers}
+    loader = loader_of(task, data, data[MASKS["train"]], **options)
     next(iter(loader))  # the first loader that begins decides what stays in memory
     first = time.perf_counter() - begin
     # Before the batches that are kept: those of an accelerated model know their hops.
@@ -135,9 +126,17 @@ def train(task: Task, tell: Tell) -> dict[str, Any]:
     return found | {"steady": steady_state(steady), "first_batch_of_all_seconds": first}
 
 
-def first_aggregation(task: Task) -> str | None:
-    """Whether the loader takes the first layer's means: where the model is one that takes them."""
-    return "mean" if task.model == "accelerated" else None
+def loader_of(task: Task, data: Any, nodes: Tensor, **options: Any) -> gz.loader.NeighborLoader:
+    """Batches, with the first layer's means where the model is one that takes them."""
+    return gz.loader.NeighborLoader(
+        data,
+        task.fanout,
+        input_nodes=nodes,
+        batch_size=task.batch_size,
+        edge_ids=False,
+        first_aggregation="mean" if task.model == "accelerated" else None,
+        **options,
+    )
 
 
 def load(task: Task, tell: Tell) -> dict[str, Any]:
@@ -155,16 +154,7 @@ def validation(task: Task, data: Any) -> list[Any]:
     """Batches of validation nodes, sampled once, that are kept to look at again and again."""
     nodes = data[MASKS["valid"]].nonzero().view(-1)
     nodes = nodes[torch.randperm(len(nodes))[: task.options["eval_nodes"]]]
-    return list(
-        gz.loader.NeighborLoader(
-            data,
-            task.fanout,
-            input_nodes=nodes,
-            batch_size=task.batch_size,
-            edge_ids=False,
-            first_aggregation=first_aggregation(task),
-        )
-    )
+    return list(loader_of(task, data, nodes))
 
 
 def steady_state(marks: list[tuple[LoaderStats, float]]) -> dict[str, Any] | None:

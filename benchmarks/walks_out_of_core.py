@@ -23,12 +23,11 @@ from typing import Any
 import torch
 
 import pyg_graphzero as gz
-from harness.cap import MemoryCap
 from harness.child import Task, Tell, answer
 from harness.communities import CommunityGraph
 from harness.record import drop_caches_argument, parser, record, write
-from harness.run import CHILD, Run, play
-from pyg_graphzero.bench.table import markdown, number
+from harness.report import table
+from harness.run import CHILD, Run, play_all
 from pyg_graphzero.util.machine import machine
 from pyg_graphzero.util.sizes import format_bytes, parse_size
 
@@ -88,40 +87,25 @@ def main(argv: list[str] | None = None) -> None:
             shutil.rmtree(path)
     write(args.json, record(args, argv, **report))
     print(machine())
-    print(table(report))
+    title = f"{format_bytes(report['neighbours_bytes'])} in {format_bytes(report['limit'])}"
+    print(table(title, report["results"], ["K steps/s", "RssAnon"]))
 
 
 def measure(args: argparse.Namespace, path: Path) -> dict[str, Any]:
     """All runs."""
     neighbours = sum(file.stat().st_size for file in path.rglob("*.gl"))
     limit = parse_size(args.memory, "--memory") if args.memory else int(args.cap * neighbours)
-    with MemoryCap(limit):
-        pass
     returned = 8 * args.walks * (args.walk_length + 1)  # on top of a budget
     runs = [("ours", args.walks, 0, limit - returned)]
     runs += [(f"map, {n} threads", args.map_walks, n, _MAPPED) for n in args.map_threads]
-    results = []
+    made = []
     for name, walks, threads, budget in runs:
         options = {"walks": walks, "walk_length": args.walk_length}
         task = Task("walk", str(path), limit, budget, workers=threads, seconds=args.seconds,
                     options=options)  # fmt: skip
-        results.append(play(Run(name, name, task), Path(__file__), args.drop_caches))
-        print(name, results[-1]["error"] or results[-1]["found"], flush=True)
+        made.append(Run(name, name, task))
+    results = play_all(made, Path(__file__), args.drop_caches)
     return {"neighbours_bytes": neighbours, "limit": limit, "results": results}
-
-
-def table(report: dict[str, Any]) -> str:
-    """A line for each run."""
-    title = f"{format_bytes(report['neighbours_bytes'])} in {format_bytes(report['limit'])}"
-    lines = [
-        [
-            each["name"],
-            each["error"] or number(each["found"]["steps_per_second"] / 1e3),
-            format_bytes(each.get("peak", {}).get("anon", 0)),
-        ]
-        for each in report["results"]
-    ]
-    return markdown(title, ["run", "K steps/s", "RssAnon"], lines)
 
 
 if __name__ == "__main__":

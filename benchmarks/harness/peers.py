@@ -12,9 +12,8 @@ import os
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from logging.handlers import BufferingHandler
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,6 +25,7 @@ from torch_geometric.data import Data
 from torch_geometric.sampler import NodeSamplerInput
 
 from harness.child import Task
+from harness.communities import made_ahead
 from harness.sieve import SieveCache
 from pyg_graphzero import _core
 from pyg_graphzero import open as open_store
@@ -214,11 +214,10 @@ class Peer(Contestant):
 def ahead(items: Iterable[T]) -> Iterator[T]:
     """Yields the items; a thread makes the next two while one is used."""
     rest: Iterator[T | None] = iter(items)
-    with ThreadPoolExecutor(1) as pool:
-        coming = deque(pool.submit(next, rest, None) for _ in range(2))
-        while (item := coming.popleft().result()) is not None:
-            coming.append(pool.submit(next, rest, None))
-            yield item
+    for item in made_ahead(lambda _: next(rest, None), count(), threads=1):
+        if item is None:
+            return
+        yield item
 
 
 class TunedMemmap(Peer):
