@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pyg_graphzero.loader.inputs import check_input_nodes
-from pyg_graphzero.pyg.data import DiskData, DiskHeteroData, contents_of
+from pyg_graphzero.pyg.data import DiskData, DiskHeteroData, contents_of, node_storages
 from pyg_graphzero.pyg.lazy import raw_items
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.util.reading import read_numbers
@@ -64,7 +64,7 @@ def choose_seeds(
 def _named(
     data: DiskData | DiskHeteroData, names: str, input_type: str | None
 ) -> tuple[str, str | None, Tensor]:
-    types = list(data._node_store_dict) if isinstance(data, DiskHeteroData) else [None]
+    types = list(node_storages(data))
     if input_type is not None and input_type not in types:
         raise ValueError(f"input_type: found {input_type!r}, expected one of {types}")
     wanted = [name.strip() for name in names.split(",") if name.strip()]
@@ -95,7 +95,7 @@ def _sets(data: DiskData | DiskHeteroData, node_type: str | None) -> dict[str, A
     contents = contents_of(data)
     assert contents is not None
     record = contents.node_type(node_type)
-    items = dict(raw_items(data._store if node_type is None else data[node_type]))
+    items = dict(raw_items(node_storages(data)[node_type]))
     masks = [n for n in record.attrs if items[n].dtype == torch.bool and len(items[n].shape) == 1]
     return {name: items[name] for name in (*record.index_sets, *masks)}
 
