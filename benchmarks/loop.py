@@ -60,9 +60,8 @@ COLUMNS = ("seconds", "cpu_seconds", "load_cpu", "step_cpu", "nodes")
 def main(argv: list[str] | None = None) -> None:
     """Runs the comparison."""
     made = parser("loop", __doc__)
-    step_arguments(made)
+    step_arguments(made, rounds=3)
     made.add_argument("--batches", type=int, default=12, help="of an epoch")
-    made.add_argument("--rounds", type=int, default=3)
     made.add_argument("--workers", type=int, nargs="+", default=[0, 2])
     made.add_argument("--models", nargs="+", choices=MODELS, default=["sage"])
     made.add_argument("--ways", nargs="+", choices=["load", *WAYS], default=["stock", WAYS[-1]])

@@ -32,10 +32,10 @@ from torch_geometric.data import Data
 
 import pyg_graphzero as gz
 from harness.cap import MemoryCap
-from harness.child import Task, Tell, answer, deliver
+from harness.child import Task, Tell, answer
 from harness.communities import CommunityGraph, check_rows
 from harness.grid import Compete, Point, compete, grid_table, least_budget, point_of, worse
-from harness.peers import Contestant, GraphBolt, Ours, Stock, TunedMemmap
+from harness.peers import compete_alone
 from harness.record import limited_arguments, parser, record, write
 from harness.report import Result, memory_chart, table
 from harness.run import CHILD, Run, play_all
@@ -47,12 +47,6 @@ from pyg_graphzero.util.machine import machine
 from pyg_graphzero.util.sizes import format_bytes, parse_size
 
 GROUPS = ("stock", "memmap", "graphbolt", "ours", "later", "train")
-CONTESTANTS: dict[str, type[Contestant]] = {
-    "stock": Stock,
-    "ours": Ours,
-    "memmap": TunedMemmap,
-    "graphbolt": GraphBolt,
-}
 SEEDS, HIDDEN = "train_idx", 128
 _TOO_LITTLE = 10**8  # for any process with torch in it
 # Encoding of the features, by the first part of a store's name.
@@ -97,15 +91,11 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 def serve(task: Task, tell: Tell) -> None:
     """One contestant: epochs of batches, each looked at or trained on."""
     torch.manual_seed(task.seed)
-    start = time.perf_counter()
-    contestant = CONTESTANTS[task.do](task)
     trainer = None
     if task.hidden:
         layers, width = len(task.fanout), task.options["in_channels"]
         net = graph_sage(Data(), layers, NUM_CLASSES, task.hidden, width)
         trainer = Trainer(net, task.model)
-    took = time.perf_counter() - start
-    tell({"event": "ready", "seconds": took, "facts": contestant.facts()})
     checked = False
 
     def step(batch: Any) -> None:
@@ -116,7 +106,7 @@ def serve(task: Task, tell: Tell) -> None:
         if trainer is not None:
             trainer.step(batch)
 
-    deliver(task, tell, contestant.epoch, step, contestant.counts)
+    compete_alone(task, tell, step)
 
 
 # The parent #######################################################################################

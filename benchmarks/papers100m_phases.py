@@ -17,8 +17,8 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GraphSAGE
 
 import pyg_graphzero as gz
-from harness.child import Pace, Task, Tell, deliver
-from harness.peers import Contestant, GraphBolt, Ours
+from harness.child import Pace, Task, Tell
+from harness.peers import compete_alone
 from pyg_graphzero.bench.training import Trainer, graph_sage
 from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.util.sizes import folder_bytes
@@ -141,12 +141,7 @@ def loader_of(task: Task, data: Any, nodes: Tensor, **options: Any) -> gz.loader
 
 def load(task: Task, tell: Tell) -> dict[str, Any]:
     """Epochs of loading without training: by GraphBolt's scheme, or by this package's loader."""
-    kind: type[Contestant] = GraphBolt if task.do == "graphbolt" else Ours
-    begin = time.perf_counter()
-    contestant = kind(task)
-    took = time.perf_counter() - begin
-    tell({"event": "ready", "seconds": took, "facts": contestant.facts()})
-    deliver(task, tell, contestant.epoch, lambda batch: None, contestant.counts)
+    compete_alone(task, tell, lambda batch: None)
     return {}
 
 

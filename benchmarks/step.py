@@ -49,14 +49,13 @@ CONTESTANTS = ("stock", "trimmed", "accelerated", "products")
 def main(argv: list[str] | None = None) -> None:
     """Runs the comparison."""
     made = parser("step", __doc__)
-    step_arguments(made)
+    step_arguments(made, rounds=7)
     made.add_argument("--heads", type=int, default=2, help="of GAT and HGT")
     made.add_argument("--link", action="store_true", help="seeds are edges, with a negative each")
     made.add_argument("--typed", action="store_true", help="papers, authors, institutions: --nodes")
     names = [*MODELS, *BY_RELATION, *TYPED]
     made.add_argument("--models", nargs="+", choices=names, default=list(MODELS))
     made.add_argument("--only", nargs="+", choices=CONTESTANTS, default=list(CONTESTANTS))
-    made.add_argument("--rounds", type=int, default=7)
     made.add_argument("--dgl", help="a Python that has DGL: its layers take part")
     args = made.parse_args(argv)
     if any((model in TYPED) != args.typed for model in args.models):

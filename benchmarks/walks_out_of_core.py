@@ -25,7 +25,7 @@ import torch
 import pyg_graphzero as gz
 from harness.child import Task, Tell, answer
 from harness.communities import CommunityGraph
-from harness.record import drop_caches_argument, parser, record, write
+from harness.record import folder_arguments, parser, record, write
 from harness.report import table
 from harness.run import CHILD, Run, play_all
 from pyg_graphzero.util.machine import machine
@@ -38,7 +38,7 @@ _MAPPED = 1 << 50
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
     """The arguments."""
     made = parser("walks_out_of_core", __doc__)
-    made.add_argument("--dir", type=Path, required=True, help="where the graph is made")
+    folder_arguments(made)
     made.add_argument("--nodes", type=int, default=24_000_000)
     made.add_argument("--edges-per-node", type=float, default=40.0)
     made.add_argument("--walks", type=int, default=600_000, help="of a call of ours")
@@ -48,8 +48,6 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     made.add_argument("--seconds", type=float, default=60, help="no call begins later")
     made.add_argument("--cap", type=float, default=0.25, help="limit, as a share of the neighbours")
     made.add_argument("--memory", help="limit, such as 2GB, instead of a share")
-    made.add_argument("--keep", action="store_true", help="leave the graph for the next run")
-    drop_caches_argument(made)
     return made.parse_args(argv)
 
 

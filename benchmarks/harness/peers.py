@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from logging.handlers import BufferingHandler
 from pathlib import Path
@@ -24,7 +24,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.sampler import NodeSamplerInput
 
-from harness.child import Task
+from harness.child import Task, Tell, deliver
 from harness.communities import made_ahead
 from harness.sieve import SieveCache
 from pyg_graphzero import _core
@@ -292,3 +292,21 @@ class GraphBolt(Peer):
         """The cache's size and the reader."""
         size = self._capacity * self.row_bytes
         return {"cache_rows": self._capacity, "cache_bytes": size, "reader": self._disk.reader}
+
+
+CONTESTANTS: dict[str, type[Contestant]] = {
+    "stock": Stock,
+    "ours": Ours,
+    "load": Ours,
+    "memmap": TunedMemmap,
+    "graphbolt": GraphBolt,
+}
+
+
+def compete_alone(task: Task, tell: Tell, step: Callable[[Any], object]) -> None:
+    """Epochs of the contestant that does the task, each batch given to ``step``."""
+    start = time.perf_counter()
+    contestant = CONTESTANTS[task.do](task)
+    took = time.perf_counter() - start
+    tell({"event": "ready", "seconds": took, "facts": contestant.facts()})
+    deliver(task, tell, contestant.epoch, step, contestant.counts)

@@ -82,7 +82,7 @@ class ColumnReader:
         loaded = {}
         for name, positions in attrs.items():
             fill = self.choices.fill(name)
-            if len(positions) == 1 and self._is_coded(name) and columns.is_text(positions[0]):
+            if len(positions) == 1 and self.is_coded(name) and columns.is_text(positions[0]):
                 loaded[name] = self.coded(name, self._words(columns, positions[0], name, fill))
                 continue
             parts = [ColumnRows(columns, position, name, fill) for position in positions]
@@ -120,7 +120,7 @@ class ColumnReader:
             )
         return self.cast(name, Loaded(rows, column.path, column.where, names))
 
-    def _is_coded(self, name: str) -> bool:
+    def is_coded(self, name: str) -> bool:
         """Whether text may be an attribute, by the dtype that is asked for."""
         dtype = self.choices.dtype(name) or torch.int64
         return not (dtype.is_floating_point or dtype == torch.bool)

@@ -15,13 +15,7 @@ from torch_geometric.utils import to_torch_csr_tensor
 
 from pyg_graphzero import _core
 from pyg_graphzero.errors import UnsupportedError
-from pyg_graphzero.pyg.data import (
-    contents_of,
-    edge_storages,
-    empty_like,
-    graph_storage,
-    node_storages,
-)
+from pyg_graphzero.pyg.data import contents_of, edge_storages, empty_like, node_storages
 from pyg_graphzero.pyg.lazy import OnDemand, called, raw_items
 from pyg_graphzero.sampling.base import GraphSampler, Reading, Sampled
 from pyg_graphzero.sampling.graph import SampledGraph
@@ -196,12 +190,12 @@ class BatchPlan:
         fetched = fetched or {}
         batch = empty_like(self.data) if batch is None else batch
         if isinstance(batch, HeteroData):
-            for key, value in graph_storage(self.data).items():
+            for key, value in self.data.stores[0].items():
                 batch[key] = value
             nodes = [batch[name] for name in self.node_types]
             edges = [batch[name] for name in self.edge_types]
         else:
-            nodes = [graph_storage(batch)]
+            nodes = [batch.stores[0]]
             edges = nodes * len(self.edge_types)
 
         ids, rows = gathered.lists, gathered.columns

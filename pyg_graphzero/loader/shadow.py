@@ -12,7 +12,6 @@ from torch_geometric.sampler import NodeSamplerInput, SamplerOutput
 
 from pyg_graphzero.loader.engine import EngineLoader
 from pyg_graphzero.loader.inputs import seed_nodes
-from pyg_graphzero.pyg.data import graph_storage
 from pyg_graphzero.sampling.base import Prepared, Sampled
 from pyg_graphzero.sampling.graph import resolve
 from pyg_graphzero.sampling.neighbor import NeighborSampler
@@ -105,6 +104,6 @@ class ShaDowKHopSampler(EngineLoader[Batch], torch_geometric.loader.ShaDowKHopSa
         sampled = Sampled([rows[order]], None, [joined], [slots])
         plan = self._current_plan()
         plan.assemble(sampled, plan.gather(sampled, self.node_sampler.num_threads), batch)
-        if "y" in self.data and graph_storage(self.data).is_node_attr("y"):
+        if "y" in self.data and self.data.stores[0].is_node_attr("y"):
             batch.y = batch.y[batch.root_n_id]
         return batch

@@ -58,11 +58,6 @@ def _bare(cls: Any) -> Any:
     return out
 
 
-def graph_storage(data: Any) -> Any:
-    """The storage of what belongs to the graph: all of ``Data``, what is of no type otherwise."""
-    return data._global_store if isinstance(data, HeteroData) else data._store
-
-
 def node_storages(data: Any) -> dict[str | None, Any]:
     """The storages of node attributes by node type, of ``Data`` or ``HeteroData``."""
     return dict(data._node_store_dict) if isinstance(data, HeteroData) else {None: data._store}

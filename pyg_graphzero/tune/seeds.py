@@ -106,8 +106,17 @@ def _ids(value: Any) -> Tensor:
 
 
 def training_set(contents: StoreContents, input_type: str | None = None) -> str | None:
-    """The name of a set of training nodes; None where no type (or not this one) has any."""
+    """The name of a set of training nodes; None where the only type (or this one) has none.
+
+    Raises:
+        ValueError: No type is named, and none of several has such a set.
+    """
     types = [t for t in contents.schema.node_types if input_type in (None, t.name)]
     files = [file for t in types for file in (t.index_sets | t.attrs).items()]
     there = {name for name, file in files if len(contents.column(file).shape) == 1}
-    return next((name for name in _TRAINING_SETS if name in there), None)
+    found = next((name for name in _TRAINING_SETS if name in there), None)
+    if found is None and input_type is None and contents.schema.is_hetero:
+        sets, names = " nor ".join(_TRAINING_SETS), [t.name for t in types]
+        expected = f"the name of a set, or an input_type of {names}"
+        raise ValueError(f"seeds: found neither {sets}, expected {expected}")
+    return found
