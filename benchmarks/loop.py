@@ -3,17 +3,16 @@ r"""The whole training loop: sampling, features and steps, for each way to have 
     python benchmarks/loop.py --dgl PYTHON
     python benchmarks/loop.py --undirected --ways accelerated --batches 4
     python benchmarks/loop.py --features int8 --sums none mean --ways accelerated --workers 0
-    python benchmarks/loop.py --device cuda --models sage gcn gat --loaders ours prefetch stock \
+    python benchmarks/loop.py --device cuda --models sage gcn gat --loaders ours stock \
         --ways load stock trimmed accelerated --workers 1 4 16 --batches 50
 
 Every round is an epoch over the same seeds, in turn. A model is computed as PyG has it (``stock``),
 ``trimmed`` by PyG's ``trim_to_layer``, or by ``nn.accelerate``; ``load`` computes nothing. Batches
 come from this package's loader, over a graph in memory or a store (``--features``), with a first
-aggregation or not (``--sums``); from the same behind ``PrefetchLoader``; or from stock PyG's, if it
-has a sampler. ``GraphBolt`` is DGL's sampler, features and layers, in an environment of its own
-that has ``dgl==2.1.0``. CPU time of a batch without workers is seen apart from that of a step; the
-GPU's idle share is what of an epoch no kernel of a step ran in. With one contestant the peak of its
-memory is taken.
+aggregation or not (``--sums``); or from stock PyG's, if it has a sampler. ``GraphBolt`` is DGL's
+sampler, features and layers, in an environment of its own that has ``dgl==2.1.0``. CPU time of a
+batch without workers is seen apart from that of a step; the GPU's idle share is what of an epoch no
+kernel of a step ran in. With one contestant the peak of its memory is taken.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ from pyg_graphzero.util.machine import machine
 MODELS: dict[str, Callable[..., torch.nn.Module]] = {
     "sage": GraphSAGE, "gcn": GCN, "gat": partial(GAT, heads=4),
 }  # fmt: skip
-LOADERS = ("ours", "prefetch", "stock")
+LOADERS = ("ours", "stock")
 # Encoding of the features in a store; "memory" has the graph there, and no store.
 FEATURES = {"memory": None, "float32": None, "float16": "float16", "int8": "int8"}
 # Ways and models that take sums in place of the rows of the last hop.
@@ -68,7 +67,6 @@ def main(argv: list[str] | None = None) -> None:
     made.add_argument("--loaders", nargs="+", choices=LOADERS, default=["ours"])
     made.add_argument("--features", choices=FEATURES, default="memory")
     made.add_argument("--sums", nargs="+", choices=["none", "mean"], default=["none"])
-    made.add_argument("--memory", help="the store's budget; by default all is mapped")
     made.add_argument("--device", default="cpu", help="or cuda")
     made.add_argument("--dgl", help="a Python that has DGL")
     args = made.parse_args(argv)
@@ -113,7 +111,7 @@ def loaders(
     graph: Any = data
     if args.features != "memory":
         gz.convert(data, folder / "store", features=FEATURES[args.features], progress=False)
-        graph = gz.open(folder / "store", memory=args.memory).data()
+        graph = gz.open(folder / "store").data()
     for kind in args.loaders:
         if kind == "stock" and StockPyG.missing() is not None:
             continue
@@ -129,10 +127,6 @@ def loaders(
                 yield name, PrefetchLoader(stock, device)
                 continue
             given["edge_ids"] = False
-            if kind == "prefetch":
-                given["pin_memory"] = device.type == "cuda"
-                yield name, PrefetchLoader(gz.loader.NeighborLoader(graph, **given), device)
-                continue
             for sums in args.sums:
                 given["first_aggregation"] = None if sums == "none" else sums
                 own = gz.loader.NeighborLoader(graph, **given, device=device)

@@ -115,7 +115,7 @@ class Choices:
         adopt: bool = False,
     ) -> None:
         for option, names in (("take", take), ("skip", skip)):
-            if isinstance(names, str) or not isinstance(names or (), Collection):
+            if isinstance(names, str) or not (names is None or isinstance(names, Collection)):
                 raise ValueError(f"{option}={names!r}: expected a list of names")
         named = {"x": features} if isinstance(features, str) else features
         for option, given in (("dtypes", dtypes), ("fill", fill), ("features", named)):

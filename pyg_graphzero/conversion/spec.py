@@ -284,15 +284,16 @@ def _fill(kind: type[Spec], body: Any, where: str, name: str | Path) -> Spec:
     if not isinstance(body, Mapping):
         raise InputError(name, where, type(body).__name__, "a table of keys")
     known = {each.name: str(each.type) for each in fields(kind) if each.name not in _INTERNAL}
-    for key in body:
-        if key not in known:
-            raise InputError(name, f"{where}.{key}", "an unknown key", ", ".join(known))
-        wanted = known[key].partition(" | ")[0]
-        is_kind = isinstance(body[key], _KINDS.get(wanted, object))
-        is_kind = is_kind and not (wanted == "int" and isinstance(body[key], bool))
-        if body[key] is not None and not is_kind:
-            place, expected = f"{where}.{key}".lstrip("."), f"a value of type {wanted}"
-            raise InputError(name, place, repr(body[key]), expected)
     values = dict(body)
+    for key, value in body.items():
+        place = f"{where}.{key}".lstrip(".")
+        if key not in known:
+            raise InputError(name, place, "an unknown key", ", ".join(known))
+        wanted = known[key].partition(" | ")[0]
+        is_kind = isinstance(value, _KINDS.get(wanted, object))
+        if value is not None and (not is_kind or (wanted == "int" and isinstance(value, bool))):
+            raise InputError(name, place, repr(value), f"a value of type {wanted}")
+        if value is not None and wanted == "int":
+            values[key] = int(value)  # NumPy's, too
     values["attrs"] = parse_attrs(values.get("attrs"), f"{where}.attrs", name)
     return kind(**values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -372,7 +373,8 @@ def test_options_that_are_refused(tmp_path, words, options):
 
 
 def test_a_number_of_nodes_by_numpy(tmp_path):
-    assert converted(RING, tmp_path / "s", num_nodes=np.int64(6)).num_nodes == 6
+    summary = gz.convert(RING, tmp_path / "s", num_nodes=np.int64(6))
+    assert json.loads(json.dumps(summary.to_dict()))["nodes"][""]["num_nodes"] == 6
 
 
 def test_sources_and_outputs_that_are_refused(tmp_path):
