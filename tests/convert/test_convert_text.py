@@ -81,6 +81,8 @@ FAULTS = [
     ("empty", "", {}, "file: found an empty file, expected at least one row"),
     ("comments_only", "# a\n\n", {}, "file: found an empty file, expected at least one row"),
     ("header_only", "src,dst\n", {}, "file: found no edges and no nodes, expected at least one"),
+    ("open_quote", 'src,dst,name\n0,1,"a"\n1,2,"b\n2,0,c\n0,2,d\n', {},
+     "line 3: found a quote that is not closed, expected an end of every quoted cell"),
     ("binary", b"0,1\n\0\1,2\n", {}, "line 2: found a zero byte: binary data, expected text"),
     ("latin1", "src,dst\na,b\nM\u00fcller,b\n".encode("latin-1"), {},
      "line 3, column 'src': found 'M\ufffdller', expected UTF-8 text"),
