@@ -53,13 +53,14 @@ def sampling_arguments(
     rounds: int = 3,
     dim: int = 128,
 ) -> None:
-    """A synthetic graph, batches of it, and how often they are measured."""
+    """A synthetic graph (``dim`` is 0: without features), batches of it, rounds to measure."""
     made.add_argument("--nodes", type=int, default=nodes)
     made.add_argument("--edges", type=int, default=edges)
     made.add_argument("--fanout", type=int, nargs="+", default=fanout)
     made.add_argument("--batch-size", type=int, default=batch_size)
     made.add_argument("--rounds", type=int, default=rounds)
-    made.add_argument("--dim", type=int, default=dim, help="of the features, where there are any")
+    if dim:
+        made.add_argument("--dim", type=int, default=dim, help="of the features")
 
 
 def step_arguments(made: argparse.ArgumentParser, rounds: int) -> None:

@@ -136,7 +136,8 @@ def short(result: Result) -> str:
     if result["error"]:
         return f"{result['name']}: {result['error']}"
     epochs = [f"{e['batches']} batches in {e['seconds']:.1f} s" for e in result["epochs"]]
-    return f"{result['name']}: {', '.join(epochs) or result['found']}"
+    found = {name: each for name, each in result["found"].items() if isinstance(each, float)}
+    return f"{result['name']}: {', '.join(epochs) or found}"
 
 
 # Charts ###########################################################################################

@@ -225,12 +225,20 @@ class Places:
     Attributes:
         starts: The first row of each block.
         blocks: Part, offset and size of each block.
+        num_comments: Lines from the first row on that are comments.
     """
 
     dialect: Dialect
     num_rows: int = 0
+    num_comments: int = 0
     starts: list[int] = field(default_factory=list)
     blocks: list[tuple[int, int, int]] = field(default_factory=list)
+
+    def see(self, block: Block) -> None:
+        """Count the comments of a block."""
+        if self.dialect.comment:
+            mark = self.dialect.comment.encode()
+            self.num_comments += block.data.count(b"\n" + mark) + block.data.startswith(mark)
 
     def add(self, block: Block, num_rows: int) -> None:
         """Note the rows of the next block."""

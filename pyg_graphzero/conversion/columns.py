@@ -172,6 +172,12 @@ class ColumnReader:
             for spool, positions in zip(spools, parts, strict=True):
                 spool.append(_side_by_side([batch[at] for at in positions]))
 
+        if places.num_comments:
+            lines, mark = f"{places.num_comments:,} lines below its first row", dialect.comment
+            hint = "comment=None (--comment '') takes them"
+            told = f"{dialect.path.name}: {lines} begin with {mark!r} and are no data; {hint}"
+            self.choices.notes += [told] * (told not in self.choices.notes)
+
         def where(position: int) -> Callable[[int], str]:
             return lambda row: f"{places.line(row)}, column {dialect.label(position)}"
 
