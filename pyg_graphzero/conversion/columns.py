@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -172,11 +173,7 @@ class ColumnReader:
             for spool, positions in zip(spools, parts, strict=True):
                 spool.append(_side_by_side([batch[at] for at in positions]))
 
-        if places.num_comments:
-            lines, mark = f"{places.num_comments:,} lines below its first row", dialect.comment
-            hint = "comment=None (--comment '') takes them"
-            told = f"{dialect.path.name}: {lines} begin with {mark!r} and are no data; {hint}"
-            self.choices.notes += [told] * (told not in self.choices.notes)
+        self._note_otherwise(places, [at for at, is_text in ids if not is_text])
 
         def where(position: int) -> Callable[[int], str]:
             return lambda row: f"{places.line(row)}, column {dialect.label(position)}"
@@ -196,6 +193,19 @@ class ColumnReader:
         if later:
             loaded |= self._text_columns(dialect, later, [])[1]
         return id_columns, loaded
+
+    def _note_otherwise(self, places: Places, integers: list[int]) -> None:
+        """Notes lines that are taken for comments, and ids whose zeros are lost."""
+        dialect = places.dialect
+        name, rows = dialect.path.name, dialect.sample
+        if places.num_comments:
+            lines = f"{places.num_comments:,} lines below its first row"
+            hint = "comment=None (--comment '') takes them"
+            self.choices.note(f"{name}: {lines} begin with {dialect.comment!r}: no data; {hint}")
+        cells = [row[at] for at in integers for row in rows if len(row) == dialect.num_columns]
+        for cell in [cell for cell in cells if re.fullmatch("-?0[0-9]+", cell)][:1]:
+            hint = "id_type='str' (--id-type str) keeps their zeros"
+            self.choices.note(f"{name}: ids such as {cell[:20]!r} are numbers here; {hint}")
 
     def _text_column(
         self, dialect: Dialect, position: int, name: str, is_alone: bool

@@ -98,7 +98,7 @@ class Choices:
         adopt: Leave node attributes in the files that they lie in as rows.
 
     Attributes:
-        notes: On attributes that have become shorter unasked.
+        notes: On what was taken otherwise than it is written.
         is_exact: Whether nothing becomes shorter unasked.
 
     Raises:
@@ -154,6 +154,10 @@ class Choices:
                 found = f"{option} names {name!r}, which is no attribute"
                 raise ValueError(f"{found}. There are: {shown or 'none'}")
 
+    def note(self, told: str) -> None:
+        """Adds to the notes, once."""
+        self.notes += [told] * (told not in self.notes)
+
     def wants(self, owner: str, attr: str) -> bool:
         """Whether to store ``attr`` of the node or edge type labelled ``owner``."""
         names = {*_names(owner, attr)}
@@ -176,8 +180,7 @@ class Choices:
         stays = self.is_exact or self._adopts
         if dtype is None and is_long and not stays:
             dtype, asked = torch.float32, f"dtypes={{{attr!r}: 'float64'}} (--dtype {attr}=float64)"
-            told = f"{attr}: float64 is stored as float32; {asked} keeps it"
-            self.notes += [told] * (told not in self.notes)
+            self.note(f"{attr}: float64 is stored as float32; {asked} keeps it")
         if fill is not None and fill == fill and rows.dtype.is_floating_point:
             rows = MappedRows(
                 rows, rows.shape, rows.dtype, lambda slab, _: slab.masked_fill(slab.isnan(), fill)

@@ -354,6 +354,7 @@ def test_node_table_gives_the_order(tmp_path):
         ("convert: comment: found 5, expected a value of type str", {"comment": 5}),
         ("convert: delimiter: found 5, expected a value of type str", {"delimiter": 5}),
         ("num_nodes: found True, expected a value of type int", {"num_nodes": True}),
+        (r"num_nodes: found 2\.5, expected a value of type int", {"num_nodes": 2.5}),
         (
             r"<x>: value: found .*inhomogeneous.*, expected rows of numbers, all of one length",
             {"node_attrs": {"x": [[1], [1, 2]]}},
@@ -378,8 +379,6 @@ def test_a_number_of_nodes_by_numpy(tmp_path):
 
 
 def test_sources_and_outputs_that_are_refused(tmp_path):
-    words = r"nodes\.num_nodes: found 2\.5, expected a value of type int"
-    refused(RING, tmp_path / "s", words, num_nodes=2.5)
     words = "<year>: source: found 'year', expected a path such as"
     refused(RING, tmp_path / "s", words, node_attrs=["year"])
     refused(42, tmp_path / "s", "source: type: found int, expected a path")
