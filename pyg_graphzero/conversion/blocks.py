@@ -88,6 +88,8 @@ def read_blocks(dialect: Dialect, progress: Progress) -> Iterator[Block]:
 def _check_last_row(path: Path, offset: int, data: bytes, dialect: Dialect) -> None:
     """Refuse an open quote at the end of a file: the rows behind it would be one cell of it."""
     end = _row_end(data + b"\n", dialect)
+    if end <= len(data):  # by the quotes of comments, too, unless rows are looked at
+        end = _row_end_by_rows(data + b"\n", dialect)
     if end <= len(data):
         where, found = f"line {count_lines(path, offset + end) + 1}", "a quote that is not closed"
         raise InputError(path, where, found, "an end of every quoted cell")

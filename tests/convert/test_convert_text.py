@@ -173,7 +173,7 @@ def test_lines_inside_quotes(tmp_path):
     refused(path, tmp_path / "s", words, header=False)
     gz.convert(path, tmp_path / "s", header=False, comment=None, delimiter=",")
     assert edges_of(tmp_path / "s") == [("a\n \nb", "c\n#d"), ("c\n#d", "a\n \nb")]
-    write(path, '# "quoted"\n"a","b"\n \n# note\n"b","a"\n')
+    write(path, '# "quoted"\n"a","b"\n \n# note\n"b","a"\n# a,"note\n')
     assert edges_from(path, tmp_path / "t", header=False) == [("a", "b"), ("b", "a")]
 
 
