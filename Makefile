@@ -43,7 +43,7 @@ FOLDERS ?= tests
 .PHONY: demo test test-all test-posix test-arm test-windows test-oldest test-newest versions lint docs cpptest sanitize fuzz fuzz-asan campaigns mutants replay stock wheel wheels gpu-kit clean
 
 demo: $(VENV)/.installed
-	$(BIN)/python examples/wordnet_sage.py
+	$(BIN)/python examples/swap_loader.py --loader both --accelerate
 
 test: $(VENV)/.tools cpptest
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal \

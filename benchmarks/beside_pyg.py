@@ -108,11 +108,9 @@ def compare(
 def main(argv: list[str] | None = None) -> None:
     """Runs the comparison."""
     made = parser("beside_pyg", __doc__)
-    sampling_arguments(made, 1_000_000, 15_000_000, [10, 5], 1024)
-    made.add_argument("--dim", type=int, default=128, help="of the features")
+    sampling_arguments(made, 1_000_000, 15_000_000, [10, 5])
     made.add_argument("--workers", type=int, nargs="+", default=[0, 2])
     made.add_argument("--batches", type=int, default=24)
-    made.add_argument("--rounds", type=int, default=3)
     made.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     args = made.parse_args(argv)
     torch.manual_seed(0)

@@ -16,6 +16,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from torch_geometric.sampler import NodeSamplerInput
 
 import pyg_graphzero as gz
 from harness.child import Task, Tell, answer
-from harness.record import medians, parser, record, write
+from harness.record import in_turns, medians, parser, record, sampling_arguments, write
 from harness.run import CHILD, Run, play
 from pyg_graphzero.bench.table import markdown, number
 from pyg_graphzero.util.machine import machine
@@ -74,7 +75,8 @@ class Ours:
 
     Args:
         folder: Directory of the text and of the files converted from it.
-        options: ``nodes``, ``dim``, ``batch_size``, ``fanout``, ``walk_length`` in steps.
+        options: ``nodes``, ``dim``, ``batch_size``, ``fanout`` (of one hop), ``walk_length`` in
+            steps.
 
     Attributes:
         loader: An epoch: seeds, shuffled, with neighbours and the rows of all.
@@ -106,10 +108,10 @@ class Ours:
 
     def prepare(self) -> None:
         """A sampler, walkers, a loader, the model and one line for it."""
-        self.sampler = gz.sampler.NeighborSampler(self.data, [self.options["fanout"]])
+        self.sampler = gz.sampler.NeighborSampler(self.data, self.options["fanout"])
         self.walkers = {pq: gz.sampler.RandomWalker(self.data, *pq) for pq in ((1.0, 1.0), _BIASED)}
         self.loader = gz.loader.NeighborLoader(
-            self.data, [self.options["fanout"]], batch_size=self.options["batch_size"], shuffle=True
+            self.data, self.options["fanout"], batch_size=self.options["batch_size"], shuffle=True
         )
         self.model = gz.nn.accelerate(Sage(self.options["dim"]))
 
@@ -155,7 +157,8 @@ class GraphZero(Ours):
         """The loader and the model of its script."""
 
         def gather(seeds: list[int]) -> tuple[Tensor, Tensor, Tensor]:
-            drawn = torch.from_numpy(self.graph.batch_random_fanout(seeds, self.options["fanout"]))
+            (fanout,) = self.options["fanout"]
+            drawn = torch.from_numpy(self.graph.batch_random_fanout(seeds, fanout))
             nodes = torch.tensor(seeds)
             return nodes, self.x[nodes], self.x[drawn]
 
@@ -168,7 +171,7 @@ class GraphZero(Ours):
 
     def fanout(self) -> object:
         """Drawn without replacement."""
-        return self.graph.batch_random_fanout(self.seeds.tolist(), self.options["fanout"])
+        return self.graph.batch_random_fanout(self.seeds.tolist(), *self.options["fanout"])
 
     def walk(self, p: float, q: float) -> object:
         """It counts nodes."""
@@ -253,13 +256,8 @@ def main(argv: list[str] | None = None) -> None:
     """Writes the graph, lets both run, and prints the table."""
     made = parser("from_graphzero", __doc__)
     made.add_argument("--dir", type=Path, required=True, help="where everything is made")
-    made.add_argument("--nodes", type=int, default=50_000)
-    made.add_argument("--edges", type=int, default=200_000)
-    made.add_argument("--dim", type=int, default=32, help="of the features")
-    made.add_argument("--batch-size", type=int, default=1024)
-    made.add_argument("--fanout", type=int, default=5)
+    sampling_arguments(made, 50_000, 200_000, [5], dim=32)
     made.add_argument("--walk-length", type=int, default=20, help="steps")
-    made.add_argument("--rounds", type=int, default=3)
     made.add_argument("--graphzero-path", help="where GraphZero 0.2 is installed")
     args = made.parse_args(argv)
     folder = args.dir / "from-graphzero"
@@ -268,22 +266,23 @@ def main(argv: list[str] | None = None) -> None:
                ("nodes", "dim", "batch_size", "fanout", "walk_length")}  # fmt: skip
     options["folder"] = str(folder)
     names = list(CONTESTANTS) if args.graphzero_path else ["ours"]
-    rounds: dict[str, list[dict[str, float]]] = {name: [] for name in names}
+
+    def both(name: str) -> dict[str, float]:
+        """Conversion and use by a contestant."""
+        found: dict[str, float] = {}
+        for what in ("convert", "use"):
+            task = Task(f"{name}: {what}", str(folder), options=options)
+            path = args.graphzero_path if name == "GraphZero 0.2" else None
+            run = Run(task.do, name, task, cold=False, path=path)
+            result = play(run, Path(__file__), drop_caches=False)
+            if result["error"]:
+                raise SystemExit(f"{task.do}: {result['error']}")
+            found |= result["found"] | {f"peak of {what}": result["peak"]["anon_and_file"]}
+        return found
+
     try:
         write_text(folder, args.nodes, args.edges, args.dim)
-        for _ in range(args.rounds):
-            for name in names:
-                found: dict[str, float] = {}
-                for what in ("convert", "use"):
-                    task = Task(f"{name}: {what}", str(folder), options=options)
-                    path = args.graphzero_path if name == "GraphZero 0.2" else None
-                    run = Run(task.do, name, task, cold=False, path=path)
-                    result = play(run, Path(__file__), drop_caches=False)
-                    if result["error"]:
-                        raise SystemExit(f"{task.do}: {result['error']}")
-                    found |= result["found"]
-                    found[f"peak of {what}"] = result["peak"]["anon_and_file"]
-                rounds[name].append(found)
+        rounds = in_turns({name: partial(both, name) for name in names}, args.rounds)
     finally:
         shutil.rmtree(folder)
     figures = {name: medians(each) for name, each in rounds.items()}
@@ -296,7 +295,7 @@ def table(found: dict[str, dict[str, float]], args: Any) -> str:
     """A line for each thing, seconds as milliseconds."""
     title = (
         f"{args.nodes:,} nodes, {args.edges:,} edges, {args.dim} features; {args.batch_size} seeds,"
-        f" {args.fanout} neighbours, {args.walk_length} steps; ms"
+        f" {args.fanout[0]} neighbours, {args.walk_length} steps; ms"
     )
     ratio = ["ratio"] if len(found) > 1 else []
     lines = []

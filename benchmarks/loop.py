@@ -3,17 +3,16 @@ r"""The whole training loop: sampling, features and steps, for each way to have 
     python benchmarks/loop.py --dgl PYTHON
     python benchmarks/loop.py --undirected --ways accelerated --batches 4
     python benchmarks/loop.py --features int8 --sums none mean --ways accelerated --workers 0
-    python benchmarks/loop.py --device cuda --models sage gcn gat --loaders ours prefetch stock \
+    python benchmarks/loop.py --device cuda --models sage gcn gat --loaders ours stock \
         --ways load stock trimmed accelerated --workers 1 4 16 --batches 50
 
 Every round is an epoch over the same seeds, in turn. A model is computed as PyG has it (``stock``),
 ``trimmed`` by PyG's ``trim_to_layer``, or by ``nn.accelerate``; ``load`` computes nothing. Batches
 come from this package's loader, over a graph in memory or a store (``--features``), with a first
-aggregation or not (``--sums``); from the same behind ``PrefetchLoader``; or from stock PyG's, if it
-has a sampler. ``GraphBolt`` is DGL's sampler, features and layers, in an environment of its own
-that has ``dgl==2.1.0``. CPU time of a batch without workers is seen apart from that of a step; the
-GPU's idle share is what of an epoch no kernel of a step ran in. With one contestant the peak of its
-memory is taken.
+aggregation or not (``--sums``); or from stock PyG's, if it has a sampler. ``GraphBolt`` is DGL's
+sampler, features and layers, in an environment of its own that has ``dgl==2.1.0``. CPU time of a
+batch without workers is seen apart from that of a step; the GPU's idle share is what of an epoch no
+kernel of a step ran in. With one contestant the peak of its memory is taken.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 import torch_geometric.loader
 from torch_geometric.data import Data
 from torch_geometric.loader import PrefetchLoader
@@ -39,25 +37,18 @@ from torch_geometric.utils.sparse import index2ptr
 
 import pyg_graphzero as gz
 from harness.asked import Asked
-from harness.record import (
-    in_turns,
-    medians,
-    parser,
-    record,
-    step_arguments,
-    step_graph,
-    write,
-)
+from harness.record import in_turns, medians, parser, record, step_arguments, step_graph, write
 from harness.timeline import with_peak
 from pyg_graphzero.bench.contestants import StockPyG
 from pyg_graphzero.bench.synthetic import NUM_CLASSES
 from pyg_graphzero.bench.training import MODELS as WAYS
+from pyg_graphzero.bench.training import Trainer
 from pyg_graphzero.util.machine import machine
 
 MODELS: dict[str, Callable[..., torch.nn.Module]] = {
     "sage": GraphSAGE, "gcn": GCN, "gat": partial(GAT, heads=4),
 }  # fmt: skip
-LOADERS = ("ours", "prefetch", "stock")
+LOADERS = ("ours", "stock")
 # Encoding of the features in a store; "memory" has the graph there, and no store.
 FEATURES = {"memory": None, "float32": None, "float16": "float16", "int8": "int8"}
 # Ways and models that take sums in place of the rows of the last hop.
@@ -68,16 +59,14 @@ COLUMNS = ("seconds", "cpu_seconds", "load_cpu", "step_cpu", "nodes")
 def main(argv: list[str] | None = None) -> None:
     """Runs the comparison."""
     made = parser("loop", __doc__)
-    step_arguments(made)
+    step_arguments(made, rounds=3)
     made.add_argument("--batches", type=int, default=12, help="of an epoch")
-    made.add_argument("--rounds", type=int, default=3)
     made.add_argument("--workers", type=int, nargs="+", default=[0, 2])
     made.add_argument("--models", nargs="+", choices=MODELS, default=["sage"])
     made.add_argument("--ways", nargs="+", choices=["load", *WAYS], default=["stock", WAYS[-1]])
     made.add_argument("--loaders", nargs="+", choices=LOADERS, default=["ours"])
     made.add_argument("--features", choices=FEATURES, default="memory")
     made.add_argument("--sums", nargs="+", choices=["none", "mean"], default=["none"])
-    made.add_argument("--memory", help="the store's budget; by default all is mapped")
     made.add_argument("--device", default="cpu", help="or cuda")
     made.add_argument("--dgl", help="a Python that has DGL")
     args = made.parse_args(argv)
@@ -97,7 +86,7 @@ def main(argv: list[str] | None = None) -> None:
                         continue
                     if "mean" in name and (way, model) not in WITH_SUMS:
                         continue
-                    step = Step(model, way, device, args) if model else None
+                    step = stepper(model, way, device, args) if model else None
                     label = ", ".join(filter(None, (way, model, name)))
                     works[label] = partial(epoch, loader, step, device)
         if args.dgl is not None:
@@ -122,7 +111,7 @@ def loaders(
     graph: Any = data
     if args.features != "memory":
         gz.convert(data, folder / "store", features=FEATURES[args.features], progress=False)
-        graph = gz.open(folder / "store", memory=args.memory).data()
+        graph = gz.open(folder / "store").data()
     for kind in args.loaders:
         if kind == "stock" and StockPyG.missing() is not None:
             continue
@@ -138,55 +127,26 @@ def loaders(
                 yield name, PrefetchLoader(stock, device)
                 continue
             given["edge_ids"] = False
-            if kind == "prefetch":
-                given["pin_memory"] = device.type == "cuda"
-                yield name, PrefetchLoader(gz.loader.NeighborLoader(graph, **given), device)
-                continue
             for sums in args.sums:
                 given["first_aggregation"] = None if sums == "none" else sums
                 own = gz.loader.NeighborLoader(graph, **given, device=device)
                 yield name + f", {sums}" * (sums != "none"), own
 
 
-class Step:
-    """Trains a model on one batch.
-
-    Args:
-        model: Name of one of ``MODELS``.
-        way: One of ``WAYS``.
-        device: Where.
-        args: Widths, dropout, autocast.
-    """
-
-    def __init__(
-        self, model: str, way: str, device: torch.device, args: argparse.Namespace
-    ) -> None:
-        torch.manual_seed(0)
-        depth = len(args.fanout)
-        made = MODELS[model](args.dim, args.hidden, depth, NUM_CLASSES, dropout=args.dropout)
-        self.model = made.to(device)
-        if way == "accelerated":
-            gz.nn.accelerate(self.model)
-        self._is_trimmed = way == "trimmed"
-        self._autocast = torch.autocast(device.type, torch.bfloat16, enabled=args.autocast)
-        self._optimizer = torch.optim.Adam(self.model.parameters())
-
-    def __call__(self, batch: Data) -> None:
-        """Forward, backward, update."""
-        hops = {}
-        if self._is_trimmed:
-            hops["num_sampled_nodes_per_hop"] = batch.num_sampled_nodes
-            hops["num_sampled_edges_per_hop"] = batch.num_sampled_edges
-        self._optimizer.zero_grad(set_to_none=True)
-        size = batch.batch_size
-        with self._autocast:
-            out = self.model(batch.x, batch.edge_index, **hops)[:size]
-            loss = F.cross_entropy(out, batch.y[:size])
-        loss.backward()
-        self._optimizer.step()
+def stepper(
+    model: str, way: str, device: torch.device, args: argparse.Namespace
+) -> Callable[[Data], object]:
+    """A model's training on one batch, in one of ``WAYS``."""
+    torch.manual_seed(0)
+    depth = len(args.fanout)
+    net = MODELS[model](args.dim, args.hidden, depth, NUM_CLASSES, dropout=args.dropout)
+    autocast = torch.autocast(device.type, torch.bfloat16, enabled=args.autocast)
+    return Trainer(net.to(device), way, autocast=autocast).step
 
 
-def epoch(loader: Iterable[Data], step: Step | None, device: torch.device) -> dict[str, float]:
+def epoch(
+    loader: Iterable[Data], step: Callable[[Data], object] | None, device: torch.device
+) -> dict[str, float]:
     """One epoch: nodes and bytes of its batches, CPU time, how long the device had work."""
     found = dict.fromkeys(("nodes", "bytes", "load_cpu", "step_cpu", "busy"), 0.0)
     events: list[tuple[Any, Any]] = []

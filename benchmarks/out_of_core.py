@@ -32,27 +32,21 @@ from torch_geometric.data import Data
 
 import pyg_graphzero as gz
 from harness.cap import MemoryCap
-from harness.child import Task, Tell, answer, deliver
+from harness.child import Task, Tell, answer
 from harness.communities import CommunityGraph, check_rows
 from harness.grid import Compete, Point, compete, grid_table, least_budget, point_of, worse
-from harness.peers import Contestant, GraphBolt, Ours, Stock, TunedMemmap
+from harness.peers import compete_alone
 from harness.record import limited_arguments, parser, record, write
-from harness.report import Result, memory_chart, short, table
-from harness.run import CHILD, Run, play
+from harness.report import Result, memory_chart, table
+from harness.run import CHILD, Run, play_all
 from pyg_graphzero import _core
 from pyg_graphzero.bench.synthetic import NUM_CLASSES
-from pyg_graphzero.bench.training import Trainer
+from pyg_graphzero.bench.training import Trainer, graph_sage
 from pyg_graphzero.store.copies import remove_copies
 from pyg_graphzero.util.machine import machine
 from pyg_graphzero.util.sizes import format_bytes, parse_size
 
 GROUPS = ("stock", "memmap", "graphbolt", "ours", "later", "train")
-CONTESTANTS: dict[str, type[Contestant]] = {
-    "stock": Stock,
-    "ours": Ours,
-    "memmap": TunedMemmap,
-    "graphbolt": GraphBolt,
-}
 SEEDS, HIDDEN = "train_idx", 128
 _TOO_LITTLE = 10**8  # for any process with torch in it
 # Encoding of the features, by the first part of a store's name.
@@ -97,16 +91,11 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 def serve(task: Task, tell: Tell) -> None:
     """One contestant: epochs of batches, each looked at or trained on."""
     torch.manual_seed(task.seed)
-    start = time.perf_counter()
-    contestant = CONTESTANTS[task.do](task)
     trainer = None
     if task.hidden:
-        trainer = Trainer(
-            Data(), None, len(task.fanout), NUM_CLASSES, task.model, task.hidden,
-            task.options["in_channels"],
-        )  # fmt: skip
-    took = time.perf_counter() - start
-    tell({"event": "ready", "seconds": took, "facts": contestant.facts()})
+        layers, width = len(task.fanout), task.options["in_channels"]
+        net = graph_sage(Data(), layers, NUM_CLASSES, task.hidden, width)
+        trainer = Trainer(net, task.model)
     checked = False
 
     def step(batch: Any) -> None:
@@ -117,7 +106,7 @@ def serve(task: Task, tell: Tell) -> None:
         if trainer is not None:
             trainer.step(batch)
 
-    deliver(task, tell, contestant.epoch, step, contestant.counts)
+    compete_alone(task, tell, step)
 
 
 # The parent #######################################################################################
@@ -284,13 +273,11 @@ def main(argv: list[str] | None = None) -> None:
     limit = parse_size(args.memory, "--memory") if args.memory else int(args.cap * feature_bytes)
     with MemoryCap(limit):  # before an hour's work: can it be done here?
         pass
-    stores, results = Stores(args.dir, graph), []
+    stores = Stores(args.dir, graph)
     try:
         facts = facts_of(args, stores.make("f32"))
         print(machine(), graph, facts, sep="\n", flush=True)
-        for run in choose(args, stores, limit):
-            results.append(play(run, Path(__file__), args.drop_caches))
-            print(short(results[-1]), flush=True)
+        results = play_all(choose(args, stores, limit), Path(__file__), args.drop_caches)
     finally:
         if not args.keep:
             shutil.rmtree(stores.folder)

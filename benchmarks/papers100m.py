@@ -38,11 +38,10 @@ from pathlib import Path
 from papers100m_graph import MASKS, NUM_EDGES, NUM_FEATURES, NUM_NODES, PapersGraph
 from papers100m_phases import ENCODINGS, PHASES, serve
 
-from harness.cap import MemoryCap
 from harness.child import Task, answer
 from harness.record import limited_arguments, parser, record, write
-from harness.report import Result, memory_chart, short, table
-from harness.run import CHILD, Run, play
+from harness.report import Result, memory_chart, table
+from harness.run import CHILD, Run, play_all
 from pyg_graphzero.store.copies import remove_copies
 from pyg_graphzero.util.sizes import parse_size
 
@@ -170,19 +169,11 @@ def main(argv: list[str] | None = None) -> None:
     args.dir.mkdir(parents=True, exist_ok=True)
     folder = args.dir / "papers100m"
     runs = runs_of(args)
-    # Can it be done here?
-    for limit in {run.task.limit for run in runs if run.task.limit is not None}:
-        with MemoryCap(limit):
-            pass
     if "convert" in args.phases and (folder / "store").exists():
         raise FileExistsError(17, "exists: name phases without convert, or remove it", str(folder))
     folder.mkdir(exist_ok=True)
     try:
-        results: list[Result] = []
-        for run in runs:
-            run = with_same_memory(run, results)
-            results.append(play(run, Path(__file__), args.drop_caches))
-            print(short(results[-1]), flush=True)
+        results = play_all(runs, Path(__file__), args.drop_caches, with_same_memory)
         graph = None if args.data else PapersGraph.of(args.scale, args.seed, args.directed)
         facts = graph and dataclasses.asdict(graph) | {"num_edges": graph.num_edges}
     finally:

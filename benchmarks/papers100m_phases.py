@@ -17,9 +17,9 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GraphSAGE
 
 import pyg_graphzero as gz
-from harness.child import Pace, Task, Tell, deliver
-from harness.peers import Contestant, GraphBolt, Ours
-from pyg_graphzero.bench.training import Trainer
+from harness.child import Pace, Task, Tell
+from harness.peers import compete_alone
+from pyg_graphzero.bench.training import Trainer, graph_sage
 from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.util.sizes import folder_bytes
 
@@ -85,24 +85,14 @@ def train(task: Task, tell: Tell) -> dict[str, Any]:
     begin = time.perf_counter()
     store = gz.open(task.store, memory=task.budget)
     data = store.data()
-    loader = gz.loader.NeighborLoader(
-        data,
-        task.fanout,
-        input_nodes=data[MASKS["train"]],
-        batch_size=task.batch_size,
-        shuffle=True,
-        drop_last=True,
-        num_workers=task.workers,
-        edge_ids=False,
-        first_aggregation=first_aggregation(task),
-    )
+    options = {"shuffle": True, "drop_last": True, "num_workers": task.workers}
+    loader = loader_of(task, data, data[MASKS["train"]], **options)
     next(iter(loader))  # the first loader that begins decides what stays in memory
     first = time.perf_counter() - begin
     # Before the batches that are kept: those of an accelerated model know their hops.
     width = store.feature_store.get_tensor_size(group_name=None, attr_name="x")[1]
-    trainer = Trainer(
-        Data(), None, len(task.fanout), NUM_CLASSES, task.model, task.hidden, in_channels=width
-    )
+    net = graph_sage(Data(), len(task.fanout), NUM_CLASSES, task.hidden, width)
+    trainer = Trainer(net, task.model)
     looks = validation(task, data)
     tell({"event": "ready", "seconds": 0.0, "facts": {"epoch_batches": len(loader)}})
     pace = Pace(task, tell)
@@ -110,7 +100,7 @@ def train(task: Task, tell: Tell) -> dict[str, Any]:
     every = max(1, task.batches // _LOOKS)
     curve: list[dict[str, Any]] = []
     steady: list[tuple[LoaderStats, float]] = []
-    looking = loss = 0.0
+    looking = 0.0
     wanted = True
     while wanted:  # epochs
         marks: list[tuple[LoaderStats, float]] = []
@@ -126,7 +116,7 @@ def train(task: Task, tell: Tell) -> dict[str, Any]:
                 accuracy = share_found(trainer.model, looks)
                 looking += time.perf_counter() - begin
                 point = {"batch": pace.batches, "seconds": pace.elapsed}
-                curve.append(point | {"loss": loss, "val_accuracy": accuracy})
+                curve.append(point | {"loss": float(loss), "val_accuracy": accuracy})
             if not wanted:
                 break
         # An epoch that ended before it was steady says less than the one before it.
@@ -136,19 +126,22 @@ def train(task: Task, tell: Tell) -> dict[str, Any]:
     return found | {"steady": steady_state(steady), "first_batch_of_all_seconds": first}
 
 
-def first_aggregation(task: Task) -> str | None:
-    """Whether the loader takes the first layer's means: where the model is one that takes them."""
-    return "mean" if task.model == "accelerated" else None
+def loader_of(task: Task, data: Any, nodes: Tensor, **options: Any) -> gz.loader.NeighborLoader:
+    """Batches, with the first layer's means where the model is one that takes them."""
+    return gz.loader.NeighborLoader(
+        data,
+        task.fanout,
+        input_nodes=nodes,
+        batch_size=task.batch_size,
+        edge_ids=False,
+        first_aggregation="mean" if task.model == "accelerated" else None,
+        **options,
+    )
 
 
 def load(task: Task, tell: Tell) -> dict[str, Any]:
     """Epochs of loading without training: by GraphBolt's scheme, or by this package's loader."""
-    kind: type[Contestant] = GraphBolt if task.do == "graphbolt" else Ours
-    begin = time.perf_counter()
-    contestant = kind(task)
-    took = time.perf_counter() - begin
-    tell({"event": "ready", "seconds": took, "facts": contestant.facts()})
-    deliver(task, tell, contestant.epoch, lambda batch: None, contestant.counts)
+    compete_alone(task, tell, lambda batch: None)
     return {}
 
 
@@ -156,16 +149,7 @@ def validation(task: Task, data: Any) -> list[Any]:
     """Batches of validation nodes, sampled once, that are kept to look at again and again."""
     nodes = data[MASKS["valid"]].nonzero().view(-1)
     nodes = nodes[torch.randperm(len(nodes))[: task.options["eval_nodes"]]]
-    return list(
-        gz.loader.NeighborLoader(
-            data,
-            task.fanout,
-            input_nodes=nodes,
-            batch_size=task.batch_size,
-            edge_ids=False,
-            first_aggregation=first_aggregation(task),
-        )
-    )
+    return list(loader_of(task, data, nodes))
 
 
 def steady_state(marks: list[tuple[LoaderStats, float]]) -> dict[str, Any] | None:

@@ -16,7 +16,6 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from harness.record import parser
-from harness.report import speed_bars
 from pyg_graphzero.bench.table import number
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -61,27 +60,31 @@ def result() -> Figure:
     titles = ("Features four times as large as memory", "Everything in memory")
     panels = figure.subplots(1, 2, width_ratios=(3, 2))
     for axes, title, rates in zip(panels, titles, speeds(), strict=True):
-        for at, (name, rate) in enumerate(rates.items()):
-            axes.barh(at, rate, 0.7, color=OURS if name[0] in "p…" else OTHERS)
-            shown = "none in 60 s" if rate < 0.02 else number(rate)
-            behind = {"xytext": (4, 0), "textcoords": "offset points", "va": "center"}
-            axes.annotate(shown, (rate, at), fontsize=10, **behind)
-        axes.set_yticks(range(len(rates)), list(rates), fontsize=10.5)
+        draw_bars(axes, rates)
         axes.set_title(title, fontsize=12, weight="bold", loc="left")
-        axes.set_xlabel("batches of 1024 seeds per second")
-        axes.margins(x=0.15)
-        axes.invert_yaxis()
-        axes.spines[["top", "right"]].set_visible(False)
     return figure
 
 
+def draw_bars(axes: Any, rates: dict[str, float]) -> None:
+    """A bar for each name, with its number behind it."""
+    for at, (name, rate) in enumerate(rates.items()):
+        axes.barh(at, rate, 0.7, color=OURS if name[0] in "op…" else OTHERS)
+        shown = "none in 60 s" if rate < 0.02 else number(rate)
+        behind = {"xytext": (4, 0), "textcoords": "offset points", "va": "center"}
+        axes.annotate(shown, (rate, at), fontsize=10, **behind)
+    axes.set_yticks(range(len(rates)), list(rates), fontsize=10.5)
+    axes.set_xlabel("batches of 1024 seeds per second")
+    axes.margins(x=0.15)
+    axes.invert_yaxis()
+    axes.spines[["top", "right"]].set_visible(False)
+
+
 def out_of_core_speed() -> Figure:
-    """The chart that a run draws, from its summary."""
-    shown = [each for name, each in runs("out_of_core").items() if "training" not in name]
-    for each in shown:
-        each.setdefault("group", each["name"].replace(",", " ").split()[0])
-    figure = Figure(figsize=(8, 0.9 + 0.3 * len(shown)), layout="constrained")
-    speed_bars(figure, shown)
+    """Chart of a run's speeds out of core, training left out."""
+    found = runs("out_of_core").items()
+    rates = {name: each["batches_per_second"] for name, each in found if "training" not in name}
+    figure = Figure(figsize=(8, 0.9 + 0.3 * len(rates)), layout="constrained")
+    draw_bars(figure.subplots(), rates)
     return figure
 
 

@@ -25,7 +25,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
 from papers100m_graph import NUM_CLASSES, NUM_FEATURES, PapersGraph
 from torch.nn.parallel import DistributedDataParallel
 from torch_geometric.nn import GraphSAGE
@@ -34,6 +33,7 @@ import pyg_graphzero as gz
 from harness.cap import MemoryCap
 from harness.record import parser, record, write
 from pyg_graphzero.bench.table import markdown
+from pyg_graphzero.bench.training import Trainer
 from pyg_graphzero.loader.cluster import ClusterData
 from pyg_graphzero.util.sizes import folder_bytes, parse_size
 from pyg_graphzero.util.system import private_rss
@@ -114,8 +114,7 @@ def train(args: argparse.Namespace, rank: int, ranks: int, path: str, place: str
             del data[name]
     torch.manual_seed(0)
     model = GraphSAGE(data.num_features, args.hidden, len(args.fanout), NUM_CLASSES)
-    ddp = DistributedDataParallel(gz.nn.accelerate(model))
-    optimizer = torch.optim.Adam(ddp.parameters())
+    trainer = Trainer(DistributedDataParallel(gz.nn.accelerate(model)))
     torch.manual_seed(rank + 1)
     options = {"batch_size": args.batch_size, "num_workers": 1, "edge_ids": False}
     loader = gz.loader.NeighborLoader(data, args.fanout, seeds, shuffle=True, **options)
@@ -126,10 +125,7 @@ def train(args: argparse.Namespace, rank: int, ranks: int, path: str, place: str
         before, cpu, anon = exchanged(store), time.process_time(), 0
         nodes = edges = 0
         for _, batch in zip(range(int(steps)), loader, strict=False):
-            optimizer.zero_grad()
-            out = ddp(batch.x, batch.edge_index)[: batch.batch_size]
-            F.cross_entropy(out, batch.y[: batch.batch_size]).backward()
-            optimizer.step()
+            trainer.step(batch)
             nodes, edges = nodes + batch.num_nodes, edges + batch.num_edges
             anon = max(anon, private_rss())
         stats = loader.stats()
@@ -140,11 +136,11 @@ def train(args: argparse.Namespace, rank: int, ranks: int, path: str, place: str
         )
     found = {"epochs": epochs, "disk": disk(store), "fetch": 0.0, "gloo": 0.0}
     if isinstance(store, gz.ShardedStore) and ranks > 1:
-        del loader, batch, out  # their memory is the window's now
+        del loader, batch  # their memory is the window's now
         count = torch.tensor(min(_MOST_FETCHED, _WINDOW * epochs[-1]["nodes"] // int(steps)))
         dist.all_reduce(count, dist.ReduceOp.MIN)
         found |= fetch(store, int(count), ranks)
-    del ddp
+    del trainer
     store.close()
     dist.barrier()
     dist.destroy_process_group()

@@ -26,26 +26,18 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric.nn import GAT, GCN, GIN, GraphSAGE
 
 import pyg_graphzero as gz
 from harness.academic import academic
-from harness.record import (
-    in_turns,
-    medians,
-    parser,
-    record,
-    step_arguments,
-    step_graph,
-    write,
-)
+from harness.record import in_turns, medians, parser, record, step_arguments, step_graph, write
 from harness.timeline import with_peak
-from harness.typed_models import BY_RELATION, NUM_RELATIONS, TYPED
+from harness.typed_models import BY_RELATION, LAYERS, NUM_RELATIONS, TYPED
 from pyg_graphzero import _core
 from pyg_graphzero.bench.process import memory
 from pyg_graphzero.bench.synthetic import NUM_CLASSES
+from pyg_graphzero.bench.training import Trainer
 from pyg_graphzero.sampling.hops import SampledEdgeIndex, attach_hops
 from pyg_graphzero.util.machine import machine
 
@@ -57,15 +49,13 @@ CONTESTANTS = ("stock", "trimmed", "accelerated", "products")
 def main(argv: list[str] | None = None) -> None:
     """Runs the comparison."""
     made = parser("step", __doc__)
-    step_arguments(made)
+    step_arguments(made, rounds=7)
     made.add_argument("--heads", type=int, default=2, help="of GAT and HGT")
     made.add_argument("--link", action="store_true", help="seeds are edges, with a negative each")
     made.add_argument("--typed", action="store_true", help="papers, authors, institutions: --nodes")
     names = [*MODELS, *BY_RELATION, *TYPED]
     made.add_argument("--models", nargs="+", choices=names, default=list(MODELS))
     made.add_argument("--only", nargs="+", choices=CONTESTANTS, default=list(CONTESTANTS))
-    made.add_argument("--rounds", type=int, default=7)
-    made.add_argument("--batch", type=Path, help="where the batch is kept, for the next run too")
     made.add_argument("--dgl", help="a Python that has DGL: its layers take part")
     args = made.parse_args(argv)
     if any((model in TYPED) != args.typed for model in args.models):
@@ -77,9 +67,8 @@ def main(argv: list[str] | None = None) -> None:
     recycling = _core.Recycling(is_bounded=False)  # as while a loader lives
     results: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        path = args.batch or Path(folder) / "batch.pt"
-        if not path.exists():
-            _alone(_sample, path, args)
+        path = Path(folder) / "batch.pt"
+        _alone(_sample, path, args)
         batch = torch.load(path, weights_only=False)
         print(f"{machine()}")
         sizes = {"nodes": batch.num_nodes, "edges": batch.num_edges}
@@ -97,7 +86,6 @@ def main(argv: list[str] | None = None) -> None:
             results[model] = {
                 name: {
                     **medians(rounds[name]),
-                    "min_seconds": min(each["seconds"] for each in rounds[name]),
                     "peak_bytes": None
                     if name in ("products", "DGL")
                     else _alone(_peak, name, model, path, args),
@@ -122,7 +110,7 @@ def _sample(path: Path, args: argparse.Namespace) -> None:
         data = academic(args.nodes // 2, 0)
     else:
         data = step_graph(args, 0)
-        relations = torch.randint(NUM_RELATIONS, (args.edges,), dtype=torch.int8)
+        relations = torch.randint(NUM_RELATIONS, (args.edges,))
         data.edge_type = relations.repeat(data.num_edges // args.edges)
     options = {"batch_size": args.batch_size, "shuffle": True}
     loader: Any
@@ -132,6 +120,8 @@ def _sample(path: Path, args: argparse.Namespace) -> None:
         seeds = _SEEDS if args.typed else None
         loader = gz.loader.NeighborLoader(data, args.fanout, input_nodes=seeds, **options)
     batch = next(iter(loader))
+    if args.link:
+        batch.batch_size = batch.num_sampled_nodes[0]
     for store in batch.node_stores:  # here, for a graph that fits into memory without them alone
         store.x = torch.randn(len(store.n_id), args.dim)
     for store in batch.stores:
@@ -153,48 +143,21 @@ def _step(name: str, model: str, batch: Any, args: argparse.Namespace) -> Callab
     if name == "accelerated":  # edges that know their hops
         batch = copy.copy(batch)
         attach_hops(batch)
-    widths = [args.dim, *[args.hidden] * (len(args.fanout) - 1), NUM_CLASSES]
-    seeds = batch[_SEEDS] if args.typed else batch
-    y = seeds.y[: seeds.num_sampled_nodes[0]]
-    names = ("x", "edge_index", "num_sampled_nodes", "num_sampled_edges")
-    *given, nodes, edges = (getattr(batch, name + "_dict" * args.typed) for name in names)
-    extra: dict[str, Any] = {"sampled": (nodes, edges)}
     if model in MODELS:
         options = {"dropout": args.dropout} | ({"heads": args.heads} if model == "GAT" else {})
         net = MODELS[model](args.dim, args.hidden, len(args.fanout), NUM_CLASSES, **options)
-        extra = {"num_sampled_nodes_per_hop": nodes, "num_sampled_edges_per_hop": edges}
-    elif args.typed:
-        net = TYPED[model](widths, batch.metadata(), args.heads)
     else:
-        net = BY_RELATION[model](widths, None, args.heads)
-        given.append(batch.edge_type.long())
-    if name != "trimmed":
-        extra = {}
-    if name == "accelerated":
-        net = gz.nn.accelerate(net)
-
-    def run() -> Tensor:
-        out = net(*given, **extra)
-        return out[_SEEDS] if isinstance(out, dict) else out
-
-    indices = [*given[1].values()] if args.typed else [given[1]]
-    return _training(net, run, y, indices, args.autocast)
-
-
-def _training(
-    net: torch.nn.Module, run: Callable[[], Tensor], y: Tensor, edges: list[Any], autocast: bool
-) -> Callable[[], None]:
-    optimizer = torch.optim.Adam(net.parameters())
+        widths = [args.dim, *[args.hidden] * (len(args.fanout) - 1), NUM_CLASSES]
+        net = LAYERS[model](widths, batch.metadata() if args.typed else None, args.heads)
+    names = ["x", "edge_index", *["edge_type"] * (model in BY_RELATION)]
+    autocast = torch.autocast("cpu", torch.bfloat16, enabled=args.autocast)
+    trainer = Trainer(net, name, _SEEDS if args.typed else None, names, autocast)
 
     def step() -> None:
-        for each in edges:
-            if isinstance(each, SampledEdgeIndex):
-                each.made.clear()  # as in a batch that was not seen before
-        optimizer.zero_grad()
-        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-            loss = F.cross_entropy(run()[: len(y)], y)
-        loss.backward()
-        optimizer.step()
+        for store in batch.edge_stores:
+            if isinstance(store.edge_index, SampledEdgeIndex):
+                store.edge_index.made.clear()  # as in a batch that was not seen before
+        trainer.step(batch)
 
     return step
 

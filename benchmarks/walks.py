@@ -62,10 +62,9 @@ def write_graphzero(path: Path, rowptr: Tensor, col: Tensor) -> None:
 def main(argv: list[str] | None = None) -> None:
     """Runs the comparison."""
     made = parser("walks", __doc__)
-    sampling_arguments(made, 1_000_000, 10_000_000, [], 100_000)
+    sampling_arguments(made, 1_000_000, 10_000_000, [], 100_000, rounds=5, dim=0)
     made.add_argument("--walk-length", type=int, default=20, help="steps")
     made.add_argument("--threads", type=int, default=1)
-    made.add_argument("--rounds", type=int, default=5)
     made.add_argument("--graphzero-path", help="where GraphZero 0.2 is installed")
     args = made.parse_args(argv)
     torch.set_num_threads(args.threads)

@@ -23,12 +23,11 @@ from typing import Any
 import torch
 
 import pyg_graphzero as gz
-from harness.cap import MemoryCap
 from harness.child import Task, Tell, answer
 from harness.communities import CommunityGraph
-from harness.record import drop_caches_argument, parser, record, write
-from harness.run import CHILD, Run, play
-from pyg_graphzero.bench.table import markdown, number
+from harness.record import folder_arguments, parser, record, write
+from harness.report import table
+from harness.run import CHILD, Run, play_all
 from pyg_graphzero.util.machine import machine
 from pyg_graphzero.util.sizes import format_bytes, parse_size
 
@@ -39,7 +38,7 @@ _MAPPED = 1 << 50
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
     """The arguments."""
     made = parser("walks_out_of_core", __doc__)
-    made.add_argument("--dir", type=Path, required=True, help="where the graph is made")
+    folder_arguments(made)
     made.add_argument("--nodes", type=int, default=24_000_000)
     made.add_argument("--edges-per-node", type=float, default=40.0)
     made.add_argument("--walks", type=int, default=600_000, help="of a call of ours")
@@ -49,8 +48,6 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     made.add_argument("--seconds", type=float, default=60, help="no call begins later")
     made.add_argument("--cap", type=float, default=0.25, help="limit, as a share of the neighbours")
     made.add_argument("--memory", help="limit, such as 2GB, instead of a share")
-    made.add_argument("--keep", action="store_true", help="leave the graph for the next run")
-    drop_caches_argument(made)
     return made.parse_args(argv)
 
 
@@ -88,40 +85,25 @@ def main(argv: list[str] | None = None) -> None:
             shutil.rmtree(path)
     write(args.json, record(args, argv, **report))
     print(machine())
-    print(table(report))
+    title = f"{format_bytes(report['neighbours_bytes'])} in {format_bytes(report['limit'])}"
+    print(table(title, report["results"], ["K steps/s", "RssAnon"]))
 
 
 def measure(args: argparse.Namespace, path: Path) -> dict[str, Any]:
     """All runs."""
     neighbours = sum(file.stat().st_size for file in path.rglob("*.gl"))
     limit = parse_size(args.memory, "--memory") if args.memory else int(args.cap * neighbours)
-    with MemoryCap(limit):
-        pass
     returned = 8 * args.walks * (args.walk_length + 1)  # on top of a budget
     runs = [("ours", args.walks, 0, limit - returned)]
     runs += [(f"map, {n} threads", args.map_walks, n, _MAPPED) for n in args.map_threads]
-    results = []
+    made = []
     for name, walks, threads, budget in runs:
         options = {"walks": walks, "walk_length": args.walk_length}
         task = Task("walk", str(path), limit, budget, workers=threads, seconds=args.seconds,
                     options=options)  # fmt: skip
-        results.append(play(Run(name, name, task), Path(__file__), args.drop_caches))
-        print(name, results[-1]["error"] or results[-1]["found"], flush=True)
+        made.append(Run(name, name, task))
+    results = play_all(made, Path(__file__), args.drop_caches)
     return {"neighbours_bytes": neighbours, "limit": limit, "results": results}
-
-
-def table(report: dict[str, Any]) -> str:
-    """A line for each run."""
-    title = f"{format_bytes(report['neighbours_bytes'])} in {format_bytes(report['limit'])}"
-    lines = [
-        [
-            each["name"],
-            each["error"] or number(each["found"]["steps_per_second"] / 1e3),
-            format_bytes(each.get("peak", {}).get("anon", 0)),
-        ]
-        for each in report["results"]
-    ]
-    return markdown(title, ["run", "K steps/s", "RssAnon"], lines)
 
 
 if __name__ == "__main__":

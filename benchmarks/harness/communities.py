@@ -44,9 +44,11 @@ _DIGITS, _DIGIT_BITS = 3, 11
 T = TypeVar("T")
 
 
-def made_ahead(make: Callable[[int], T], numbers: Iterable[int]) -> Iterator[T]:
+def made_ahead(
+    make: Callable[[int], T], numbers: Iterable[int], threads: int = _THREADS
+) -> Iterator[T]:
     """``make`` of every number, in order; threads make the next ones while one is used."""
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with ThreadPoolExecutor(threads) as pool:
         ahead: deque[Future[T]] = deque()
         for number in numbers:
             ahead.append(pool.submit(make, number))

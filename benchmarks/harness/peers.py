@@ -12,9 +12,8 @@ import os
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
+from itertools import count
 from logging.handlers import BufferingHandler
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,7 +24,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.sampler import NodeSamplerInput
 
-from harness.child import Task
+from harness.child import Task, Tell, deliver
+from harness.communities import made_ahead
 from harness.sieve import SieveCache
 from pyg_graphzero import _core
 from pyg_graphzero import open as open_store
@@ -214,11 +214,10 @@ class Peer(Contestant):
 def ahead(items: Iterable[T]) -> Iterator[T]:
     """Yields the items; a thread makes the next two while one is used."""
     rest: Iterator[T | None] = iter(items)
-    with ThreadPoolExecutor(1) as pool:
-        coming = deque(pool.submit(next, rest, None) for _ in range(2))
-        while (item := coming.popleft().result()) is not None:
-            coming.append(pool.submit(next, rest, None))
-            yield item
+    for item in made_ahead(lambda _: next(rest, None), count(), threads=1):
+        if item is None:
+            return
+        yield item
 
 
 class TunedMemmap(Peer):
@@ -293,3 +292,21 @@ class GraphBolt(Peer):
         """The cache's size and the reader."""
         size = self._capacity * self.row_bytes
         return {"cache_rows": self._capacity, "cache_bytes": size, "reader": self._disk.reader}
+
+
+CONTESTANTS: dict[str, type[Contestant]] = {
+    "stock": Stock,
+    "ours": Ours,
+    "load": Ours,
+    "memmap": TunedMemmap,
+    "graphbolt": GraphBolt,
+}
+
+
+def compete_alone(task: Task, tell: Tell, step: Callable[[Any], object]) -> None:
+    """Epochs of the contestant that does the task, each batch given to ``step``."""
+    start = time.perf_counter()
+    contestant = CONTESTANTS[task.do](task)
+    took = time.perf_counter() - start
+    tell({"event": "ready", "seconds": took, "facts": contestant.facts()})
+    deliver(task, tell, contestant.epoch, step, contestant.counts)

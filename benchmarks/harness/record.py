@@ -24,7 +24,7 @@ from pyg_graphzero.util.machine import machine, storage
 
 OUT = Path("benchmarks/out")
 # Arguments that name places of this machine, which mean nothing elsewhere.
-_PLACES = ("dir", "data", "out", "json", "batch", "stock_path", "graphzero_path")
+_PLACES = ("dir", "data", "out", "json", "stock_path", "graphzero_path")
 
 
 def parser(script: str, doc: str, json: bool = True) -> argparse.ArgumentParser:
@@ -45,20 +45,28 @@ def parser(script: str, doc: str, json: bool = True) -> argparse.ArgumentParser:
 
 
 def sampling_arguments(
-    made: argparse.ArgumentParser, nodes: int, edges: int, fanout: list[int], batch_size: int
+    made: argparse.ArgumentParser,
+    nodes: int,
+    edges: int,
+    fanout: list[int],
+    batch_size: int = 1024,
+    rounds: int = 3,
+    dim: int = 128,
 ) -> None:
-    """A synthetic graph, and batches of it."""
+    """A synthetic graph (``dim`` is 0: without features), batches of it, rounds to measure."""
     made.add_argument("--nodes", type=int, default=nodes)
     made.add_argument("--edges", type=int, default=edges)
     made.add_argument("--fanout", type=int, nargs="+", default=fanout)
     made.add_argument("--batch-size", type=int, default=batch_size)
+    made.add_argument("--rounds", type=int, default=rounds)
+    if dim:
+        made.add_argument("--dim", type=int, default=dim, help="of the features")
 
 
-def step_arguments(made: argparse.ArgumentParser) -> None:
+def step_arguments(made: argparse.ArgumentParser, rounds: int) -> None:
     """A synthetic graph, batches of it, and a model of which steps are measured."""
-    sampling_arguments(made, 5_000_000, 75_000_000, [15, 10, 5], 1024)
+    sampling_arguments(made, 5_000_000, 75_000_000, [15, 10, 5], rounds=rounds)
     made.add_argument("--undirected", action="store_true", help="every edge both ways")
-    made.add_argument("--dim", type=int, default=128, help="of the features")
     made.add_argument("--hidden", type=int, default=256, help="width of the model")
     made.add_argument("--dropout", type=float, default=0.0, help="between its layers")
     made.add_argument(
@@ -75,8 +83,8 @@ def step_graph(args: argparse.Namespace, dim: int) -> Data:
 
 
 def limited_arguments(made: argparse.ArgumentParser, training_memory: str) -> None:
-    """Adds the arguments of scripts that run processes under a limit on memory."""
-    made.add_argument("--dir", type=Path, required=True, help="where everything is made")
+    """Adds the arguments of scripts that train in processes under a limit on memory."""
+    folder_arguments(made)
     made.add_argument("--fanout", type=int, nargs="+", default=[15, 10, 5])
     made.add_argument("--batch-size", type=int, default=1024)
     made.add_argument(
@@ -87,14 +95,14 @@ def limited_arguments(made: argparse.ArgumentParser, training_memory: str) -> No
     made.add_argument("--model", choices=MODELS, default="trimmed", help="how it is computed")
     made.add_argument("--stock-path", help="added to PYTHONPATH of stock PyG, for torch-sparse")
     made.add_argument("--seed", type=int, default=0)
-    made.add_argument("--keep", action="store_true", help="leave what is made for the next run")
-    drop_caches_argument(made)
     made.add_argument("--out", type=Path, default=OUT, help="where the record and charts go")
     made.add_argument("--name", default=made.get_default("script"), help="of these")
 
 
-def drop_caches_argument(made: argparse.ArgumentParser) -> None:
-    """How cold what is measured begins."""
+def folder_arguments(made: argparse.ArgumentParser) -> None:
+    """Where graphs are made, and how cold what is measured begins."""
+    made.add_argument("--dir", type=Path, required=True, help="where everything is made")
+    made.add_argument("--keep", action="store_true", help="leave what is made for the next run")
     made.add_argument(
         "--drop-caches",
         action=argparse.BooleanOptionalAction,

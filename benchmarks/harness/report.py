@@ -108,6 +108,7 @@ COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
     "reads: time/ideal": ("reading_over_ideal", "{:.2f}".format),
     "stall": ("stall_share", percent),
     "seconds": ("seconds", number),
+    "K steps/s": ("steps_per_second", lambda rate: number(rate / 1e3)),
     "RssAnon": ("anon", format_bytes),
     "anon+file": ("anon_and_file", format_bytes),
     "charged": ("charged", format_bytes),
@@ -120,7 +121,7 @@ def table(title: str, results: list[Result], columns: list[str]) -> str:
     """Every run in a line, and what went wrong below."""
     rows = []
     for each in results:
-        found = figures(each) | each.get("peak", {}) | each.get("io", {})
+        found = each["found"] | figures(each) | each.get("peak", {}) | each.get("io", {})
         shown = [COLUMNS[column] for column in columns]
         cells = [form(found[name]) if name in found else "" for name, form in shown]
         if each["at_most"]:
@@ -135,8 +136,8 @@ def short(result: Result) -> str:
     if result["error"]:
         return f"{result['name']}: {result['error']}"
     epochs = [f"{e['batches']} batches in {e['seconds']:.1f} s" for e in result["epochs"]]
-    done = ", ".join(epochs) or f"{number(result['found']['seconds'])} s"
-    return f"{result['name']}: {done}"
+    found = {name: each for name, each in result["found"].items() if isinstance(each, float)}
+    return f"{result['name']}: {', '.join(epochs) or found}"
 
 
 # Charts ###########################################################################################
@@ -165,35 +166,6 @@ def memory_chart(axes_of: list[list[Result]], folder: Path, name: str) -> str:
         FigureCanvasAgg(figure)
         figure.savefig(folder / f"{name}_memory.png", dpi=90)
     return f"written: {name}_memory.png in {folder}"
-
-
-def color_of(shown: list[Result]) -> dict[str, str]:
-    """A colour for each group."""
-    return {group: f"C{i}" for i, group in enumerate(dict.fromkeys(e["group"] for e in shown))}
-
-
-def speed_bars(figure: Any, shown: list[Result]) -> None:
-    """Batches a second."""
-    axes = figure.subplots()
-    for at, each in enumerate(shown):
-        value = speed(each)
-        assert value
-        axes.barh(at, value, color=color_of(shown)[each["group"]])
-        axes.annotate(f" {number(value)}", (value, at), va="center", fontsize=8)
-    log_ticks(axes, "batches per second (log)")
-    axes.set_yticks(range(len(shown)), [each["name"] for each in shown])
-    axes.margins(x=0.15)
-    axes.invert_yaxis()
-
-
-def log_ticks(axes: Any, label: str) -> None:
-    """A logarithmic axis below bars with numbers that one reads: 0.5, 1, 2, 5, 10."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    axes.set(xscale="log", xlabel=label)
-    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
-    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 def memory_lines(figure: Any, axes_of: list[list[Result]]) -> None:

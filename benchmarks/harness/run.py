@@ -18,6 +18,7 @@ from typing import Any
 from harness.cap import MemoryCap
 from harness.child import Task
 from harness.page_cache import drop, resident_bytes
+from harness.report import short
 from harness.timeline import timeline
 from pyg_graphzero.bench.entrant import ENVIRONMENT
 from pyg_graphzero.bench.process import warm
@@ -99,6 +100,33 @@ def play(run: Run, scenario: Path, drop_caches: bool) -> dict[str, Any]:
             environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
         follow([str(scenario), CHILD], task, cap, environment, run.patience, result)
     return result
+
+
+def play_all(
+    runs: list[Run],
+    scenario: Path,
+    drop_caches: bool,
+    adapt: Callable[[Run, list[dict[str, Any]]], Run] = lambda run, results: run,
+) -> list[dict[str, Any]]:
+    """Runs in their order, each of which says how it ended; see ``play``.
+
+    Args:
+        runs: All of them.
+        scenario: The script that is their process.
+        drop_caches: Whether a cold run finds the whole machine's page cache empty.
+        adapt: Given a run and the results of those before it, returns the run that is played.
+
+    Raises:
+        CapError: A limit cannot be had here. Nothing was begun.
+    """
+    for limit in {run.task.limit for run in runs if run.task.limit is not None}:
+        with MemoryCap(limit):
+            pass
+    results: list[dict[str, Any]] = []
+    for run in runs:
+        results.append(play(adapt(run, results), scenario, drop_caches))
+        print(short(results[-1]), flush=True)
+    return results
 
 
 def begin(files: list[Path], cold: bool, drop_caches: bool) -> dict[str, Any]:

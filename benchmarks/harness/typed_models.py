@@ -24,14 +24,22 @@ class Layers(nn.Module):
         super().__init__()
         self.convs = nn.ModuleList(convs)
 
-    def forward(self, x: Any, edges: Any, relations: Any = None, sampled: Any = None) -> Any:
-        """Rows of the last layer; trimmed by PyG's means where it is said what was ``sampled``."""
+    def forward(
+        self,
+        x: Any,
+        edges: Any,
+        relations: Any = None,
+        num_sampled_nodes_per_hop: Any = None,
+        num_sampled_edges_per_hop: Any = None,
+    ) -> Any:
+        """Rows of the last layer; trimmed by PyG's means where numbers by hop are given."""
+        sampled = num_sampled_nodes_per_hop, num_sampled_edges_per_hop
         for number, conv in enumerate(self.convs):
             if number and isinstance(x, dict):
                 x = {name: rows.relu() for name, rows in x.items()}
             elif number:
                 x = x.relu()
-            if sampled is not None:
+            if sampled[0] is not None:
                 x, edges, relations = trim_to_layer(number, *sampled, x, edges, relations)
             x = conv(x, edges) if relations is None else conv(x, edges, relations)
         return x
@@ -57,11 +65,14 @@ def _rgcn(widths: list[int], metadata: Any, heads: int) -> nn.Module:
     return Layers(RGCNConv(ins, outs, NUM_RELATIONS) for ins, outs in pairwise(widths))
 
 
+#: Models of typed nodes.
+TYPED = ("HeteroConv", "to_hetero", "HGT")
+#: Models of one node type, whose edges have a relation each.
+BY_RELATION = ("RGCN",)
 #: Given the widths of all layers, the types of a batch, and how many heads of attention.
-TYPED: dict[str, Callable[[list[int], Any, int], nn.Module]] = {
+LAYERS: dict[str, Callable[[list[int], Any, int], nn.Module]] = {
     "HeteroConv": _hetero_sage,
     "to_hetero": _to_hetero,
     "HGT": _hgt,
+    "RGCN": _rgcn,
 }
-#: Models of one node type, whose edges have a relation each.
-BY_RELATION = {"RGCN": _rgcn}

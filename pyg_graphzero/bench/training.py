@@ -1,11 +1,14 @@
-"""The model that training is measured with: GraphSAGE, a layer per hop, computed in three ways."""
+"""Training that is measured: a model in three ways, and the GraphSAGE of the benchmarks."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 from torch_geometric.data import HeteroData
 from torch_geometric.nn import GraphSAGE, to_hetero
 
@@ -16,76 +19,84 @@ MODELS = ("stock", "trimmed", "accelerated")
 _HIDDEN_CHANNELS = 128
 
 
-class Trainer:
-    """Trains GraphSAGE (Hamilton et al. 2017) with Adam, batch by batch.
+def graph_sage(
+    data: Any,
+    num_layers: int,
+    num_classes: int,
+    hidden_channels: int = _HIDDEN_CHANNELS,
+    in_channels: int = -1,
+) -> torch.nn.Module:
+    """GraphSAGE (Hamilton et al. 2017) for a graph.
 
     Args:
         data: The graph; only its types are looked at.
-        node_type: Type of the seed nodes.
         num_layers: Layers.
         num_classes: Classes of the seed nodes.
-        model: One of ``MODELS``: the same result, with less and less memory and time. The last
-            two need batches that count their nodes and edges by hop.
         hidden_channels: Width of the layers between.
         in_channels: Width of the features; -1: that of the first batch's, which has those of all
             nodes.
-        dropout: Share of what these pass on that is left out in training.
+    """
+    if not isinstance(data, HeteroData):
+        return GraphSAGE(in_channels, hidden_channels, num_layers, num_classes)
+    model = GraphSAGE((in_channels, in_channels), hidden_channels, num_layers, num_classes)
+    return to_hetero(model, data.metadata())
+
+
+class Trainer:
+    """Trains a model with Adam, batch by batch.
+
+    Args:
+        model: The model; its layers have their sizes after the first step.
+        way: One of ``MODELS``: the same result, with less and less memory and time. The last two
+            need batches that count their nodes and edges by hop.
+        node_type: Type of the seed nodes.
+        names: Attributes of a batch that the model takes.
+        autocast: Entered for each forward pass.
 
     Attributes:
-        model: The model; its layers have their sizes after the first step.
+        model: The model.
     """
 
     def __init__(
         self,
-        data: Any,
-        node_type: str | None,
-        num_layers: int,
-        num_classes: int,
-        model: str = "stock",
-        hidden_channels: int = _HIDDEN_CHANNELS,
-        in_channels: int = -1,
-        dropout: float = 0.0,
+        model: torch.nn.Module,
+        way: str = "stock",
+        node_type: str | None = None,
+        names: Sequence[str] = ("x", "edge_index"),
+        autocast: AbstractContextManager[Any] | None = None,
     ) -> None:
+        self.model = accelerate(model) if way == "accelerated" else model
+        self._is_trimmed = way == "trimmed"
         self._node_type = node_type
-        hetero = isinstance(data, HeteroData)
-        self._is_trimmed = model == "trimmed"
-        self.model: torch.nn.Module = GraphSAGE(
-            (in_channels, in_channels) if hetero else in_channels,
-            hidden_channels,
-            num_layers,
-            num_classes,
-            dropout=dropout,
-        )
-        if hetero:
-            self.model = to_hetero(self.model, data.metadata())
-        if model == "accelerated":
-            accelerate(self.model)
+        self._names = names
+        self._autocast = nullcontext() if autocast is None else autocast
         self._optimizer: torch.optim.Optimizer | None = None
 
-    def step(self, batch: Any) -> float:
-        """Forward, backward, update; returns the loss."""
+    def step(self, batch: Any) -> Tensor:
+        """Forward, backward, update; returns the loss, a number in a tensor."""
         if self._optimizer is None:
             with torch.no_grad():  # sizes the lazy layers
-                self._forward(batch)
+                self.forward(batch)
             self._optimizer = torch.optim.Adam(self.model.parameters(), lr=0.003)
         self._optimizer.zero_grad()
         seeds = batch if self._node_type is None else batch[self._node_type]
         size = seeds.batch_size
-        out = self._forward(batch)[:size]
-        loss = F.cross_entropy(out, seeds.y[:size].view(-1).long())
+        with self._autocast:
+            loss = F.cross_entropy(self.forward(batch)[:size], seeds.y[:size].view(-1).long())
         loss.backward()
         self._optimizer.step()
-        return loss.item()
+        return loss.detach()
 
-    def _forward(self, batch: Any) -> torch.Tensor:
-        if self._is_trimmed:
-            return self.model(
-                batch.x.float(),
-                batch.edge_index,
-                num_sampled_nodes_per_hop=batch.num_sampled_nodes,
-                num_sampled_edges_per_hop=batch.num_sampled_edges,
-            )
+    def forward(self, batch: Any) -> Tensor:
+        """Logits of the nodes of a batch, of those of the seeds' type."""
+        of_types = "" if self._node_type is None else "_dict"
+        x, *others = (getattr(batch, name + of_types) for name in self._names)
+        hops = {
+            f"num_sampled_{kind}_per_hop": getattr(batch, f"num_sampled_{kind}{of_types}")
+            for kind in ("nodes", "edges")
+            if self._is_trimmed
+        }
         if self._node_type is None:
-            return self.model(batch.x.float(), batch.edge_index)
-        x = {name: value.float() for name, value in batch.x_dict.items()}
-        return self.model(x, batch.edge_index_dict)[self._node_type]
+            return self.model(x.float(), *others, **hops)
+        x = {name: rows.float() for name, rows in x.items()}
+        return self.model(x, *others, **hops)[self._node_type]

@@ -14,7 +14,7 @@ from pyg_graphzero.bench.contestants import Contestant
 from pyg_graphzero.bench.data import Seeds
 from pyg_graphzero.bench.process import Clock
 from pyg_graphzero.bench.settings import Case, Settings
-from pyg_graphzero.bench.training import Trainer
+from pyg_graphzero.bench.training import Trainer, graph_sage
 
 
 @dataclass(frozen=True)
@@ -132,8 +132,8 @@ class Train(Workload):
         seeds, model = task.seeds, task.case.model
         assert seeds.num_classes is not None
         assert model is not None
-        layers = len(task.settings.fanout)
-        self.trainer = Trainer(contestant.data, seeds.node_type, layers, seeds.num_classes, model)
+        net = graph_sage(contestant.data, len(task.settings.fanout), seeds.num_classes)
+        self.trainer = Trainer(net, model, seeds.node_type)
 
     @staticmethod
     def missing(seeds: Seeds, model: str | None) -> str | None:

@@ -170,6 +170,9 @@ def convert(
     options = CscOptions(
         undirected=undirected, coalesce=coalesce, self_loops=self_loops, edge_ids=edge_ids
     )
+    for name in ("both_directions", "adopt", "force"):
+        if not isinstance(arguments[name], bool):
+            raise ValueError(f"{name}={arguments[name]!r}: expected True or False")
     choices = Choices(take, skip, dtypes, fill, features, adopt)
     check_target(target, force)
     with Workspace(target, memory, tmp) as space:

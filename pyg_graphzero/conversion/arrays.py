@@ -26,13 +26,8 @@ from pyg_graphzero.conversion.spool import PrintedRows, word_rows
 from pyg_graphzero.conversion.tables import PARQUET_SUFFIXES, is_series
 from pyg_graphzero.conversion.tensors import load_torch, tensor_rows
 from pyg_graphzero.errors import InputError
-from pyg_graphzero.store.rows import (
-    ArrayRows,
-    ChainRows,
-    Rows,
-    Spool,
-    describe,
-)
+from pyg_graphzero.store.rows import ArrayRows, ChainRows, Rows, Spool, describe
+from pyg_graphzero.util.reading import reading
 
 Table = Rows | np.ndarray
 
@@ -153,7 +148,8 @@ def as_array(value: Any, name: str, path: Path | None = None) -> Array:
     elif isinstance(value, np.ndarray):
         return _native(value)
     elif isinstance(value, list | tuple) or is_series(value):
-        return _native(np.asarray(value))
+        with reading(f"<{name}>", "value", "rows of numbers, all of one length"):
+            return _native(np.asarray(value))
     else:
         found = type(value).__name__
     if path is not None:

@@ -73,6 +73,7 @@ def read_blocks(dialect: Dialect, progress: Progress) -> Iterator[Block]:
                         yield Block(number, offset, data[:end])
                     bar.update(file.taken_since())
                     if not chunk:
+                        _check_last_row(part.path, offset, data, dialect)
                         break
                     offset, rest = offset + end, data[end:]
                     if len(rest) > MAX_ROW_BYTES:
@@ -82,6 +83,16 @@ def read_blocks(dialect: Dialect, progress: Progress) -> Iterator[Block]:
                             f"a row of more than {MAX_ROW_BYTES >> 20} MiB",
                             "an end of line, and an end of every quoted cell",
                         )
+
+
+def _check_last_row(path: Path, offset: int, data: bytes, dialect: Dialect) -> None:
+    """Refuse an open quote at the end of a file: the rows behind it would be one cell of it."""
+    end = _row_end(data + b"\n", dialect)
+    if end <= len(data):  # by the quotes of comments, too, unless rows are looked at
+        end = _row_end_by_rows(data + b"\n", dialect)
+    if end <= len(data):
+        where, found = f"line {count_lines(path, offset + end) + 1}", "a quote that is not closed"
+        raise InputError(path, where, found, "an end of every quoted cell")
 
 
 def _skip(file: TextFile, num_lines: int) -> tuple[int, bytes]:
@@ -216,12 +227,20 @@ class Places:
     Attributes:
         starts: The first row of each block.
         blocks: Part, offset and size of each block.
+        num_comments: Lines from the first row on that are comments.
     """
 
     dialect: Dialect
     num_rows: int = 0
+    num_comments: int = 0
     starts: list[int] = field(default_factory=list)
     blocks: list[tuple[int, int, int]] = field(default_factory=list)
+
+    def see(self, block: Block) -> None:
+        """Count the comments of a block."""
+        if self.dialect.comment:
+            mark = self.dialect.comment.encode()
+            self.num_comments += block.data.count(b"\n" + mark) + block.data.startswith(mark)
 
     def add(self, block: Block, num_rows: int) -> None:
         """Note the rows of the next block."""

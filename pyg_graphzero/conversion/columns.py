@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -82,7 +83,7 @@ class ColumnReader:
         loaded = {}
         for name, positions in attrs.items():
             fill = self.choices.fill(name)
-            if len(positions) == 1 and self._is_coded(name) and columns.is_text(positions[0]):
+            if len(positions) == 1 and self.is_coded(name) and columns.is_text(positions[0]):
                 loaded[name] = self.coded(name, self._words(columns, positions[0], name, fill))
                 continue
             parts = [ColumnRows(columns, position, name, fill) for position in positions]
@@ -120,7 +121,7 @@ class ColumnReader:
             )
         return self.cast(name, Loaded(rows, column.path, column.where, names))
 
-    def _is_coded(self, name: str) -> bool:
+    def is_coded(self, name: str) -> bool:
         """Whether text may be an attribute, by the dtype that is asked for."""
         dtype = self.choices.dtype(name) or torch.int64
         return not (dtype.is_floating_point or dtype == torch.bool)
@@ -172,6 +173,8 @@ class ColumnReader:
             for spool, positions in zip(spools, parts, strict=True):
                 spool.append(_side_by_side([batch[at] for at in positions]))
 
+        self._note_otherwise(places, [at for at, is_text in ids if not is_text])
+
         def where(position: int) -> Callable[[int], str]:
             return lambda row: f"{places.line(row)}, column {dialect.label(position)}"
 
@@ -190,6 +193,19 @@ class ColumnReader:
         if later:
             loaded |= self._text_columns(dialect, later, [])[1]
         return id_columns, loaded
+
+    def _note_otherwise(self, places: Places, integers: list[int]) -> None:
+        """Notes lines that are taken for comments, and ids whose zeros are lost."""
+        dialect = places.dialect
+        name, rows = dialect.path.name, dialect.sample
+        if places.num_comments:
+            lines = f"{places.num_comments:,} lines below its first row"
+            hint = "comment=None (--comment '') takes them"
+            self.choices.note(f"{name}: {lines} begin with {dialect.comment!r}: no data; {hint}")
+        cells = [row[at] for at in integers for row in rows if len(row) == dialect.num_columns]
+        for cell in [cell for cell in cells if re.fullmatch("-?0[0-9]+", cell)][:1]:
+            hint = "id_type='str' (--id-type str) keeps their zeros"
+            self.choices.note(f"{name}: ids such as {cell[:20]!r} are numbers here; {hint}")
 
     def _text_column(
         self, dialect: Dialect, position: int, name: str, is_alone: bool

@@ -21,7 +21,6 @@ from pyg_graphzero.conversion.plan import (
     GraphPlan,
     NodePlan,
     NodeType,
-    edge_label,
     stream,
 )
 from pyg_graphzero.conversion.sources import Inputs, Scattered
@@ -32,6 +31,7 @@ from pyg_graphzero.conversion.tables import is_frame, is_series
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.csc import CscOptions, EdgeChunk
 from pyg_graphzero.store.rows import Rows, ScatterRows
+from pyg_graphzero.util.arguments import of_type
 
 EACH = "*"  # instead of a relation: each is an edge type
 ID_TYPES = ("auto", "int", "str")
@@ -164,8 +164,8 @@ def _check_categories(edge_type: EdgeType, options: CscOptions, names: list[str]
     option = "coalesce" if options.coalesce in ("sum", "mean") else "self_loops"
     if names and (option == "coalesce" or options.self_loops == "add"):
         raise ValueError(
-            f"{option}={getattr(options, option)!r}: found the edge attribute {names[0]!r} "
-            f"{edge_label(edge_type)} whose values are names, expected numbers; leave it out "
+            f"{option}={getattr(options, option)!r}: found the edge attribute {names[0]!r}"
+            f"{of_type(edge_type)} whose values are names, expected numbers; leave it out "
             f"(skip, --skip {names[0]}), or pass another {option}"
         )
 
@@ -232,6 +232,8 @@ class _NodeBuilder:
             )
         num_nodes = space.resolve()
         if num_nodes == 0 and not self._label and known[:2] == (None, None):
+            if space.table is not None:
+                raise InputError(space.table.path, "file", "no rows", "at least one node")
             path = space.columns[0].path if space.columns else spec_name
             raise InputError(path, "file", "no edges and no nodes", "at least one node")
         node = NodePlan(num_nodes, ids=space.ids, note=space.note)

@@ -85,13 +85,9 @@ def igb_spec(path: Path) -> GraphSpec:
     return GraphSpec(nodes, edges, path, what="IGB directory")
 
 
-def _relations(path: Path, mark: str) -> list[Path]:
-    return sorted(path.glob(RELATIONS.format(mark)))
-
-
 def _edges(path: Path, mark: str, layout: str) -> list[EdgeSpec]:
     edges = []
-    for file in _relations(path, mark):
+    for file in sorted(path.glob(RELATIONS.format(mark))):
         head, relation, tail = file.parent.name.split(mark)
         edges.append(EdgeSpec((head, relation, tail), file, edge_layout=layout))
     return edges

@@ -16,16 +16,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import torch
 from torch import Tensor
-from torch.utils.dlpack import from_dlpack
 
 from pyg_graphzero import _core
 from pyg_graphzero.conversion.distinct import distinct_integers, distinct_text
 from pyg_graphzero.conversion.spool import TextRows
 from pyg_graphzero.errors import InputError, MemoryBudgetError
+from pyg_graphzero.store.ids import text_bytes
 from pyg_graphzero.store.rows import ArrayRows, MappedRows, Rows
 from pyg_graphzero.util.workspace import Workspace
 
@@ -231,6 +230,8 @@ class IdSpace:
             return f"an id of 0…{self.num_rows - 1}", ""
         if int(column.rows.read(position, position + 1)[0]) < 0:
             return "an id of 0 or more", "" if self.policy == "dense" else _ASK_FOR_MAP
+        if self.table is not None:
+            return f"an id below {self.num_rows}, the rows of {self.table.path}", ""
         source = "num_nodes"
         if self.num_nodes is None:
             source = "the edges" if self.known_rows is None else self.known_rows[1]
@@ -458,14 +459,3 @@ def _on_integers(find: Callable[[Tensor], Tensor]) -> Callable[[Any], Tensor]:
 
 def _counts_on(slab: Tensor, begin: int) -> bool:
     return torch.equal(slab, torch.arange(begin, begin + len(slab), dtype=slab.dtype))
-
-
-def text_bytes(words: Any) -> tuple[Tensor, Tensor]:
-    """Offsets ``int64 [n + 1]``, from 0 on, and bytes of an Arrow array of strings."""
-    _, offsets, text = words.buffers()
-    bounds = np.frombuffer(offsets, np.int32)[words.offset : words.offset + len(words) + 1]
-    begin, end = int(bounds[0]), int(bounds[-1])
-    part = torch.empty(0, dtype=torch.uint8)
-    if end > begin:
-        part = from_dlpack(pa.Array.from_buffers(pa.uint8(), end, [None, text]))[begin:]
-    return torch.from_numpy(bounds.astype(np.int64) - begin), part

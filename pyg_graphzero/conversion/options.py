@@ -17,8 +17,8 @@ from pyg_graphzero.store.encoding import check_encoding
 from pyg_graphzero.store.rows import FileRows, MappedRows, Rows
 
 
-def parse_dtype(value: Any) -> torch.dtype:
-    """A torch dtype from itself, a NumPy dtype or a name such as ``"float16"``.
+def parse_dtype(attr: str, value: Any) -> torch.dtype:
+    """The torch dtype of an attribute, from itself, a NumPy dtype or a name such as ``"float16"``.
 
     Raises:
         ValueError: There is no such dtype, or it is complex.
@@ -29,7 +29,8 @@ def parse_dtype(value: Any) -> torch.dtype:
             name = value if isinstance(value, str) else np.dtype(value).name
             found = getattr(torch, name, None)
     if not isinstance(found, torch.dtype) or found.is_complex:
-        raise ValueError(f"{value!r} is not a dtype of torch, such as 'float32' or 'int64'")
+        expected = "one of torch's, such as 'float32' or 'int64', and not complex"
+        raise ValueError(f"dtype of {attr!r}: found {value!r}, expected {expected}")
     return found
 
 
@@ -97,7 +98,7 @@ class Choices:
         adopt: Leave node attributes in the files that they lie in as rows.
 
     Attributes:
-        notes: On attributes that have become shorter unasked.
+        notes: On what was taken otherwise than it is written.
         is_exact: Whether nothing becomes shorter unasked.
 
     Raises:
@@ -114,18 +115,19 @@ class Choices:
         adopt: bool = False,
     ) -> None:
         for option, names in (("take", take), ("skip", skip)):
-            if isinstance(names, str):
+            if isinstance(names, str) or not (names is None or isinstance(names, Collection)):
                 raise ValueError(f"{option}={names!r}: expected a list of names")
-        if not isinstance(adopt, bool):
-            raise ValueError(f"adopt={adopt!r}: expected True or False")
+        named = {"x": features} if isinstance(features, str) else features
+        for option, given in (("dtypes", dtypes), ("fill", fill), ("features", named)):
+            if given is not None and not isinstance(given, Mapping):
+                raise ValueError(f"{option}={given!r}: expected a mapping from attributes")
         self.notes: list[str] = []
         self.is_exact = False
         self._take = None if take is None else frozenset(take)
         self._skip = frozenset(skip)
-        self._dtypes = {name: parse_dtype(value) for name, value in (dtypes or {}).items()}
+        self._dtypes = {name: parse_dtype(name, value) for name, value in (dtypes or {}).items()}
         self._fills = {name: parse_fill(name, value) for name, value in (fill or {}).items()}
-        named = {"x": features} if isinstance(features, str) else dict(features or {})
-        self._encodings = {key: check_encoding(name, "features") for key, name in named.items()}
+        self._encodings = {name: check_encoding(code) for name, code in (named or {}).items()}
         self._adopts = adopt
         self._seen: set[str] = set()  # what there was to choose from
         self._attrs: set[str] = set()  # what became an attribute
@@ -152,6 +154,10 @@ class Choices:
                 found = f"{option} names {name!r}, which is no attribute"
                 raise ValueError(f"{found}. There are: {shown or 'none'}")
 
+    def note(self, told: str) -> None:
+        """Adds to the notes, once."""
+        self.notes += [told] * (told not in self.notes)
+
     def wants(self, owner: str, attr: str) -> bool:
         """Whether to store ``attr`` of the node or edge type labelled ``owner``."""
         names = {*_names(owner, attr)}
@@ -174,8 +180,7 @@ class Choices:
         stays = self.is_exact or self._adopts
         if dtype is None and is_long and not stays:
             dtype, asked = torch.float32, f"dtypes={{{attr!r}: 'float64'}} (--dtype {attr}=float64)"
-            told = f"{attr}: float64 is stored as float32; {asked} keeps it"
-            self.notes += [told] * (told not in self.notes)
+            self.note(f"{attr}: float64 is stored as float32; {asked} keeps it")
         if fill is not None and fill == fill and rows.dtype.is_floating_point:
             rows = MappedRows(
                 rows, rows.shape, rows.dtype, lambda slab, _: slab.masked_fill(slab.isnan(), fill)

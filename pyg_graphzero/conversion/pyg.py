@@ -153,7 +153,7 @@ class _Reader:
         self._path = path
 
     def homogeneous(self, data: Data) -> None:
-        store, spec = data._store, self._spec
+        store, spec = data.stores[0], self._spec
         edge = self._edges(store, None, str(spec.name))
         node = self._node(store, None, edge.file)
         self._attrs(store, "", str(spec.name), spec.graph_attrs, node, edge)
@@ -172,7 +172,7 @@ class _Reader:
             node = self._node(store, kind, ends.get(kind, ()))
             if store is not None:
                 self._attrs(store, str(kind), f"{name}[{kind!r}]", node.others, node)
-        self._attrs(data._global_store, "", str(name), self._spec.graph_attrs)
+        self._attrs(data.stores[0], "", str(name), self._spec.graph_attrs)
 
     def _node(self, store: BaseStorage | None, kind: NodeType, ends: Iterable[Rows]) -> NodeSpec:
         count = None if store is None else _num_nodes(store)

@@ -239,7 +239,8 @@ class Inputs(ColumnReader):
             return self.columns(columns, {name: positions}, [])[1][name]
         table, path, files = self._array(name, source)
         where = place_in(files, table, "row {}")
-        if isinstance(table, np.ndarray) and table.dtype.kind in "OSU" and table.ndim == 1:
+        is_text = isinstance(table, np.ndarray) and table.dtype.kind in "OSU" and table.ndim == 1
+        if is_text and self.is_coded(name):
             return self.coded(name, id_column(table, path, where, True))
         return self.cast(name, Loaded(_numbers(table, path, name), path, where))
 

@@ -25,6 +25,7 @@ import os
 import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
+from numbers import Integral
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -172,12 +173,14 @@ def parse_spec(value: Mapping[str, Any], name: str | Path = "<spec>") -> GraphSp
         if key not in ("nodes", "edges"):
             raise InputError(name, f"key {key!r}", "an unknown key", "nodes or edges")
     nodes: dict[NodeType, NodeSpec] = {}
-    for node_type, body in value.get("nodes", {}).items():
-        nodes[node_type] = parse_node(body, f"nodes.{node_type}", name)
-    edges = []
-    raw_edges = value.get("edges", [])
+    raw_nodes, raw_edges = value.get("nodes", {}), value.get("edges", [])
+    if not isinstance(raw_nodes, Mapping):
+        raise InputError(name, "nodes", type(raw_nodes).__name__, "a table of node types")
     if not isinstance(raw_edges, list | tuple):
         raise InputError(name, "edges", type(raw_edges).__name__, "a list of edge types")
+    for node_type, body in raw_nodes.items():
+        nodes[node_type] = parse_node(body, f"nodes.{node_type}", name)
+    edges = []
     for number, body in enumerate(raw_edges):
         where = f"edges[{number}]"
         edge = _fill(EdgeSpec, body, where, name)
@@ -223,11 +226,9 @@ def flat_spec(source: Any, flat: Mapping[str, Any]) -> GraphSpec:
     Raises:
         ValueError: With an edge type, an argument does not say which node type it is about.
     """
-    edge = EdgeSpec(
-        file=source,
-        attrs=parse_attrs(flat["edge_attrs"], "edge_attrs", "convert"),
-        **{key: flat[key] for key in ("src", "dst", "format", "edge_layout", *_LAYOUT)},
-    )
+    given = {key: flat[key] for key in ("src", "dst", "format", "edge_layout", *_LAYOUT)}
+    given["attrs"] = parse_attrs(flat["edge_attrs"], "edge_attrs", "convert")
+    edge = _fill(EdgeSpec, given | {"file": source}, "", "convert")
     ends: tuple[NodeType, ...] = (None,)
     if flat["edge_type"] is not None:
         edge.type = _edge_type(flat["edge_type"], "edge_type", "convert")
@@ -267,14 +268,15 @@ def _by_type(option: str, value: Any, types: Collection[NodeType]) -> Mapping[No
 
 
 def _edge_type(value: Any, where: str, name: str | Path) -> tuple[str, str, str]:
-    parts = value.split(",") if isinstance(value, str) else list(value)
+    parts = value.split(",") if isinstance(value, str) else value
+    parts = list(parts) if isinstance(parts, list | tuple) else []
     if len(parts) != 3 or not all(isinstance(part, str) and part for part in parts):
         raise InputError(name, where, repr(value), '["src", "rel", "dst"]')
     return parts[0].strip(), parts[1].strip(), parts[2].strip()
 
 
-# Types of fields that are looked at, by how these declare them.
-_KINDS = {"int": int, "bool": bool, "str": str}
+# Types of fields that are looked at, by how these declare them; a truth value is no number.
+_KINDS = {"int": Integral, "bool": bool, "str": str}
 Spec = TypeVar("Spec", NodeSpec, EdgeSpec)
 
 
@@ -282,12 +284,16 @@ def _fill(kind: type[Spec], body: Any, where: str, name: str | Path) -> Spec:
     if not isinstance(body, Mapping):
         raise InputError(name, where, type(body).__name__, "a table of keys")
     known = {each.name: str(each.type) for each in fields(kind) if each.name not in _INTERNAL}
-    for key in body:
-        if key not in known:
-            raise InputError(name, f"{where}.{key}", "an unknown key", ", ".join(known))
-        wanted = known[key].partition(" | ")[0]
-        if body[key] is not None and not isinstance(body[key], _KINDS.get(wanted, object)):
-            raise InputError(name, f"{where}.{key}", repr(body[key]), f"a value of type {wanted}")
     values = dict(body)
+    for key, value in body.items():
+        place = f"{where}.{key}".lstrip(".")
+        if key not in known:
+            raise InputError(name, place, "an unknown key", ", ".join(known))
+        wanted = known[key].partition(" | ")[0]
+        is_kind = isinstance(value, _KINDS.get(wanted, object))
+        if value is not None and (not is_kind or (wanted == "int" and isinstance(value, bool))):
+            raise InputError(name, place, repr(value), f"a value of type {wanted}")
+        if value is not None and wanted == "int":
+            values[key] = int(value)  # NumPy's, too
     values["attrs"] = parse_attrs(values.get("attrs"), f"{where}.attrs", name)
     return kind(**values)

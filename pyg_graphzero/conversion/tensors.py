@@ -36,7 +36,7 @@ def load_torch(path: Path, expected: str = "tensors") -> Any:
     Raises:
         InputError: The file is damaged, or holds what torch does not load unless it is trusted.
     """
-    with reading(path, "file", expected):
+    with reading(path, "file", expected, what="a file that torch cannot load"):
         mmap = zipfile.is_zipfile(path)
         try:
             return torch.load(path, weights_only=True, map_location="cpu", mmap=mmap)

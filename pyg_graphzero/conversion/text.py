@@ -169,6 +169,7 @@ def read(places: Places, columns: Columns, progress: Progress) -> Iterator[Batch
     with ThreadPoolExecutor(threads) as pool:
         try:
             for block in read_blocks(places.dialect, progress):
+                places.see(block)
                 waiting.append((block, pool.submit(reader.parse, block)))
                 if len(waiting) > threads:
                     yield from reader.settle(*waiting.popleft())

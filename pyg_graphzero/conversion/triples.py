@@ -37,11 +37,14 @@ def read_triples(files: tuple[Path, ...], space: Workspace) -> tuple[FrameTable,
     def batches() -> Iterator[Any]:
         nonlocal num_literals
         for file in files:
+            above = 0
             for lines in _lines(file):
                 parts = pc.extract_regex(lines, _TRIPLE)
-                if parts.null_count:
-                    found = repr(lines.filter(parts.is_null())[0].as_py()[:80])
-                    raise InputError(file, "line", found, "<subject> <predicate> <object> .")
+                bad = pc.index(pc.and_(parts.is_null(), lines.is_valid()), True).as_py()
+                if bad >= 0:
+                    where, found = f"line {above + bad + 1}", repr(lines[bad].as_py()[:80])
+                    raise InputError(file, where, found, "<subject> <predicate> <object> .")
+                above, parts = above + len(lines), parts.drop_null()
                 is_literal = pc.starts_with(parts.field("o"), '"')
                 num_literals += pc.sum(is_literal).as_py() or 0
                 words = parts.filter(pc.invert(is_literal)).flatten()
@@ -56,7 +59,7 @@ def read_triples(files: tuple[Path, ...], space: Workspace) -> tuple[FrameTable,
 
 
 def _lines(path: Path) -> Iterator[Any]:
-    """Lines that hold a triple, in pieces."""
+    """All lines, in pieces; null for those that hold no triple."""
     rest = b""
     with TextFile(path) as file:
         while chunk := file.read(_BLOCK_BYTES):
@@ -68,4 +71,4 @@ def _lines(path: Path) -> Iterator[Any]:
 def _kept(path: Path, lines: list[bytes]) -> Any:
     with reading(path, "file", "UTF-8 text"):
         texts = [line.decode().strip(BLANKS + "\r") for line in lines]
-    return pa.array([text for text in texts if text and text[0] != "#"], pa.string())
+    return pa.array([text if text and text[0] != "#" else None for text in texts], pa.string())

@@ -15,7 +15,7 @@ from torch_geometric.utils import to_torch_csr_tensor
 
 from pyg_graphzero import _core
 from pyg_graphzero.errors import UnsupportedError
-from pyg_graphzero.pyg.data import contents_of, empty_like
+from pyg_graphzero.pyg.data import contents_of, edge_storages, empty_like, node_storages
 from pyg_graphzero.pyg.lazy import OnDemand, called, raw_items
 from pyg_graphzero.sampling.base import GraphSampler, Reading, Sampled
 from pyg_graphzero.sampling.graph import SampledGraph
@@ -137,13 +137,11 @@ class BatchPlan:
         self.columns = _core.GatherPlan(len(self.node_types) + len(self.edge_types))
         self._nodes: dict[str | None, _Storage] = {}
         self._edges: dict[EdgeType | None, _Storage] = {}
-        hetero = isinstance(data, HeteroData)
+        nodes, edges = node_storages(data), edge_storages(data)
         for i, node_type in enumerate(self.node_types):
-            store = data[node_type] if hetero else data._store
-            self._nodes[node_type] = self._plan_nodes(node_type, store, i)
+            self._nodes[node_type] = self._plan_nodes(node_type, nodes[node_type], i)
         for i, edge_type in enumerate(self.edge_types, len(self.node_types)):
-            store = data[edge_type] if hetero else data._store
-            self._edges[edge_type] = self._plan_edges(edge_type, store, i)
+            self._edges[edge_type] = self._plan_edges(edge_type, edges[edge_type], i)
         # They wait for their batch's rows with it: a third of what it takes meanwhile.
         self.columns.keeps_slots = not sampler.is_final or any(
             storage.by_edge or "adj_t" in storage.values for storage in self._edges.values()
@@ -192,13 +190,13 @@ class BatchPlan:
         fetched = fetched or {}
         batch = empty_like(self.data) if batch is None else batch
         if isinstance(batch, HeteroData):
-            for key, value in self.data._global_store.items():
+            for key, value in self.data.stores[0].items():
                 batch[key] = value
             nodes = [batch[name] for name in self.node_types]
             edges = [batch[name] for name in self.edge_types]
         else:
-            nodes = [batch._store]
-            edges = [batch._store] * len(self.edge_types)
+            nodes = [batch.stores[0]]
+            edges = nodes * len(self.edge_types)
 
         ids, rows = gathered.lists, gathered.columns
         for out, name, n_id in zip(nodes, self.node_types, sampled.nodes, strict=True):

@@ -104,6 +104,6 @@ class ShaDowKHopSampler(EngineLoader[Batch], torch_geometric.loader.ShaDowKHopSa
         sampled = Sampled([rows[order]], None, [joined], [slots])
         plan = self._current_plan()
         plan.assemble(sampled, plan.gather(sampled, self.node_sampler.num_threads), batch)
-        if "y" in self.data and self.data._store.is_node_attr("y"):
+        if "y" in self.data and self.data.stores[0].is_node_attr("y"):
             batch.y = batch.y[batch.root_n_id]
         return batch

@@ -17,6 +17,7 @@ from pyg_graphzero.reporting.nodes import look_at_nodes
 from pyg_graphzero.reporting.page import Report
 from pyg_graphzero.tune.doctor import doctor
 from pyg_graphzero.tune.seeds import ChosenSeeds, choose_seeds, training_set
+from pyg_graphzero.util.arguments import check_count
 from pyg_graphzero.util.progress import Progress
 from pyg_graphzero.util.workspace import Workspace
 
@@ -56,9 +57,9 @@ def report(
         progress: Progress bars; None shows them in a terminal.
 
     Raises:
-        FileNotFoundError: There is no such store.
+        FileNotFoundError: There is no such store, or no directory for ``out``.
         MemoryBudgetError: ``memory`` is too small for tables with some bytes for each node.
-        ValueError: Seeds that are not there.
+        ValueError: Seeds that are not there, or ``batch_size`` is no count.
         IndexError: A seed is not a node.
 
     Example:
@@ -67,6 +68,9 @@ def report(
         >>> found.edges[0].duplicates, found.components.number
         (0, 2)
     """
+    check_count("batch_size", batch_size)
+    if out is not None and not Path(out).absolute().parent.is_dir():
+        raise FileNotFoundError(2, "No such directory", str(Path(out).parent))
     bars = Progress(progress)
     found = Report(Path(os.path.abspath(store)))
     with Store(found.path) as own, Workspace(found.path, memory) as space:
@@ -113,17 +117,12 @@ def report(
 
 def _seeds(found: Report, store: Store, seeds: Any, input_type: str | None) -> ChosenSeeds | None:
     """Seeds that are meant, or some nodes; None and a note where a store does not say."""
-    name = seeds if seeds is not None else training_set(store.contents, input_type)
     try:
+        name = training_set(store.contents, input_type) if seeds is None else seeds
         if name is None and not store.is_hetero:
             generator = torch.Generator().manual_seed(0)
             drawn = torch.randint(max(1, store.num_nodes), (_DRAWN,), generator=generator)
             return replace(choose_seeds(store.data(), drawn.unique()), name="")
-        if name is None and input_type is None:
-            raise ValueError(
-                "seeds: found no training set, expected the name of a set, or an input_type of "
-                f"{store.node_types}"
-            )
         return choose_seeds(store.data(), name, input_type)
     except (ValueError, IndexError) as error:
         if seeds is not None or input_type is not None:

@@ -39,7 +39,7 @@ _INVERTED_ROWS = 1 << 20
 def dtype_name(dtype: torch.dtype) -> str:
     """The format's name of a torch dtype, e.g. ``"float32"``."""
     if dtype not in _NAME_OF:
-        raise UnsupportedError(f"dtype: found {dtype}, expected one of {', '.join(DTYPES)}")
+        raise UnsupportedError(f"dtype: found {dtype!r}, expected torch's {', '.join(DTYPES)}")
     return _NAME_OF[dtype]
 
 

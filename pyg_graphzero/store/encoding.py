@@ -22,14 +22,14 @@ from pyg_graphzero.store.rows import Rows
 ENCODINGS: dict[str, torch.dtype] = {each.name: getattr(torch, each.name) for each in Encoding}
 
 
-def check_encoding(name: Any, option: str) -> str:
+def check_encoding(name: Any) -> str:
     """``name``, one of ``ENCODINGS``.
 
     Raises:
-        ValueError: It is none; names the option it was given by.
+        ValueError: It is none.
     """
     if name not in ENCODINGS:
-        raise ValueError(f"{option}={name!r}: expected one of {', '.join(ENCODINGS)}")
+        raise ValueError(f"features={name!r}: expected one of {', '.join(ENCODINGS)}")
     return str(name)
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 from torch import Tensor
+from torch.utils.dlpack import from_dlpack
 
 from pyg_graphzero import _core
 from pyg_graphzero.errors import FormatError, MissingAttributeError
@@ -83,6 +84,20 @@ class StringIds(Sequence[str]):
     def __iter__(self) -> Iterator[str]:
         for value in self.array:
             yield value.as_py()
+
+
+def text_bytes(words: Any) -> tuple[Tensor, Tensor]:
+    """Offsets ``int64 [n + 1]``, from 0 on, and bytes of an Arrow array of strings."""
+    text = torch.empty(0, dtype=torch.uint8)
+    if not len(words):
+        return torch.zeros(1, dtype=torch.int64), text
+    _, offsets, data = words.buffers()
+    kind = np.int64 if pa.types.is_large_string(words.type) else np.int32
+    bounds = np.frombuffer(offsets, kind)[words.offset : words.offset + len(words) + 1]
+    begin, end = int(bounds[0]), int(bounds[-1])
+    if end > begin:
+        text = from_dlpack(pa.Array.from_buffers(pa.uint8(), end, [None, data]))[begin:]
+    return torch.from_numpy(bounds.astype(np.int64) - begin), text
 
 
 def lookup(ids: Tensor | StringIds | None, wanted: Any, num_nodes: int) -> Tensor:

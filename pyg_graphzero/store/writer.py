@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import torch
 from torch import Tensor
 from typing_extensions import Self
@@ -34,6 +35,7 @@ from pyg_graphzero.store.csc import (
     edge_slices,
 )
 from pyg_graphzero.store.encoding import ColumnEncoder, EncodingLoss
+from pyg_graphzero.store.ids import text_bytes
 from pyg_graphzero.store.rows import ArrayRows, FileRows, Rows
 from pyg_graphzero.store.schema import (
     EdgeType,
@@ -271,14 +273,14 @@ class StoreWriter:
         count: int | None = None,
     ) -> tuple[str, str]:
         """Writes strings, ``count`` of them: files of their bytes and of offsets."""
-        offsets, text = _encode_strings(words, what)
+        texts = pa.array(words, type=pa.large_string())
+        if texts.null_count:
+            raise ValueError(f"{what}: found a missing value, expected a string in every row")
+        offsets, text = text_bytes(texts)
         if count is not None:
             checked_rows(offsets[1:], count, what)
-        files = (
-            self._files.column(record.folder, name, torch.from_numpy(value))
-            for name, value in zip(names, (text, offsets), strict=True)
-        )
-        return next(files), next(files)
+        file = self._files.column(record.folder, names[0], text)
+        return file, self._files.column(record.folder, names[1], offsets)
 
     def add_edge_type(
         self,
@@ -432,19 +434,3 @@ def checked_rows(value: Any, count: int, what: str) -> Any:
     if len(rows.shape) == 0 or rows.shape[0] != count:
         raise ValueError(f"{what}: found shape {list(rows.shape)}, expected {count} rows")
     return rows
-
-
-def _encode_strings(words: Any, what: str) -> tuple[np.ndarray, np.ndarray]:
-    """Strings as ``int64 [n + 1]`` offsets into UTF-8 bytes."""
-    import pyarrow as pa
-
-    texts = pa.array(words, type=pa.large_string())
-    if texts.null_count:
-        raise ValueError(f"{what}: found a missing value, expected a string in every row")
-    if len(texts) == 0:
-        return np.zeros(1, np.int64), np.zeros(0, np.uint8)
-    _, offsets, data = texts.buffers()
-    first = texts.offset
-    bounds = np.frombuffer(offsets, np.int64)[first : first + len(texts) + 1]
-    text = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
-    return bounds - bounds[0], text[bounds[0] : bounds[-1]]

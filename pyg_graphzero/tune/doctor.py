@@ -92,11 +92,6 @@ def doctor(
         contents, data = own.contents, own.data()
         if seeds is None:
             seeds = training_set(contents, input_type)
-        if seeds is None and input_type is None and own.is_hetero:
-            raise ValueError(
-                "seeds: found neither train_idx nor train_mask, expected the name of a set, or an "
-                f"input_type of {own.node_types}"
-            )
         chosen, free = choose_seeds(data, seeds, input_type), free_memory()
         nodes = chosen.nodes if chosen.node_type is None else (chosen.node_type, chosen.nodes)
         loader = NeighborLoader(

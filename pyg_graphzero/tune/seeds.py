@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pyg_graphzero.loader.inputs import check_input_nodes
-from pyg_graphzero.pyg.data import DiskData, DiskHeteroData, contents_of
+from pyg_graphzero.pyg.data import DiskData, DiskHeteroData, contents_of, node_storages
 from pyg_graphzero.pyg.lazy import raw_items
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.util.reading import read_numbers
@@ -64,7 +64,7 @@ def choose_seeds(
 def _named(
     data: DiskData | DiskHeteroData, names: str, input_type: str | None
 ) -> tuple[str, str | None, Tensor]:
-    types = list(data._node_store_dict) if isinstance(data, DiskHeteroData) else [None]
+    types = list(node_storages(data))
     if input_type is not None and input_type not in types:
         raise ValueError(f"input_type: found {input_type!r}, expected one of {types}")
     wanted = [name.strip() for name in names.split(",") if name.strip()]
@@ -95,7 +95,7 @@ def _sets(data: DiskData | DiskHeteroData, node_type: str | None) -> dict[str, A
     contents = contents_of(data)
     assert contents is not None
     record = contents.node_type(node_type)
-    items = dict(raw_items(data._store if node_type is None else data[node_type]))
+    items = dict(raw_items(node_storages(data)[node_type]))
     masks = [n for n in record.attrs if items[n].dtype == torch.bool and len(items[n].shape) == 1]
     return {name: items[name] for name in (*record.index_sets, *masks)}
 
@@ -106,8 +106,17 @@ def _ids(value: Any) -> Tensor:
 
 
 def training_set(contents: StoreContents, input_type: str | None = None) -> str | None:
-    """The name of a set of training nodes; None where no type (or not this one) has any."""
+    """The name of a set of training nodes; None where the only type (or this one) has none.
+
+    Raises:
+        ValueError: No type is named, and none of several has such a set.
+    """
     types = [t for t in contents.schema.node_types if input_type in (None, t.name)]
     files = [file for t in types for file in (t.index_sets | t.attrs).items()]
     there = {name for name, file in files if len(contents.column(file).shape) == 1}
-    return next((name for name in _TRAINING_SETS if name in there), None)
+    found = next((name for name in _TRAINING_SETS if name in there), None)
+    if found is None and input_type is None and contents.schema.is_hetero:
+        sets, names = " nor ".join(_TRAINING_SETS), [t.name for t in types]
+        expected = f"the name of a set, or an input_type of {names}"
+        raise ValueError(f"seeds: found neither {sets}, expected {expected}")
+    return found

@@ -59,7 +59,8 @@ class Workspace:
         self._holdable = int(self.room * _HELD_SHARE)
         self._near = Path(os.path.realpath(out if tmp is None else Path(tmp) / out.name))
         if not self._near.parent.is_dir():
-            raise FileNotFoundError(2, "No such directory for temporary files", str(self._near))
+            folder = str(self._near.parent)
+            raise FileNotFoundError(2, "No such directory for temporary files", folder)
         remove_abandoned(self._near, "scratch")
         self._folder: Path | None = None
         self._lock: _core.LockFile | None = None

@@ -13,7 +13,7 @@ from papers100m_graph import PapersGraph
 import pyg_graphzero as gz
 from harness.child import Task
 from harness.communities import CommunityGraph, check_rows, row_digits
-from pyg_graphzero.bench.training import Trainer
+from pyg_graphzero.bench.training import Trainer, graph_sage
 
 SMALL = CommunityGraph(20_000, num_features=8, num_communities=100)
 
@@ -49,10 +49,10 @@ def test_training_of_the_rows_that_are_needed_is_the_same_training(stores, model
     outputs = []
     for each in ("stock", model):
         torch.manual_seed(0)
-        trainer = Trainer(data, None, 2, 172, each)
+        trainer = Trainer(graph_sage(data, 2, 172), each)
         for batch in loader:
             trainer.step(batch)
-        outputs.append(trainer._forward(batch)[: batch.batch_size])
+        outputs.append(trainer.forward(batch)[: batch.batch_size])
     assert torch.allclose(outputs[0], outputs[1], atol=1e-4)
     assert len(outputs[1]) == batch.num_nodes if model == "stock" else batch.batch_size
 

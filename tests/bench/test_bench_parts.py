@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
 from dataclasses import replace
-from functools import partial
+from itertools import chain, repeat
 from pathlib import Path
 
 import pytest
@@ -29,17 +27,6 @@ from pyg_graphzero.util.machine import storage
 from pyg_graphzero_cli.bench import PRESETS
 
 MIB = 1 << 20
-
-
-def child(script: str) -> subprocess.Popen[str]:
-    """A process that does what ``script`` says, and a line of it after every line it is sent."""
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    return subprocess.Popen([sys.executable, "-c", script], **pipes)
-
-
-def wait_for(process: subprocess.Popen[str], line: str) -> None:
-    assert process.stdout is not None
-    assert process.stdout.readline().strip() == line
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 10])
@@ -112,28 +99,19 @@ def test_seeds_of_types(hetero):
 
 
 def test_watch_sees_what_is_gone_again():
-    script = """
-import sys
-print("ready", flush=True); sys.stdin.readline()
-big = b"x" * (96 << 20)
-print("has it", flush=True); sys.stdin.readline()
-del big
-print("done", flush=True); sys.stdin.readline()
-"""
-    with child(script) as process:
-        wait_for(process, "ready")
-        with Watch(partial(memory, process.pid)) as watch:
-            for line in ("has it", "done"):
-                process.stdin.write("\n")
-                process.stdin.flush()
-                wait_for(process, line)
-                end = time.monotonic() + 30
-                while watch.peak("own") < 94 * MIB and time.monotonic() < end:
-                    time.sleep(0.01)
-        now = memory(process.pid)
-        process.stdin.write("\n")
-    assert watch.peak("own") - now["own"] > 90 * MIB
-    assert watch.peak("pss") >= watch.peak("own")
+    sizes = chain([1, 9], repeat(2))
+    with Watch(lambda: {"own": next(sizes)}, interval=0.001) as watch:
+        while len(watch.points) < 4:
+            time.sleep(0.001)
+    assert watch.peak("own") == 9
+
+
+def test_memory_of_a_process():
+    before = memory(os.getpid())
+    big = b"x" * (96 << 20)
+    now = memory(os.getpid())
+    assert now["own"] - before["own"] > 90 * MIB
+    assert now["pss"] >= now["own"] > len(big)
 
 
 def task(store) -> Task:

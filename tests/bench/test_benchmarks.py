@@ -56,11 +56,11 @@ SCRIPTS: dict[str, tuple[str, list[str]]] = {
     ),
     "loop": (
         f"{GRAPH} --dim 8 --hidden 8 --batches 2 --rounds 1 --models sage gat --features int8"
-        " --ways load stock trimmed accelerated --loaders ours prefetch --sums none mean",
+        " --ways load stock trimmed accelerated --loaders ours stock --sums none mean",
         ["results/accelerated, sage, ours, 0 workers/nodes",
          "results/accelerated, sage, ours, 2 workers/seconds",
          "results/accelerated, sage, ours, 0 workers, mean/load_cpu",
-         "results/load, prefetch, 2 workers/bytes",
+         "results/load, ours, 2 workers/bytes",
          "results/stock, gat, ours, 2 workers/step_cpu"],
     ),
     "step": (

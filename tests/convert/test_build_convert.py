@@ -83,7 +83,7 @@ def test_too_little_memory_says_how_much_is_enough(tmp_path):
             {"memory": little, "num_nodes": 1 << 33},
         ),
         ("memory='much': expected a size such as 4GB", ValueError, {"memory": "much"}),
-        ("nowhere", FileNotFoundError, {"tmp": tmp_path / "nowhere"}),
+        ("nowhere'", FileNotFoundError, {"tmp": tmp_path / "nowhere"}),
     ):
         refused(EDGES, tmp_path / "s", words, error, **options)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -340,7 +341,28 @@ def test_node_table_gives_the_order(tmp_path):
         ("ids='sparse': expected one of auto", {"ids": "sparse"}),
         ("num_nodes=-1: expected 0 or more", {"num_nodes": -1}),
         ("delimiter is an option for delimited text", {"delimiter": ","}),
-        ("'floaty' is not a dtype of torch", {"dtypes": {"x": "floaty"}}),
+        ("dtype of 'x': found 'floaty', expected one of torch's", {"dtypes": {"x": "floaty"}}),
+        (r"dtypes=\['w'\]: expected a mapping from attributes", {"dtypes": ["w"]}),
+        (r"fill=\['w'\]: expected a mapping from attributes", {"fill": ["w"]}),
+        ("features=8: expected a mapping from attributes", {"features": 8}),
+        ("take=3: expected a list of names", {"take": 3}),
+        ("both_directions='no': expected True or False", {"both_directions": "no"}),
+        ("force='no': expected True or False", {"force": "no"}),
+        ("adopt='x': expected True or False", {"adopt": "x"}),
+        (r"edge_type: found 3, expected \[.src.", {"edge_type": 3}),
+        ("convert: header: found 'no', expected a value of type bool", {"header": "no"}),
+        ("convert: comment: found 5, expected a value of type str", {"comment": 5}),
+        ("convert: delimiter: found 5, expected a value of type str", {"delimiter": 5}),
+        ("num_nodes: found True, expected a value of type int", {"num_nodes": True}),
+        (r"num_nodes: found 2\.5, expected a value of type int", {"num_nodes": 2.5}),
+        (
+            r"<x>: value: found .*inhomogeneous.*, expected rows of numbers, all of one length",
+            {"node_attrs": {"x": [[1], [1, 2]]}},
+        ),
+        (
+            "<x>: x: found <U1, expected numbers or booleans",
+            {"node_attrs": {"x": np.array([*"abcd"])}, "dtypes": {"x": "float32"}},
+        ),
         (r"skip names 'x', which is no attribute\. There are: w", {"skip": ["x"]}),
         (r"fill names 'x', which is no attribute\. There are: w", {"fill": {"x": 1}}),
         (r"dtypes names 'x', which is no attribute\. There are: w", {"dtypes": {"x": "int8"}}),
@@ -351,9 +373,12 @@ def test_options_that_are_refused(tmp_path, words, options):
     refused(RING, tmp_path / "s", words, ValueError, edge_attrs={"w": np.ones(4)}, **options)
 
 
+def test_a_number_of_nodes_by_numpy(tmp_path):
+    summary = gz.convert(RING, tmp_path / "s", num_nodes=np.int64(6))
+    assert json.loads(json.dumps(summary.to_dict()))["nodes"][""]["num_nodes"] == 6
+
+
 def test_sources_and_outputs_that_are_refused(tmp_path):
-    words = r"nodes\.num_nodes: found 2\.5, expected a value of type int"
-    refused(RING, tmp_path / "s", words, num_nodes=2.5)
     words = "<year>: source: found 'year', expected a path such as"
     refused(RING, tmp_path / "s", words, node_attrs=["year"])
     refused(42, tmp_path / "s", "source: type: found int, expected a path")

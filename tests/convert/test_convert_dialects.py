@@ -49,10 +49,22 @@ def test_a_single_colon_or_comma_is_not_two(tmp_path):
 
 def test_percent_signs(tmp_path):
     path = write(tmp_path / "out.txt", "% sym unweighted\n% 2 3 3\n1 2\n% amid\n2 3\n")
-    assert edges_from(path, tmp_path / "s") == [(1, 2), (2, 3)]
+    assert "out.txt: 1 lines below its first row begin with '%': no data" in str(
+        gz.convert(path, tmp_path / "s")
+    )
+    assert edges_of(tmp_path / "s") == [(1, 2), (2, 3)]
     path = write(tmp_path / "e.csv", "% src,dst,share\n1,2,5%\n")  # only lines that start with it
     with pytest.raises(InputError, match="line 2, column 'share': found '5%', expected a number"):
         gz.convert(path, tmp_path / "t", edge_attrs=["share"])
+
+
+def test_zeros_before_an_id(tmp_path):
+    path = write(tmp_path / "zip.csv", "src,dst\n00501,7\n501,12\n")
+    summary = gz.convert(path, tmp_path / "s")
+    told = "zip.csv: ids such as '00501' are numbers here; id_type='str' (--id-type str)"
+    assert summary.notes == [f"{told} keeps their zeros"]
+    assert len(gz.open(tmp_path / "s").ids()) == 3
+    assert edges_from(path, tmp_path / "t", id_type="str")[0] == ("00501", "7")
 
 
 def seconds(*when: int) -> int:

@@ -119,6 +119,7 @@ def test_node_types_without_edges_or_table(tmp_path):
     [
         ({"edgez": []}, "key 'edgez': found an unknown key, expected nodes or edges"),
         ({"edges": {}}, "edges: found dict, expected a list of edge types"),
+        ({"nodes": [1]}, "nodes: found list, expected a table of node types"),
         ({"edges": []}, "spec: found neither nodes nor edges"),
         ({"edges": [{"type": "a,b,c"}]}, "edges[0]: found no file, expected a file with"),
         ({"edges": [{"file": "x.csv", "foo": 1}]},

@@ -108,6 +108,14 @@ def test_tables_that_cannot_be_joined_are_refused(edges, tmp_path):
     assert told("id,y\n0,0\n1,1\n2,1\n3,1\n", nodes=table).startswith(
         "lab.csv: line 5, column 'id': found id 3, expected an id"
     )
+    write(nodes, "id,y\n")
+    assert message(edges, tmp_path / "s", nodes=nodes) == (
+        "n.csv: file: found no rows, expected at least one node"
+    )
+    write(nodes, "0\n1\n")
+    assert message(edges, tmp_path / "s", nodes=table) == (
+        "e.csv: line 2, column 1: found id 2, expected an id below 2, the rows of n.csv"
+    )
 
 
 def test_rows_that_are_in_order_may_have_other_columns(tmp_path):

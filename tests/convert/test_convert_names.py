@@ -145,7 +145,7 @@ def test_n_triples(tmp_path):
     rows = [("http://x/a#1", "http://x/b", 0), ("_:b1", "http://x/a#1", 1)]
     assert edges_of(tmp_path / "s", None, "edge_type") == rows
     write(path, "\n".join([*lines, "<http://x/a> no triple"]))
-    refused(path, tmp_path / "t", r"line: found '<http://x/a> no triple', expected <subj")
+    refused(path, tmp_path / "t", r"line 6: found '<http://x/a> no triple', expected <subj")
 
 
 def test_files_of_neo4j(tmp_path):

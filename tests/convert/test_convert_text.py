@@ -81,6 +81,8 @@ FAULTS = [
     ("empty", "", {}, "file: found an empty file, expected at least one row"),
     ("comments_only", "# a\n\n", {}, "file: found an empty file, expected at least one row"),
     ("header_only", "src,dst\n", {}, "file: found no edges and no nodes, expected at least one"),
+    ("open_quote", 'src,dst,name\n0,1,"a"\n1,2,"b\n2,0,c\n0,2,d\n', {},
+     "line 3: found a quote that is not closed, expected an end of every quoted cell"),
     ("binary", b"0,1\n\0\1,2\n", {}, "line 2: found a zero byte: binary data, expected text"),
     ("latin1", "src,dst\na,b\nM\u00fcller,b\n".encode("latin-1"), {},
      "line 3, column 'src': found 'M\ufffdller', expected UTF-8 text"),
@@ -171,7 +173,7 @@ def test_lines_inside_quotes(tmp_path):
     refused(path, tmp_path / "s", words, header=False)
     gz.convert(path, tmp_path / "s", header=False, comment=None, delimiter=",")
     assert edges_of(tmp_path / "s") == [("a\n \nb", "c\n#d"), ("c\n#d", "a\n \nb")]
-    write(path, '# "quoted"\n"a","b"\n \n# note\n"b","a"\n')
+    write(path, '# "quoted"\n"a","b"\n \n# note\n"b","a"\n# a,"note\n')
     assert edges_from(path, tmp_path / "t", header=False) == [("a", "b"), ("b", "a")]
 
 

@@ -331,6 +331,13 @@ def test_the_command(tmp_path):
     assert json.loads(done.output)["nodes"][0]["splits"]["sizes"]["train"] == 1000
 
 
+def test_options_are_looked_at_first(tmp_path):
+    with pytest.raises(FileNotFoundError, match="No such directory"):
+        gz.report(tmp_path / "nowhere", out=tmp_path / "no" / "page.html")
+    with pytest.raises(ValueError, match="batch_size: found 0, expected 1 or more"):
+        gz.report(tmp_path / "nowhere", batch_size=0)
+
+
 def test_each_rule_has_its_reason_and_its_test():
     elsewhere = {"dangling ids", "dangling edges"}
     assert RULES.keys() == WHY.keys() == DEFECTS.keys() | elsewhere

@@ -196,8 +196,6 @@ class TestWhatIsAdopted:
     def test_options(self, tmp_path, x):
         np.save(tmp_path / "x.npy", x)
         attrs = {"x": tmp_path / "x.npy", "z": tmp_path / "x.npy"}
-        with pytest.raises(ValueError, match="adopt='x': expected True or False"):
-            gz.convert(EDGES, tmp_path / "s", node_attrs=attrs, adopt="x")
         # Attributes that are encoded are written.
         summary = gz.convert(EDGES, tmp_path / "s", node_attrs=attrs, adopt=True, features="int8")
         columns = summary.info["node_types"][0]["attrs"]

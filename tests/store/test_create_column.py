@@ -298,6 +298,7 @@ def test_clean_removes_drafts_and_orphans_where_nothing_writes(path):
         ("h", 2, {"encoding": "int8"}, r"encoding: found 'int8'.*convert\(features=\)"),
         ("h", 2, {"encoding": "float16", "dtype": torch.int64}, "int64 with encoding='float16'"),
         ("h", 2, {"dtype": torch.quint8}, r"dtype: found torch\.quint8"),
+        ("h", 2, {"dtype": "float32"}, "dtype: found 'float32', expected torch's bool"),
     ],
 )
 def test_wrong_columns_are_refused_at_creation(path, name, width, options, words):
