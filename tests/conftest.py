@@ -18,7 +18,6 @@ from pathlib import Path
 
 import preload
 import pytest
-import pythons
 from chunks import chunks  # noqa: F401  (a fixture)
 from filelock import FileLock
 from hypothesis import settings
@@ -54,7 +53,6 @@ def pytest_collection_finish() -> None:
 def pytest_sessionfinish(session: pytest.Session) -> Generator[None, object, object]:
     """Says in the last line what was left out, and why: nothing that could have been installed."""
     result = yield
-    pythons.stop()
     reporter = session.config.pluginmanager.getplugin("terminalreporter")
     skipped = reporter.stats.get("skipped", []) if reporter else []
     reasons = Counter(str(each.longrepr[-1]).removeprefix("Skipped: ") for each in skipped)
