@@ -33,14 +33,14 @@ def loaders(data, first: int) -> list:
         return timed_loaders(data, first)
     common = {"batch_size": 8, "shuffle": True, "num_workers": 1}
     if isinstance(data, HeteroData):
-        paper, cites = ("paper", torch.arange(first, 60)), data.edge_types[0]
+        paper, cites = ("paper", torch.arange(first, 40)), data.edge_types[0]
         ends = torch.arange(2 * (10 + first)).view(2, -1)
         return [
             gz.loader.NeighborLoader(data, [4, 3], paper, **common),
             gz.loader.LinkNeighborLoader(data, [3, 2], (cites, ends), **common),
             gz.loader.HGTLoader(data, [6, 5], paper, **common),
         ]
-    seeds, ends = torch.arange(first, 100), torch.arange(2 * (20 + first)).view(2, -1)
+    seeds, ends = torch.arange(first, 50), torch.arange(2 * (20 + first)).view(2, -1)
     alone = common | {"num_workers": 0}
     return [
         gz.loader.NeighborLoader(data, [5, 3], seeds, **common),
@@ -58,7 +58,7 @@ def loaders(data, first: int) -> list:
 
 def timed_loaders(data, first: int) -> list:
     """Loaders that draw by times of nodes and of edges, and by weights."""
-    seeds, ends = torch.arange(first, 60), torch.arange(2 * (20 + first)).view(2, -1)
+    seeds, ends = torch.arange(first, 40), torch.arange(2 * (20 + first)).view(2, -1)
     alone = {"batch_size": 8, "shuffle": True}
     timed = {"time_attr": "since", "input_time": 20 + seeds % 50, **alone}
     return [
