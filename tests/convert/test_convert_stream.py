@@ -222,7 +222,7 @@ CELLS = st.text(st.characters(codec="utf-8", exclude_characters="\r\0"), min_siz
 FAST = settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-@chunks.both
+@chunks.tiny
 @spilled
 @FAST
 @given(
@@ -254,7 +254,7 @@ def test_any_integers_come_back(tmp_path, tight, edges, delimiter, header):
     assert Counter(edges_of(tmp_path / "store", None, "w", "t")) == Counter(edges)
 
 
-@chunks.both
+@chunks.tiny
 @spilled
 @FAST
 @given(edges=st.lists(st.tuples(CELLS, CELLS), min_size=1))

@@ -15,7 +15,8 @@ from differential import HAS_PYG_LIB, WAYS, Graphs, compare_with_disk, compare_w
 from spawned import forked
 
 FIRST = int(os.environ.get("GZ_DIFFERENTIAL_SEED", "0"))
-PARTS, CASES = 5, 40  # 200 cases
+CASES = 40
+PARTS = [0, 1, 2, *(pytest.param(part, marks=pytest.mark.long) for part in (3, 4))]
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +35,7 @@ def cases(part):
     return range(first, first + CASES)
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", PARTS)
 def test_memory_and_disk(graphs, spawned, part):
     shown = Counter()
     for seed in cases(part):
@@ -46,7 +47,7 @@ def test_memory_and_disk(graphs, spawned, part):
 
 
 @pytest.mark.skipif(not HAS_PYG_LIB, reason="pyg-lib is not installed: stock PyG cannot sample")
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", PARTS)
 def test_memory_and_pyg(graphs, part):
     shown = Counter()
     for seed in cases(part):

@@ -216,8 +216,8 @@ def test_nothing_is_lost_where_an_epoch_is_given_up(monkeypatch):
     """Python prints an exception that strikes in a finalizer, and goes on as if there were none."""
     lost = []
     monkeypatch.setattr(sys, "unraisablehook", lost.append)
-    data = Data(x=torch.zeros(20_000, 32), edge_index=torch.randint(0, 20_000, (2, 200_000)))
-    loader = NeighborLoader(data, [15, 10], batch_size=2000, num_workers=2)
+    data = Data(x=torch.zeros(8_000, 32), edge_index=torch.randint(0, 8_000, (2, 80_000)))
+    loader = NeighborLoader(data, [15, 10], batch_size=1000, num_workers=2)
 
     def give_up():
         iterator = iter(loader)
@@ -231,7 +231,7 @@ def test_nothing_is_lost_where_an_epoch_is_given_up(monkeypatch):
 
     before = signal.signal(signal.SIGALRM, handler)
     try:
-        for _ in range(8):
+        for _ in range(5):
             with pytest.raises(Struck):
                 give_up()
     finally:

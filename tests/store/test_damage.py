@@ -267,7 +267,7 @@ WALKS = """
 """
 
 
-@pytest.mark.parametrize("value", [50, 51, 2**28 + 7, 2**32 - 1, None])
+@pytest.mark.parametrize("value", [50, 2**28 + 7, 2**32 - 1, None])
 def test_damage_that_must_not_be_walked_along(store, value):
     """Sources that are none, and bounds that rise, by what 64 bits hold of their differences.
 
