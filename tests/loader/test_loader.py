@@ -13,7 +13,7 @@ from torch_geometric.nn import GraphSAGE
 from torch_geometric.utils import trim_to_layer
 
 import pyg_graphzero as gz
-from graphs import check_neighborhood
+from graphs import check_neighborhood, check_rows
 from pyg_graphzero.loader import NeighborLoader
 
 
@@ -29,9 +29,7 @@ def test_batches_are_pyg_data_with_every_field(homo):
         seeds = data.train_idx[16 * i : 16 * i + 16]
         assert torch.equal(batch.n_id[: batch.batch_size], seeds)
         assert batch.input_id.tolist() == list(range(16 * i, 16 * i + len(seeds)))
-        assert torch.equal(batch.x, data.x[batch.n_id])
-        assert torch.equal(batch.y, data.y[batch.n_id])
-        assert torch.equal(batch.edge_attr, data.edge_attr[batch.e_id])
+        check_rows(batch, data)
         assert batch.num_nodes == batch.n_id.numel()
         check_neighborhood(
             *batch.edge_index, batch.e_id, batch.n_id, batch.n_id, data.edge_index, [4, 3],

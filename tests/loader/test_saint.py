@@ -10,6 +10,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import degree, subgraph, to_undirected
 
 import pyg_graphzero as gz
+from graphs import check_rows
 from pyg_graphzero.loader import (
     GraphSAINTEdgeSampler,
     GraphSAINTNodeSampler,
@@ -50,9 +51,7 @@ def test_a_batch_is_the_subgraph_of_its_nodes(with_csr, kind, source, workers):
     assert len(batches) == 5
     for batch in batches:
         assert torch.equal(batch.n_id, batch.n_id.unique())
-        assert torch.equal(batch.x, data.x[batch.n_id])
-        assert torch.equal(batch.n_id[batch.edge_index], data.edge_index[:, batch.e_id])
-        assert torch.equal(batch.edge_attr, data.edge_attr[batch.e_id])
+        check_rows(batch, data)
         _, _, mask = subgraph(batch.n_id, data.edge_index, num_nodes=300, return_edge_mask=True)
         assert sorted(batch.e_id.tolist()) == mask.nonzero().view(-1).tolist()
         assert torch.equal(batch.node_norm, loader.node_norm[batch.n_id])
