@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import pickle
 from collections import Counter
 
 import pytest
 import torch
 import torch_geometric.loader
-from differential import same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from same import assert_same
@@ -183,23 +181,6 @@ def test_a_hub_lets_some_neighbors_into_the_budget():
 
 
 # Equal samples and batches #######################################################################
-
-
-def equal(a, b):
-    for part in ("node", "row", "col", "edge", "num_sampled_nodes"):
-        assert same(getattr(a, part), getattr(b, part)), part
-
-
-def test_the_key_alone_decides(hetero):
-    _, store = hetero
-    seeds = torch.arange(200).repeat(40)  # enough for several threads' shares
-    one = HGTSampler(store.data(), [20, 30, 10], num_threads=1)
-    two = HGTSampler(store.data(), [20, 30, 10], num_threads=2)
-    equal(sample(one, seeds[:8]), sample(two, seeds[:8]))
-    equal(sample(one, seeds), sample(two, seeds))
-    first, other = sample(one, seeds[:8]), sample(one, seeds[:8], key=8)
-    assert not torch.equal(first.node["paper"], other.node["paper"])
-    equal(first, sample(pickle.loads(pickle.dumps(one)), seeds[:8]))
 
 
 def batches(data, workers=0, **arguments):
