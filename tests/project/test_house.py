@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from documents import ROOT, tool
 
@@ -36,20 +34,3 @@ def test_sentences_name_their_thing():
     found = {folder: len(places) for folder, places in house.unnamed_by_folder().items()}
     assert size.too_large(found, allowed) == []  # python tools/house.py --list shows each
     assert size.too_loose(found, allowed) == []
-
-
-# Calls and files that only some systems have, such as those of Linux.
-SYSTEM = re.compile(
-    r"\bos\.(pread|preadv|pwrite|pwritev|posix_\w+|fork\w*|kill\w*|wait\w*|sysconf|sched_\w+|major"
-    r"|minor|statvfs|get[eg]?[ug]id|fdatasync|sendfile|mkfifo|O_CLOEXEC|O_DIRECT\w*|O_NOFOLLOW)\b"
-    r"|\b(import|from) (fcntl|resource|mmap|pwd|grp|termios)\b|SIGKILL|[\"']/(proc|sys|dev)\b"
-)
-
-
-def test_one_module_asks_the_system(package):
-    found = {
-        str(module.path.relative_to(ROOT / "pyg_graphzero"))
-        for module in package
-        if SYSTEM.search(module.path.read_text())
-    }
-    assert found == {"util/system.py"}
