@@ -163,8 +163,7 @@ def test_the_first_faulty_row_is_named(tmp_path):
         number = int(fault.split()[1].rstrip(":,"))
         lines[number - 1] = "0,0,0,a\n"
     write(path, "".join(lines))
-    gz.convert(path, tmp_path / "s", edge_attrs=["w"])
-    found = edges_of(tmp_path / "s", None, "w")
+    found = edges_from(path, tmp_path / "s", "w", edge_attrs=["w"])
     kept = {0: (0, 1, 0.5), 4: (2, 0, 0.25), 8: (1, 0, 1.0)}
     assert found == [kept.get(row, (0, 0, 0.0)) for row in range(9)]
 

@@ -87,18 +87,6 @@ def test_an_epoch_goes_on_where_it_stopped(homo, workers, own_generator, done):
         fresh.load_state_dict({"num": 1})
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_dataloader_keywords(homo, workers):
-    _, store = homo
-    d = store.data()
-    loader = NeighborLoader(
-        d, [2], input_nodes=torch.arange(70), batch_size=32, drop_last=True, num_workers=workers,
-        persistent_workers=workers > 0,
-    )  # fmt: skip
-    assert [b.batch_size for b in loader] == [32, 32]
-    assert [b.batch_size for b in loader] == [32, 32]
-
-
 def test_calling_the_loader(homo):
     data, store = homo
     loader = NeighborLoader(store.data(), [3], input_nodes=data.train_idx)

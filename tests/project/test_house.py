@@ -1,11 +1,11 @@
-"""The order of the package's rooms: see tools/house.py, which counts."""
+"""The order of the package's rooms, and deliberate mistakes: see tools/house.py and mutants.py."""
 
 from __future__ import annotations
 
 import pytest
 from documents import ROOT, tool
 
-house, size = tool("house"), tool("size")
+house, mutants, size = tool("house"), tool("mutants"), tool("size")
 
 
 @pytest.fixture(scope="module")
@@ -34,3 +34,8 @@ def test_sentences_name_their_thing():
     found = {folder: len(places) for folder, places in house.unnamed_by_folder().items()}
     assert size.too_large(found, allowed) == []  # python tools/house.py --list shows each
     assert size.too_loose(found, allowed) == []
+
+
+@pytest.mark.parametrize("mutant", mutants.listed(), ids=lambda mutant: mutant.name)
+def test_a_mutant_applies_and_its_test_exists(mutant):
+    mutant.check()

@@ -53,12 +53,6 @@ def test_edge_attributes_are_numbered_by_original_edge_id(hetero):
     assert torch.equal(fs.get_tensor(EDGE, "edge_attr", slice(3, 8)), attr[3:8])
 
 
-def test_homogeneous_edge_attributes(homo):
-    data, store = homo
-    got = store.feature_store.get_tensor((None, None), "edge_attr", None)
-    assert torch.equal(got, data.edge_attr)
-
-
 def test_bounds_at_some_rows(homo):
     """Nodes without neighbours, whose bounds do not rise, are among the rows."""
     contents, rows = contents_of(homo[1].data()), torch.tensor([0, 7, 270, 280, 280, 300])

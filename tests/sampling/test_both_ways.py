@@ -6,6 +6,7 @@ import pickle
 
 import pytest
 import torch
+from convert_support import converted, stored
 from paging import paged
 from read_neighbours import in_pages
 from scipy import stats
@@ -28,8 +29,7 @@ def weighted():
 @pytest.fixture
 def both(tmp_path):
     data = weighted()
-    gz.convert(data, tmp_path / "store", progress=False, both_directions=True)
-    return data, gz.open(tmp_path / "store")
+    return data, stored(data, tmp_path / "store", both_directions=True)
 
 
 def reference(edge_index, seeds, hops):
@@ -177,8 +177,7 @@ def test_rows_of_nodes_are_gathered_by_the_engine(tmp_path, way, is_paged, worke
     """Edges are joined in Python; where they have no rows, those of nodes are there before."""
     data = weighted()
     del data.edge_attr, data.w
-    gz.convert(data, tmp_path / "plain", progress=False, both_directions=True)
-    store = gz.open(tmp_path / "plain")
+    store = stored(data, tmp_path / "plain", both_directions=True)
     how = {"subgraph_type": "bidirectional"}
     if way == "sampler":
         how = {"neighbor_sampler": BidirectionalNeighborSampler(store, [3, 2])}
@@ -250,8 +249,7 @@ def test_types(tmp_path, source):
     data = graphs.heterogeneous()
     given = data
     if source == "store":
-        gz.convert(data, tmp_path / "store", progress=False, both_directions=True)
-        given = gz.open(tmp_path / "store").data()
+        given = converted(data, tmp_path / "store", both_directions=True)
     sampler = BidirectionalNeighborSampler(given, [-1])
     loader = NeighborLoader(
         given, [-1], input_nodes=("author", torch.arange(0, 90, 9)), batch_size=10,

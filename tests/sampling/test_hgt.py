@@ -180,22 +180,9 @@ def test_a_hub_lets_some_neighbors_into_the_budget():
     assert out.row["leaf", "to", "hub"].numel() == degree
 
 
-# Equal samples and batches #######################################################################
-
-
-def batches(data, workers=0, **arguments):
+def batches(data):
     torch.manual_seed(5)
-    loader = HGTLoader(
-        data, [8, 6], ("paper", torch.arange(100)), batch_size=32, shuffle=True,
-        num_workers=workers, **arguments,
-    )  # fmt: skip
-    return list(loader)
-
-
-def test_batches_do_not_depend_on_workers(hetero):
-    _, store = hetero
-    assert_same(batches(store), batches(store, workers=2))
-    assert_same(batches(store), batches(store, workers=2, filter_per_worker=True))
+    return list(HGTLoader(data, [8, 6], ("paper", torch.arange(100)), batch_size=32, shuffle=True))
 
 
 # The loader ######################################################################################

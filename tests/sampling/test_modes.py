@@ -40,18 +40,6 @@ def test_trees_share_no_node(seed, fanout):
     assert sum(out.num_sampled_nodes) == out.node.numel()
 
 
-def test_disjoint_heterogeneous():
-    data = heterogeneous()
-    sampler = NeighborSampler(data, [3, 2], disjoint=True)
-    out = sample(sampler, [1, 5, 1], node_type="paper")
-    for name in data.edge_types:
-        src, _, dst = name
-        assert torch.equal(out.batch[src][out.row[name]], out.batch[dst][out.col[name]])
-    for name in data.node_types:
-        pairs = torch.stack([out.batch[name], out.node[name]])
-        assert pairs.unique(dim=1).size(1) == out.node[name].numel()
-
-
 # Temporal ########################################################################################
 
 
@@ -188,15 +176,6 @@ def test_only_edges_with_weight_are_drawn(replace):
     assert out.num_sampled_edges == [0, 0]
     everything = NeighborSampler(data, [-1], weight_attr="w")
     assert sample(everything, [0]).row.numel() == 7  # asked for all
-
-
-def test_a_weighted_hub_is_drawn_from_without_reading_it_whole():
-    degree = 200_000
-    data = star(degree, w=torch.arange(degree, dtype=torch.float32))
-    sampler = NeighborSampler(data, [10], weight_attr="w")
-    ids = sampler.original_edge_ids(None, sample(sampler, [0] * 2000).edge)
-    halves = np.array([(ids < degree // 2).sum(), (ids >= degree // 2).sum()])
-    assert stats.chisquare(halves, [5000, 15_000]).pvalue > 1e-6
 
 
 def test_weights_on_disk_and_by_type(tmp_path):

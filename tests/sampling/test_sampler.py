@@ -5,14 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from differential import same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch_geometric.data import Data
 from torch_geometric.sampler import NumNeighbors
 
 from graphs import check_neighborhood, heterogeneous, homogeneous, random_edges, sample, star
-from pyg_graphzero.sampling.hgt import HGTSampler
 from pyg_graphzero.sampling.neighbor import NeighborSampler
 
 
@@ -88,24 +86,6 @@ def test_num_neighbors_forms():
         NeighborSampler(homogeneous(), {names[0]: [1]})
     with pytest.raises(ValueError, match="Number of hops must be the same"):
         NeighborSampler(data, NumNeighbors({names[0]: [1]}, default=[1, 1]))
-
-
-def test_a_store_is_a_graph(homo, hetero):
-    for data, store in (homo, hetero):
-        node_type = "paper" if store.is_hetero else None
-        memory = NeighborSampler(data, [4, 3])
-        want = sample(memory, torch.arange(50), node_type=node_type)
-        for graph in (store, store.data(), (store.feature_store, store.graph_store)):
-            sampler = NeighborSampler(graph, [4, 3])
-            got = sample(sampler, torch.arange(50), node_type=node_type)
-            assert same(got.node, want.node)
-            assert same(got.row, want.row)
-            if node_type is None:
-                ids = sampler.original_edge_ids(None, got.edge)
-                assert torch.equal(ids, memory.original_edge_ids(None, want.edge))
-    assert HGTSampler(hetero[1], [4]).num_nodes == NeighborSampler(hetero[1], [1]).num_nodes
-    with pytest.raises(TypeError, match="data: found str, expected a Store"):
-        NeighborSampler("path", [1])
 
 
 def test_fanout_zero_and_bad_fanouts():
