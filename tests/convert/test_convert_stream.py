@@ -207,7 +207,7 @@ spilled = pytest.mark.parametrize("tight", [[True], [False], [True, False, False
 
 @spilled
 def test_many_runs_are_merged_in_rounds(tmp_path, tight):
-    value = np.random.default_rng(0).integers(0, 1 << 40, 60_000)
+    value = np.random.default_rng(0).integers(0, 1 << 40, 40_000)
     rows = [ArrayRows(torch.from_numpy(part)) for part in np.array_split(value, 200)]
     with Workspace(tmp_path / "store") as space:
         space.room = 1 << 14

@@ -108,7 +108,7 @@ def test_walks_do_not_depend_on_threads_or_on_where_edges_are(store, p, q):
 
 @chunks.both
 def test_a_budget_that_does_not_fit_reads(tmp_path, monkeypatch):
-    data = graphs.homogeneous(2000, 60_000)
+    data = graphs.homogeneous(2000, 20_000)
     store = stored(data, tmp_path / "s", both_directions=True)
     from pyg_graphzero.memory import residence as module
 
