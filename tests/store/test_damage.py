@@ -39,8 +39,8 @@ def alive(script: str, *arguments: object) -> None:
     assert (done.returncode, done.stdout) == (0, "alive\n"), done.stderr
 
 
-def sample_all(store: Path, fanout: int, replace: bool = False) -> None:
-    sampler = NeighborSampler(gz.open(store).data(), [fanout, fanout], replace=replace)
+def sample_all(store: Path, fanout: int) -> None:
+    sampler = NeighborSampler(gz.open(store).data(), [fanout, fanout])
     sampler.sample_from_nodes(NodeSamplerInput(None, torch.arange(50)))
 
 
