@@ -90,26 +90,33 @@ def built_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     return built
 
 
+def _made(kind: str, path: Path, built_once: Callable[..., Path]):
+    import graphs
+    import pyg_graphzero as gz
+
+    data = getattr(graphs, kind)()
+    made = built_once(kind, lambda to: graphs.write_store(data, to))
+    return data, gz.open(shutil.copytree(made, path))
+
+
 @pytest.fixture
 def homo(tmp_path: Path, built_once: Callable[..., Path]):
     """A random homogeneous graph in memory and a store of it."""
-    import pyg_graphzero as gz
-    from graphs import homogeneous, write_store
-
-    data = homogeneous()
-    made = built_once("homo", lambda path: write_store(data, path))
-    return data, gz.open(shutil.copytree(made, tmp_path / "homo"))
+    return _made("homogeneous", tmp_path / "homo", built_once)
 
 
 @pytest.fixture
 def hetero(tmp_path: Path, built_once: Callable[..., Path]):
     """A random heterogeneous graph in memory and a store of it."""
-    import pyg_graphzero as gz
-    from graphs import heterogeneous, write_store
+    return _made("heterogeneous", tmp_path / "hetero", built_once)
 
-    data = heterogeneous()
-    made = built_once("hetero", lambda path: write_store(data, path))
-    return data, gz.open(shutil.copytree(made, tmp_path / "hetero"))
+
+@pytest.fixture
+def nothing_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables with an entry for every edge, or rows for every node, that would be in memory."""
+    for name in ("edge_index", "edge_position", "whole"):
+        never = lambda *_: pytest.fail("something of the size of edge_index was built")  # noqa: E731
+        monkeypatch.setattr(f"pyg_graphzero.store.contents.StoreContents.{name}", never)
 
 
 @pytest.fixture(autouse=True)

@@ -17,8 +17,8 @@ from torch_geometric.sampler import NeighborSampler as StockSampler
 import pyg_graphzero as gz
 from graphs import check_rows, heterogeneous, homogeneous
 from pyg_graphzero.loader import LinkLoader, LinkNeighborLoader, NeighborLoader, NodeLoader
-from pyg_graphzero.store.contents import StoreContents
 
+pytestmark = pytest.mark.usefixtures("nothing_is_built")
 WRITES = ("author", "writes", "paper")
 
 
@@ -29,17 +29,6 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for name, data in (("homogeneous", homogeneous()), ("heterogeneous", heterogeneous())):
         gz.convert(data, root / name, features="float16", progress=False)
     return {name: root / name for name in ("homogeneous", "heterogeneous")}
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing has an entry for every edge, or a row for every node."""
-
-    def never(*args: Any) -> None:
-        raise AssertionError("something of the size of edge_index was built")
-
-    for name in ("edge_index", "edge_position", "whole"):
-        monkeypatch.setattr(StoreContents, name, never)
 
 
 def rounded(data: Any) -> Any:
@@ -102,7 +91,7 @@ class Theirs(BaseSampler):
 
 def test_any_loader_takes_any_sampler(homo, monkeypatch):
     """Ours over a store, too, which PyG's loaders and another's sampler read whole."""
-    monkeypatch.undo()  # _nothing_is_built
+    monkeypatch.undo()  # nothing_is_built
     memory, store = homo
     of_memory, of_disk = (gz.sampler.NeighborSampler(each, [3]) for each in homo)
     for loader in (
@@ -128,7 +117,7 @@ def test_pygs_loaders_are_served_from_feature_and_graph_stores(paths):
 
 @pytest.mark.filterwarnings("ignore:Using 'NeighborSampler' without a 'pyg-lib'")
 def test_pygs_sampler_reads_all_edges(paths, monkeypatch):
-    monkeypatch.undo()  # _nothing_is_built
+    monkeypatch.undo()  # nothing_is_built
     data = gz.open(paths["homogeneous"]).data()
     of_disk, of_memory = StockSampler(data, [4]), StockSampler(homogeneous(), [4])
     assert type(of_disk) is StockSampler

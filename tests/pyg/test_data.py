@@ -22,7 +22,6 @@ from torch_geometric.loader import DataLoader, DynamicBatchSampler
 import pyg_graphzero as gz
 from graphs import heterogeneous, homogeneous, write_store
 from pyg_graphzero.loader import LinkNeighborLoader, NeighborLoader
-from pyg_graphzero.store.contents import StoreContents
 
 WRITES = ("author", "writes", "paper")
 
@@ -63,17 +62,6 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def in_memory(kind: str) -> Any:
     return heterogeneous() if kind == "heterogeneous" else titled()
-
-
-def never(*args: Any) -> None:
-    raise AssertionError("something of the size of edge_index was built")
-
-
-@pytest.fixture
-def nothing_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables with an entry for every edge, or rows for every node, that would be in memory."""
-    for name in ("edge_index", "edge_position", "whole"):
-        monkeypatch.setattr(StoreContents, name, never)
 
 
 # Everything PyG does to a graph -------------------------------------------------------------------
