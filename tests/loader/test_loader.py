@@ -36,6 +36,8 @@ def test_batches_are_pyg_data_with_every_field(homo):
             batch.num_sampled_nodes[:-1], batch.num_sampled_edges,
         )  # fmt: skip
         batch.validate()
+    dropping = NeighborLoader(store, [4], data.train_idx, batch_size=16, drop_last=True)
+    assert [batch.batch_size for batch in dropping] == [16] * 3
 
 
 def test_shuffle_order_is_stock_pyg_order(homo):

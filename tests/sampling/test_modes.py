@@ -17,7 +17,7 @@ from torch_geometric.utils import subgraph
 
 import pyg_graphzero as gz
 from graphs import heterogeneous, homogeneous, random_edges, sample, star, write_store
-from pyg_graphzero.loader import NeighborLoader
+from pyg_graphzero.loader import LinkNeighborLoader, NeighborLoader
 from pyg_graphzero.sampling.neighbor import NeighborSampler
 
 # Disjoint ########################################################################################
@@ -195,6 +195,8 @@ def test_weights_on_disk_and_by_type(tmp_path):
         assert batch["paper", "cites", "paper"].edge_index.size(1) > 0  # uniform where none
         outs.append(batch[name].e_id)
     assert torch.equal(*outs)
+    batch = next(iter(LinkNeighborLoader(d, [3], name, weight_attr="w", batch_size=50)))
+    assert (batch[name].w > 0).all()
 
 
 @pytest.mark.parametrize(
@@ -354,8 +356,8 @@ def test_edge_index_objects_are_sampled():
     data.edge_index = EdgeIndex(want, sparse_size=(300, 300))
     for loader in (
         NeighborLoader(data, [3, 2], batch_size=30, input_nodes=Index(torch.arange(60))),
-        gz.loader.LinkNeighborLoader(data, [3], batch_size=30),
-        gz.loader.LinkNeighborLoader(data, [3], batch_size=30, edge_label_index=data.edge_index),
+        LinkNeighborLoader(data, [3], batch_size=30),
+        LinkNeighborLoader(data, [3], batch_size=30, edge_label_index=data.edge_index),
         gz.loader.ShaDowKHopSampler(data, 2, 3, batch_size=30),
     ):
         batch = next(iter(loader))
