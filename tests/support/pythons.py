@@ -70,9 +70,7 @@ def _run(
     except BaseException:
         traceback.print_exc()
         status = 1
-    ctypes.pythonapi.Py_Exit(
-        status
-    )  # a child of a fork server leaves without its interpreter's end
+    end(status)
 
 
 def end(status: int = 0) -> None:
