@@ -95,7 +95,7 @@ def _made(kind: str, path: Path, built_once: Callable[..., Path]):
     import pyg_graphzero as gz
 
     data = getattr(graphs, kind)()
-    made = built_once(kind, lambda to: graphs.write_store(data, to))
+    made = built_once(path.name, lambda to: graphs.write_store(data, to))
     return data, gz.open(shutil.copytree(made, path))
 
 
