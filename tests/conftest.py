@@ -18,7 +18,6 @@ from pathlib import Path
 
 import preload
 import pytest
-import pythons
 from chunks import chunks  # noqa: F401  (a fixture)
 from filelock import FileLock
 from hypothesis import settings
@@ -54,7 +53,6 @@ def pytest_collection_finish() -> None:
 def pytest_sessionfinish(session: pytest.Session) -> Generator[None, object, object]:
     """Says in the last line what was left out, and why: nothing that could have been installed."""
     result = yield
-    pythons.stop()
     reporter = session.config.pluginmanager.getplugin("terminalreporter")
     skipped = reporter.stats.get("skipped", []) if reporter else []
     reasons = Counter(str(each.longrepr[-1]).removeprefix("Skipped: ") for each in skipped)
@@ -92,26 +90,33 @@ def built_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     return built
 
 
+def _made(kind: str, path: Path, built_once: Callable[..., Path]):
+    import graphs
+    import pyg_graphzero as gz
+
+    data = getattr(graphs, kind)()
+    made = built_once(path.name, lambda to: graphs.write_store(data, to))
+    return data, gz.open(shutil.copytree(made, path))
+
+
 @pytest.fixture
 def homo(tmp_path: Path, built_once: Callable[..., Path]):
     """A random homogeneous graph in memory and a store of it."""
-    import pyg_graphzero as gz
-    from graphs import homogeneous, write_store
-
-    data = homogeneous()
-    made = built_once("homo", lambda path: write_store(data, path))
-    return data, gz.open(shutil.copytree(made, tmp_path / "homo"))
+    return _made("homogeneous", tmp_path / "homo", built_once)
 
 
 @pytest.fixture
 def hetero(tmp_path: Path, built_once: Callable[..., Path]):
     """A random heterogeneous graph in memory and a store of it."""
-    import pyg_graphzero as gz
-    from graphs import heterogeneous, write_store
+    return _made("heterogeneous", tmp_path / "hetero", built_once)
 
-    data = heterogeneous()
-    made = built_once("hetero", lambda path: write_store(data, path))
-    return data, gz.open(shutil.copytree(made, tmp_path / "hetero"))
+
+@pytest.fixture
+def nothing_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables with an entry for every edge, or rows for every node, that would be in memory."""
+    for name in ("edge_index", "edge_position", "whole"):
+        never = lambda *_: pytest.fail("something of the size of edge_index was built")  # noqa: E731
+        monkeypatch.setattr(f"pyg_graphzero.store.contents.StoreContents.{name}", never)
 
 
 @pytest.fixture(autouse=True)

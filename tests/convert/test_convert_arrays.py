@@ -293,8 +293,7 @@ def test_a_node_table_that_almost_counts_on(tmp_path):
     for ids in ([0, 1, 2, 3, 4, 5, 6], [0, 1, 2, 13, 14, 15, 16], [0, 1, 2, 3, 4, 6, 5]):
         table = write(tmp_path / "n.csv", "id\n" + "".join(f"{i}\n" for i in ids))
         edges = np.array([ids[:6], ids[1:]])
-        gz.convert(edges, tmp_path / "s", nodes=table, force=True)
-        assert gz.open(tmp_path / "s").ids().tolist() == ids
+        assert stored(edges, tmp_path / "s", nodes=table, force=True).ids().tolist() == ids
         assert edges_of(tmp_path / "s") == list(zip(*edges.tolist(), strict=True))
 
 
@@ -307,8 +306,7 @@ def test_text_ids_from_arrays(tmp_path):
     assert store.data().train_idx.tolist() == [3, 0]
     assert edges_of(tmp_path / "s") == [("b", "a"), ("c", "a"), ("b", "ü")]
     numbers = np.array([[7, -3, 100], [100, 7, 7]])
-    gz.convert(numbers, tmp_path / "t", id_type="str")
-    assert list(gz.open(tmp_path / "t").ids()) == ["-3", "100", "7"]
+    assert list(stored(numbers, tmp_path / "t", id_type="str").ids()) == ["-3", "100", "7"]
     assert edges_of(tmp_path / "t") == [("7", "100"), ("-3", "7"), ("100", "7")]
 
 

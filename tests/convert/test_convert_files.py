@@ -22,7 +22,7 @@ EDGES = random_edges(20, 60)
 PAIRS = [tuple(pair) for pair in EDGES.T.tolist()]
 
 
-@chunks.both
+@chunks.tiny
 @pytest.mark.parametrize("dtype", ["int64", "uint8", ">i4"])
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("transposed", [False, True])

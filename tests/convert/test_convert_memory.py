@@ -64,8 +64,7 @@ def test_tables_of_nodes(tmp_path):
     labels = pa.table({"y": [7, 8, 9], "id": [2, 3, 1]})
     assert converted(edges, tmp_path / "t", node_attrs={"y": labels}).y.tolist() == [9, 7, 8]
     spec = {"edges": [{"type": "a,to,a", "file": edges}], "nodes": {"a": {"file": nodes}}}
-    gz.convert(spec, tmp_path / "u")
-    assert gz.open(tmp_path / "u").ids("a").tolist() == [3, 1, 2]
+    assert stored(spec, tmp_path / "u").ids("a").tolist() == [3, 1, 2]
 
 
 def test_an_index_of_pandas_joins(tmp_path):

@@ -63,13 +63,6 @@ def test_data_round_trip(tmp_path):
     assert "6 nodes, 2 without edges" in str(summary)
 
 
-def test_edge_attributes_go_through_the_same_permutation(tmp_path):
-    gz.convert(full_data(), tmp_path / "s", undirected=True, skip=["edge_label_index"])
-    want = [(0, 1, 0), (1, 2, 1), (2, 3, 2), (3, 0, 3), (3, 0, 4)]
-    want += [(d, s, t) for s, d, t in want]
-    assert sorted(edges_of(tmp_path / "s", None, "edge_time")) == sorted(want)
-
-
 @chunks.both
 def test_hetero_round_trip(tmp_path):
     data = full_hetero()
@@ -179,10 +172,3 @@ def test_the_input_object_is_left_alone(tmp_path):
     gz.convert(data, tmp_path / "s", undirected=True, self_loops="add", skip=["edge_label_index"])
     assert data.to_dict().keys() == before.keys()
     assert torch.equal(data.edge_index, EDGE_INDEX)
-
-
-def test_a_store_can_be_converted_again(tmp_path):
-    first = converted(full_data(), tmp_path / "a")
-    second = converted(first, tmp_path / "b", dtypes={"x": "float16"})
-    first.x = first.x.half()
-    assert not difference(first, second)

@@ -171,7 +171,7 @@ def test_lines_inside_quotes(tmp_path):
     path = write(tmp_path / "e.csv", '"a\n \nb","c\n#d"\n"c\n#d","a\n \nb"\n')
     words = r"line 4: found a line '#d\"' after an open quote, expected"
     refused(path, tmp_path / "s", words, header=False)
-    gz.convert(path, tmp_path / "s", header=False, comment=None, delimiter=",")
+    gz.convert(path, tmp_path / "s", header=False, comment=None, delimiter="comma")
     assert edges_of(tmp_path / "s") == [("a\n \nb", "c\n#d"), ("c\n#d", "a\n \nb")]
     write(path, '# "quoted"\n"a","b"\n \n# note\n"b","a"\n# a,"note\n')
     assert edges_from(path, tmp_path / "t", header=False) == [("a", "b"), ("b", "a")]

@@ -89,13 +89,11 @@ def specification(rng: random.Random, directory: Path) -> Input:
     edge = {"type": ["user", "rates", "movie"], "file": "ratings.csv", "src": "user"}
     edge |= {"dst": "movie", "attrs": {"edge_weight": "stars"}, "header": True}
     movie = {"num_nodes": 7, "ids": "dense", "attrs": {"x": "genres.npy"}}
-    path = directory / f"graph{rng.choice(['.json', '.toml'])}"
-    if path.suffix == ".json":
-        path.write_text(json.dumps({"nodes": {"movie": movie}, "edges": [edge]}))
-    else:
-        lines = ["[nodes.movie]", "num_nodes = 7", 'ids = "dense"', 'attrs = { x = "genres.npy" }']
-        lines += ["[[edges]]", 'type = ["user", "rates", "movie"]', 'file = "ratings.csv"']
-        lines += ['src = "user"', 'dst = "movie"', "header = true"]
-        lines += ['attrs = { edge_weight = "stars" }']
-        path.write_text("\n".join(lines) + "\n")
+    path, value = directory / "graph.json", {"nodes": {"movie": movie}, "edges": [edge]}
+    text = json.dumps(value)
+    if rng.random() < 0.5:  # tables in a line
+        path = path.with_suffix(".toml")
+        lines = (f"{key} = {json.dumps(part)}" for key, part in value.items())
+        text = "\n".join(lines).replace('": ', '" = ')
+    path.write_text(text)
     return Input(path, [path], Graph)

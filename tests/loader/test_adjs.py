@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch_geometric.loader
 import torch_geometric.transforms as T
+from convert_support import converted, stored
 from read_neighbours import in_pages
 from scipy.stats import chisquare
 from torch_geometric.data import Data, HeteroData
@@ -169,8 +170,7 @@ def weighted(tmp_path):
     edge_index = edge_index[:, torch.randperm(edge_index.size(1), generator=generator)]
     data = Data(x=torch.rand(100, 3), edge_index=edge_index)
     data.edge_weight = torch.rand(edge_index.size(1))
-    gz.convert(data, tmp_path / "store", progress=False)
-    return data, gz.open(tmp_path / "store")
+    return data, stored(data, tmp_path / "store")
 
 
 @pytest.mark.filterwarnings("ignore:Sparse")
@@ -202,8 +202,7 @@ def test_to_sparse_tensor_of_types(tmp_path):
     data[there].edge_index = torch.stack([torch.arange(90) % 20, torch.arange(90) % 30])[:, :60]
     data[back].edge_index = data[there].edge_index.flip(0)
     data[there].edge_weight = torch.rand(60)
-    gz.convert(data, tmp_path / "store", progress=False)
-    made = T.ToSparseTensor(layout=torch.sparse_csr)(gz.open(tmp_path / "store").data())
+    made = T.ToSparseTensor(layout=torch.sparse_csr)(converted(data, tmp_path / "store"))
     whole = T.ToSparseTensor(layout=torch.sparse_csr)(data)
     (batch,) = gz.loader.NeighborLoader(made, [-1, -1], input_nodes="a", batch_size=20)
     for name in (there, back):

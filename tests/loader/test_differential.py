@@ -1,11 +1,10 @@
 """Random loaders: the same batches in memory and on disk, and by the definition what PyG yields.
 
-``GZ_DIFFERENTIAL_SEED=5000 pytest tests/loader/test_differential.py`` runs other cases.
+``python tests/fuzz/run.py loaders 5000:6000`` runs other cases.
 """
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 
@@ -14,8 +13,8 @@ from differential import HAS_PYG_LIB, WAYS, Graphs, compare_with_disk, compare_w
 
 from spawned import forked
 
-FIRST = int(os.environ.get("GZ_DIFFERENTIAL_SEED", "0"))
-PARTS, CASES = 5, 40  # 200 cases
+CASES = 40
+PARTS = [0, 1, 2, *(pytest.param(part, marks=pytest.mark.long) for part in (3, 4))]
 
 
 @pytest.fixture(scope="module")
@@ -30,11 +29,10 @@ def spawned():
 
 
 def cases(part):
-    first = FIRST + part * CASES
-    return range(first, first + CASES)
+    return range(part * CASES, (part + 1) * CASES)
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", PARTS)
 def test_memory_and_disk(graphs, spawned, part):
     shown = Counter()
     for seed in cases(part):
@@ -46,7 +44,7 @@ def test_memory_and_disk(graphs, spawned, part):
 
 
 @pytest.mark.skipif(not HAS_PYG_LIB, reason="pyg-lib is not installed: stock PyG cannot sample")
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", PARTS)
 def test_memory_and_pyg(graphs, part):
     shown = Counter()
     for seed in cases(part):

@@ -19,6 +19,7 @@ from torch_geometric.nn import GraphSAGE
 from torch_geometric.testing import get_random_tensor_frame
 
 import pyg_graphzero as gz
+from graphs import check_rows
 from pyg_graphzero.loader import LinkNeighborLoader, NeighborLoader
 
 
@@ -156,8 +157,7 @@ def test_zip_loader(homo, workers, per_worker):
         assert torch.equal(a.n_id[: a.batch_size], data.train_idx[own])
         assert torch.equal(b.n_id[b.edge_label_index], data.edge_index[:, own])
         for batch in (a, b):
-            assert torch.equal(batch.x, data.x[batch.n_id])
-            assert torch.equal(batch.n_id[batch.edge_index], data.edge_index[:, batch.e_id])
+            check_rows(batch, data)
 
 
 # Several processes ------------------------------------------------------------------------------

@@ -119,13 +119,6 @@ def test_triplets_of_a_split_keep_none_of_its_pairs(homo):
         assert "edge_label_time" not in batch
 
 
-def test_weights_of_edges(homo):
-    data = homo[1].data()
-    data.w = (torch.arange(3000) % 2).float()
-    batch = next(iter(LinkNeighborLoader(data, [3], weight_attr="w", batch_size=50)))
-    assert (batch.w > 0).all()
-
-
 def test_weighted_negatives(homo):
     weight = torch.zeros(300)
     weight[[4, 9]] = 1.0

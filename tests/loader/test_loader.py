@@ -13,7 +13,7 @@ from torch_geometric.nn import GraphSAGE
 from torch_geometric.utils import trim_to_layer
 
 import pyg_graphzero as gz
-from graphs import check_neighborhood
+from graphs import check_neighborhood, check_rows
 from pyg_graphzero.loader import NeighborLoader
 
 
@@ -29,15 +29,15 @@ def test_batches_are_pyg_data_with_every_field(homo):
         seeds = data.train_idx[16 * i : 16 * i + 16]
         assert torch.equal(batch.n_id[: batch.batch_size], seeds)
         assert batch.input_id.tolist() == list(range(16 * i, 16 * i + len(seeds)))
-        assert torch.equal(batch.x, data.x[batch.n_id])
-        assert torch.equal(batch.y, data.y[batch.n_id])
-        assert torch.equal(batch.edge_attr, data.edge_attr[batch.e_id])
+        check_rows(batch, data)
         assert batch.num_nodes == batch.n_id.numel()
         check_neighborhood(
             *batch.edge_index, batch.e_id, batch.n_id, batch.n_id, data.edge_index, [4, 3],
             batch.num_sampled_nodes[:-1], batch.num_sampled_edges,
         )  # fmt: skip
         batch.validate()
+    dropping = NeighborLoader(store, [4], data.train_idx, batch_size=16, drop_last=True)
+    assert [batch.batch_size for batch in dropping] == [16] * 3
 
 
 def test_shuffle_order_is_stock_pyg_order(homo):
@@ -87,18 +87,6 @@ def test_an_epoch_goes_on_where_it_stopped(homo, workers, own_generator, done):
     assert len(list(fresh)) == 10
     with pytest.raises(KeyError, match=r"state: found \['num'\], expected \['generator', 'num_ba"):
         fresh.load_state_dict({"num": 1})
-
-
-@pytest.mark.parametrize("workers", [0, 1])
-def test_dataloader_keywords(homo, workers):
-    _, store = homo
-    d = store.data()
-    loader = NeighborLoader(
-        d, [2], input_nodes=torch.arange(70), batch_size=32, drop_last=True, num_workers=workers,
-        persistent_workers=workers > 0,
-    )  # fmt: skip
-    assert [b.batch_size for b in loader] == [32, 32]
-    assert [b.batch_size for b in loader] == [32, 32]
 
 
 def test_calling_the_loader(homo):

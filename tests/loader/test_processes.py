@@ -6,26 +6,22 @@ import gc
 import multiprocessing
 import os
 import signal
-import textwrap
+import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+import pythons
 import torch
-from pythons import Python
 
 import pyg_graphzero as gz
 from pyg_graphzero.loader import LinkNeighborLoader, NeighborLoader, ShaDowKHopSampler
 from pyg_graphzero.util.system import usable_cores
+from spawned import forked
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="reads /proc")
-
-
-def run(code: str, *args: object) -> Python:
-    """Python running ``code`` in a process group of its own, as a shell would start it."""
-    strict = "import warnings; warnings.simplefilter('error', ResourceWarning)\n"
-    return Python(strict + textwrap.dedent(code), *args, threads=1, new_session=True)
 
 
 def processes_of_session(session: int) -> list[int]:
@@ -53,9 +49,9 @@ def tasks() -> int:
     return len(os.listdir("/proc/self/task"))
 
 
-def settles(measure, target, timeout: float = 30.0) -> bool:
+def settles(measure, target) -> bool:
     """Whether a measurement gets to its target: processes take a moment to go."""
-    end = time.monotonic() + timeout
+    end = time.monotonic() + 30
     while measure() != target:
         if time.monotonic() > end:
             return False
@@ -63,40 +59,35 @@ def settles(measure, target, timeout: float = 30.0) -> bool:
     return True
 
 
-EPOCHS = """
-    import signal
-    import sys
-    import pyg_graphzero as gz
+def epochs(path: Path, workers: int, kind: type, sampling: Any) -> None:
+    """Epochs until Ctrl-C, in a session of its own, as a shell would start it."""
+    os.setsid()
+    torch.set_num_threads(1)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
-    data = gz.open(sys.argv[1]).data()
-    kind = getattr(gz.loader, sys.argv[3])
-    loader = kind(data, [20, 20], batch_size=32, num_workers=int(sys.argv[2]))
-    first = True
-    while True:
-        for batch in loader:
-            if first:
-                print("sampling", flush=True)
-                first = False
-"""
+    loader = kind(gz.open(path).data(), [20, 20], batch_size=32, num_workers=workers)
+    try:
+        while True:
+            for _ in loader:
+                sampling.set()
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
 @pytest.mark.parametrize(
-    ("workers", "kind"), [(0, "NeighborLoader"), (2, "NeighborLoader"), (0, "LinkNeighborLoader")]
+    ("workers", "kind"), [(0, NeighborLoader), (2, NeighborLoader), (0, LinkNeighborLoader)]
 )
 def test_ctrl_c_in_the_middle_of_an_epoch(homo, workers, kind):
-    _, store = homo
-    process = run(EPOCHS, store.path, workers, kind)
+    sampling = forked().Event()
+    process = forked().Process(target=epochs, args=(homo[1].path, workers, kind, sampling))
+    process.start()
     try:
-        assert process.stdout.readline() == "sampling\n", process.stderr.read()
+        assert sampling.wait(60)
         time.sleep(0.2)
         os.killpg(process.pid, signal.SIGINT)  # a terminal sends it to the whole group
-        _, err = process.communicate(timeout=30)
+        process.join(30)
+        assert process.exitcode == 130
     finally:
-        if process.returncode is None:
-            os.killpg(process.pid, signal.SIGKILL)
-    # Workers are interrupted too; torch may report theirs before the process sees its own.
-    assert process.returncode in ((1, -signal.SIGINT) if workers else (-signal.SIGINT,))
-    assert "KeyboardInterrupt" in err
+        process.kill()
     assert settles(lambda: processes_of_session(process.pid), [])
 
 
@@ -123,8 +114,9 @@ def test_no_python_runs_where_the_bindings_would_lose_a_ctrl_c(homo, kind, monke
 @pytest.mark.long
 def test_exit_with_an_unfinished_iterator(homo, workers, persistent):
     code = """
-        import sys
+        import sys, warnings
         import pyg_graphzero as gz
+        warnings.simplefilter("error", ResourceWarning)
         loader = gz.loader.NeighborLoader(
             gz.open(sys.argv[1]).data(), [5], batch_size=8, num_workers=int(sys.argv[2]),
             persistent_workers=sys.argv[3] == "True",
@@ -132,10 +124,8 @@ def test_exit_with_an_unfinished_iterator(homo, workers, persistent):
         iterator = iter(loader)
         print(next(iterator).batch_size)
     """
-    process = run(code, homo[1].path, workers, persistent)
-    out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, err) == (0, "8\n", "")
-    assert settles(lambda: processes_of_session(process.pid), [])
+    done = pythons.run(code, homo[1].path, workers, persistent, threads=1)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "8\n", "")
 
 
 def test_no_process_is_started_and_threads_end_with_the_epoch(homo):

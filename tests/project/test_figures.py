@@ -6,7 +6,6 @@ import importlib
 import inspect
 import json
 import re
-from itertools import permutations
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +15,6 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
-from convert_support import converted
 from torch_geometric.data import Data
 
 import pyg_graphzero as gz
@@ -234,39 +232,3 @@ def test_the_summary_of_an_inference():
     assert numbers(r"([\d,]+) rows, ([\d,]+) edges, ([\d.]+) s", lines[1]) == [
         5000, 7000, 12.3,
     ]  # fmt: skip
-
-
-# Values of figures ################################################################################
-
-
-@pytest.mark.parametrize("how", ["min", "max", "sum", "mean"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
-def test_a_merged_edge_does_not_depend_on_the_order(tmp_path, how, dtype):
-    """One that is no number makes the merged one none, whichever comes first."""
-    for values in permutations([float("nan"), 1.0, 3.0]):
-        data = Data(
-            edge_index=torch.tensor([[0, 0, 0, 1, 1], [1, 1, 1, 0, 0]]),
-            w=torch.tensor([*values, 4.0, 2.0], dtype=dtype),
-            num_nodes=2,
-        )
-        found = converted(data, tmp_path / "s", coalesce=how, force=True)
-        by_src = dict(zip(found.edge_index[0].tolist(), found.w.tolist(), strict=True))
-        assert np.isnan(by_src[0])
-        assert by_src[1] == {"min": 2, "max": 4, "sum": 6, "mean": 3}[how]
-
-
-@pytest.mark.parametrize("on_disk", [False, True])
-@pytest.mark.parametrize("level", ["time", "edge_time"])
-@pytest.mark.parametrize(("seed", "neighbor"), [(-0.0, 0.0), (0.0, -0.0), (-0.0, -0.0)])
-def test_both_zeros_are_one_time(tmp_path, on_disk, level, seed, neighbor):
-    data = Data(edge_index=torch.tensor([[1, 2], [0, 0]]), num_nodes=3)
-    if level == "time":
-        data.time = torch.tensor([0.0, neighbor, 1.0])
-    else:
-        data.edge_time = torch.tensor([neighbor, 1.0])
-    if on_disk:
-        data = converted(data, tmp_path / "s", time_attr=level)
-    loader = NeighborLoader(
-        data, [-1], torch.tensor([0]), time_attr=level, input_time=torch.tensor([seed])
-    )
-    assert next(iter(loader)).n_id.tolist() == [0, 1]

@@ -1,13 +1,11 @@
-"""The order of the package's rooms: see tools/house.py, which counts."""
+"""The order of the package's rooms, and deliberate mistakes: see tools/house.py and mutants.py."""
 
 from __future__ import annotations
-
-import re
 
 import pytest
 from documents import ROOT, tool
 
-house, size = tool("house"), tool("size")
+house, mutants, size = tool("house"), tool("mutants"), tool("size")
 
 
 @pytest.fixture(scope="module")
@@ -38,18 +36,6 @@ def test_sentences_name_their_thing():
     assert size.too_loose(found, allowed) == []
 
 
-# Calls and files that only some systems have, such as those of Linux.
-SYSTEM = re.compile(
-    r"\bos\.(pread|preadv|pwrite|pwritev|posix_\w+|fork\w*|kill\w*|wait\w*|sysconf|sched_\w+|major"
-    r"|minor|statvfs|get[eg]?[ug]id|fdatasync|sendfile|mkfifo|O_CLOEXEC|O_DIRECT\w*|O_NOFOLLOW)\b"
-    r"|\b(import|from) (fcntl|resource|mmap|pwd|grp|termios)\b|SIGKILL|[\"']/(proc|sys|dev)\b"
-)
-
-
-def test_one_module_asks_the_system(package):
-    found = {
-        str(module.path.relative_to(ROOT / "pyg_graphzero"))
-        for module in package
-        if SYSTEM.search(module.path.read_text())
-    }
-    assert found == {"util/system.py"}
+@pytest.mark.parametrize("mutant", mutants.listed(), ids=lambda mutant: mutant.name)
+def test_a_mutant_applies_and_its_test_exists(mutant):
+    mutant.check()

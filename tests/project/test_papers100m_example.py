@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -232,81 +233,54 @@ def test_does_not_convert_in_several_processes(script, raw, tmp_path, monkeypatc
 
 # Several processes ------------------------------------------------------------------------------
 
-# Runs the script, notes the seeds of each rank's training, and sends the last rank a signal in one
-# of its steps. Ranks are what torchrun has started; or, for each of several steps, children of one
-# process, which spares importing torch again.
+# Runs the script, notes the seeds of a rank's training, and sends the second rank a signal in one
+# of its steps.
 DRIVER = """
-    import multiprocessing, os, signal, socket, sys
+    import os, signal, sys
     import torch
-    examples, out, size, steps, name, *command = sys.argv[1:]
+    examples, out, step, *command = sys.argv[1:]
     sys.path.insert(0, examples)
     import papers100m_sage as script
 
-    def train(step):
-        rank = os.environ.get("RANK", "0")
-        seeds, neighbours, plain = [], [], script.forward
+    rank, plain = os.environ["RANK"], script.forward
+    seeds, neighbours = [], []
 
-        def forward(model, batch):
-            if model.training:
-                seeds.append(batch.n_id[: batch.batch_size])
-                neighbours.append(batch.n_id[batch.batch_size :])
-                if len(seeds) == step and int(rank) == int(size) - 1:
-                    os.kill(os.getpid(), getattr(signal, name))
-            return plain(model, batch)
+    def forward(model, batch):
+        if model.training:
+            seeds.append(batch.n_id[: batch.batch_size])
+            neighbours.append(batch.n_id[batch.batch_size :])
+            if len(seeds) == int(step) and rank == "1":
+                os.kill(os.getpid(), signal.SIGTERM)
+        return plain(model, batch)
 
-        script.forward = forward
+    script.forward = forward
+    try:
         training = script.main(command)
+    except SystemExit as end:
+        print("ended:", end.code)
+    else:
         values = torch.cat([p.detach().view(-1) for p in training.model.parameters()])
         torch.save((seeds, neighbours, values), f"{out}/rank{rank}.pt")
-
-    def child(rank, port, step):
-        os.environ.update(RANK=str(rank), WORLD_SIZE=size, LOCAL_RANK=str(rank))
-        os.environ.update(LOCAL_WORLD_SIZE=size, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-        train(step)
-
-    steps = [int(step) for step in steps.split(",")]
-    if size == "1" or "RANK" in os.environ:
-        train(*steps)
-    else:
-        for step in steps:
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
-                port = probe.getsockname()[1]
-            fork = multiprocessing.get_context("fork").Process
-            ranks = [fork(target=child, args=(rank, port, step)) for rank in range(int(size))]
-            for process in ranks:
-                process.start()
-            for process in ranks:
-                process.join()
-            print("ended:", [process.exitcode for process in ranks], flush=True)
 """
 
 
-def run_ranks(
-    folder: Path,
-    command: list[str],
-    size: int,
-    steps: str = "0",
-    signal_name: str = "SIGTERM",
-    torchrun: bool = False,
-) -> subprocess.CompletedProcess[str]:
-    """Runs the script in several processes, with a signal in these steps (0: none)."""
+def run_ranks(folder: Path, command: list[str], step: int = 0) -> str:
+    """What two ranks of the script print, one of which gets a signal in this step (0: none)."""
     driver = folder / "driver.py"
     driver.write_text(textwrap.dedent(DRIVER))
-    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(size)]
-    driven = [str(driver), str(EXAMPLES), str(folder), str(size), steps, signal_name, *command]
-    process = subprocess.Popen(
-        [sys.executable, *(launch if torchrun else []), *driven],
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    with subprocess.Popen(
+        [sys.executable, *launch, driver, EXAMPLES, folder, str(step), *command],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
         env={**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
-    )  # fmt: skip
-    try:
-        out, err = process.communicate(timeout=180)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        out, err = process.communicate()
-        pytest.fail(f"did not end:\n{out}\n{err}")
-    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+    ) as process:  # fmt: skip
+        try:
+            out, err = process.communicate(timeout=180)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 0, out + err
+    return out
 
 
 @pytest.mark.skipif(
@@ -322,8 +296,7 @@ def test_two_ranks(script, store, tmp_path):
     def command(folder: Path) -> list[str]:
         return [str(store), *OPTIONS, *files(folder), "--memory", "3GB"]
 
-    done = run_ranks(folders[0], command(folders[0]), 2, torchrun=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    said = run_ranks(folders[0], command(folders[0]))
     one, two = (torch.load(folders[0] / f"rank{rank}.pt") for rank in range(2))
     assert torch.equal(one[2], two[2])
     assert len(one[0]) == len(two[0]) == 3 * -(-SPLIT["train"] // 64)
@@ -335,18 +308,16 @@ def test_two_ranks(script, store, tmp_path):
         assert len(seeds) == len(train) + 1  # one is there twice
         assert torch.equal(seeds.unique(), train)
     assert not torch.equal(one[1][0], two[1][0])
-    found = re.findall(r"loss (\d\.\d+)  val 0\.\d+ of (\d+)", done.stdout)
+    found = re.findall(r"loss (\d\.\d+)  val 0\.\d+ of (\d+)", said)
     assert float(found[-1][0]) < float(found[0][0])
     assert {int(count) for _, count in found} == {SPLIT["valid"]}
-    assert f" of {SPLIT['test']}," in done.stdout
-    assert "in 2 process(es); the budget of 3.00 GB was kept" in done.stdout
+    assert f" of {SPLIT['test']}," in said
+    assert "in 2 process(es); the budget of 3.00 GB was kept" in said
 
     # Only one rank gets the signal; both write what they have, and go on from it.
-    done = run_ranks(folders[1], command(folders[1]), 2, f"{steps + 3},0")
-    ended = [128 + signal.SIGTERM] * 2
-    assert f"ended: {ended}" in done.stdout, done.stdout + done.stderr
-    assert "ended: [0, 0]" in done.stdout, done.stdout + done.stderr
-    assert "goes on in epoch 2 after 3 batches" in done.stdout
+    said = run_ranks(folders[1], command(folders[1]), steps + 3)
+    assert said.count(f"ended: {128 + signal.SIGTERM}") == 2
+    assert "goes on in epoch 2 after 3 batches" in run_ranks(folders[1], command(folders[1]))
     assert losses(folders[1] / "log.jsonl") == losses(folders[0] / "log.jsonl")
     assert torch.equal(torch.load(folders[1] / "rank1.pt")[2], one[2])
 
@@ -371,8 +342,7 @@ def test_two_ranks_over_shards(script, store, tmp_path, topology):
     ):
         folder = tmp_path / name
         folder.mkdir()
-        done = run_ranks(folder, [str(path), *options, *more, *files(folder)], 2, torchrun=True)
-        assert done.returncode == 0, done.stdout + done.stderr
+        said = run_ranks(folder, [str(path), *options, *more, *files(folder)])
     assert torch.equal(*(parameters(tmp_path / name / "c.pt") for name in ("single", "divided")))
     assert losses(tmp_path / "single" / "log.jsonl") == losses(tmp_path / "divided" / "log.jsonl")
-    assert re.search(rf"test accuracy 0\.\d+ of {SPLIT['test']}, all neighbours", done.stdout)
+    assert re.search(rf"test accuracy 0\.\d+ of {SPLIT['test']}, all neighbours", said)

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.nn import GATConv, GraphSAGE, SAGEConv, to_hetero
+from torch_geometric.nn import GraphSAGE, SAGEConv, to_hetero
 from torch_geometric.utils import trim_to_layer
 
 import pyg_graphzero as gz
@@ -189,40 +189,6 @@ def test_reddit(planted_store, workers):
         want = model(memory.x, memory.edge_index)
     assert torch.allclose(x_all, want, atol=1e-4)
     assert accuracy(x_all[data.test_mask], data.y[data.test_mask]) > (0.7 if workers else 0.85)
-
-
-def test_ogbn_train(planted_store):
-    """Splits as index sets, labels ``[num_nodes, 1]``, evaluation on sampled neighbourhoods."""
-    memory, path = planted_store
-    data = gz.open(path).data()
-    splits = {name: data[f"{name}_mask"].nonzero().view(-1) for name in ("train", "val", "test")}
-    data.y = data.y.view(-1, 1)
-    loaders = {
-        name: NeighborLoader(
-            data, input_nodes=nodes, num_neighbors=[10, 10], batch_size=128,
-            shuffle=name == "train",
-        )
-        for name, nodes in splits.items()
-    }  # fmt: skip
-    model = torch.nn.ModuleList([GATConv(16, 8, heads=2), GATConv(16, CLASSES)])
-
-    def forward(batch):
-        x = model[0](batch.x, batch.edge_index).relu()
-        return model[1](x, batch.edge_index)[: batch.batch_size]
-
-    fit(
-        model,
-        loaders["train"],
-        lambda b: F.cross_entropy(forward(b), b.y[: b.batch_size].squeeze().to(torch.long)),
-        epochs=12,
-    )
-    model.eval()
-    with torch.no_grad():
-        for name in ("val", "test"):
-            batches = list(loaders[name])
-            y = torch.cat([b.y[: b.batch_size, 0] for b in batches])
-            assert torch.equal(y, memory.y[splits[name]])  # seeds keep their order
-            assert accuracy(torch.cat([forward(b) for b in batches]), y) > 0.8
 
 
 def test_to_hetero_mag(mag_store):

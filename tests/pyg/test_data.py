@@ -21,8 +21,7 @@ from torch_geometric.loader import DataLoader, DynamicBatchSampler
 
 import pyg_graphzero as gz
 from graphs import heterogeneous, homogeneous, write_store
-from pyg_graphzero.loader import LinkNeighborLoader, NeighborLoader
-from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.loader import NeighborLoader
 
 WRITES = ("author", "writes", "paper")
 
@@ -63,17 +62,6 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def in_memory(kind: str) -> Any:
     return heterogeneous() if kind == "heterogeneous" else titled()
-
-
-def never(*args: Any) -> None:
-    raise AssertionError("something of the size of edge_index was built")
-
-
-@pytest.fixture
-def nothing_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables with an entry for every edge, or rows for every node, that would be in memory."""
-    for name in ("edge_index", "edge_position", "whole"):
-        monkeypatch.setattr(StoreContents, name, never)
 
 
 # Everything PyG does to a graph -------------------------------------------------------------------
@@ -416,27 +404,6 @@ def test_values_of_lazy_mappings_do_not_leak(paths):
 
 
 # torch.inference_mode -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["homogeneous", "heterogeneous"])
-@pytest.mark.parametrize("workers", [0, 2])
-def test_loops_under_inference_mode(paths, kind, workers):
-    want = in_memory(kind)
-    store = gz.open(paths[kind])
-    nodes = "paper" if kind == "heterogeneous" else None
-    edges = (WRITES, want[WRITES].edge_index) if nodes else want.edge_index
-    with torch.inference_mode():
-        data = store.data()
-        options = {"batch_size": 100, "num_workers": workers}
-        seen = 0
-        for batch in NeighborLoader(data, [3], input_nodes=nodes, **options):
-            part = batch[nodes] if nodes else batch
-            assert torch.equal(part.x, (want[nodes] if nodes else want).x[part.n_id])
-            seen += part.batch_size
-        assert seen == (200 if nodes else 300)
-        batch = next(iter(LinkNeighborLoader(data, [3], edge_label_index=edges, **options)))
-        part = batch[nodes] if nodes else batch
-        assert torch.equal(part.x, (want[nodes] if nodes else want).x[part.n_id])
 
 
 def test_writes_under_inference_mode_count(paths):

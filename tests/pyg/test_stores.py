@@ -10,7 +10,6 @@ import torch
 from torch_geometric.data import Data, EdgeAttr, FeatureStore, GraphStore, TensorAttr
 
 import pyg_graphzero as gz
-from pyg_graphzero.pyg.data import contents_of
 
 EDGE = ("author", "writes", "paper")
 
@@ -51,19 +50,6 @@ def test_edge_attributes_are_numbered_by_original_edge_id(hetero):
     assert torch.equal(fs.get_tensor(EDGE, "edge_attr", torch.tensor([9, 2])), attr[[9, 2]])
     assert torch.equal(fs.get_tensor(EDGE, "edge_attr", 4), attr[4])
     assert torch.equal(fs.get_tensor(EDGE, "edge_attr", slice(3, 8)), attr[3:8])
-
-
-def test_homogeneous_edge_attributes(homo):
-    data, store = homo
-    got = store.feature_store.get_tensor((None, None), "edge_attr", None)
-    assert torch.equal(got, data.edge_attr)
-
-
-def test_bounds_at_some_rows(homo):
-    """Nodes without neighbours, whose bounds do not rise, are among the rows."""
-    contents, rows = contents_of(homo[1].data()), torch.tensor([0, 7, 270, 280, 280, 300])
-    assert torch.equal(contents.bounds_at(None, rows), contents.bounds(None)[rows])
-    assert contents.bounds(None)[[280, 300]].diff() == 0
 
 
 def test_views(hetero):

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 import chunks
 import pytest
 import torch
+from convert_support import stored
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import normalize
@@ -33,14 +34,9 @@ INSTALLED = [
 class Letters(torch.nn.Module):
     """An encoder: how often each of the first letters is in a text."""
 
-    def __init__(self, width: int = 8) -> None:
-        super().__init__()
-        self.width = width
-
     def encode(self, texts: list[str]) -> torch.Tensor:
         assert not self.training
-        letters = [chr(ord("a") + i) for i in range(self.width)]
-        return torch.tensor([[float(text.count(c)) for c in letters] for text in texts])
+        return torch.tensor([[float(text.count(c)) for c in "abcdefgh"] for text in texts])
 
 
 def loader_of(store, *options, k_nodes=4, num_neighbors=(-1, -1), index="scan", **more):
@@ -56,8 +52,7 @@ def loader_of(store, *options, k_nodes=4, num_neighbors=(-1, -1), index="scan", 
 @pytest.fixture
 def both(tmp_path):
     data = graphs.homogeneous(200, 900)
-    gz.convert(data, tmp_path / "store", progress=False, both_directions=True)
-    return data, gz.open(tmp_path / "store")
+    return data, stored(data, tmp_path / "store", both_directions=True)
 
 
 @pytest.fixture
@@ -100,8 +95,7 @@ def test_a_scan_is_topk_of_all_similarities(tmp_path_factory, num_rows, k, num_q
     torch.manual_seed(seed)
     path = tmp_path_factory.mktemp("scan") / "store"
     graph = Data(x=torch.randn(num_rows, 9), edge_index=torch.empty(2, 0, dtype=torch.int64))
-    gz.convert(graph, path, features=features, progress=False)
-    store = gz.open(path)
+    store = stored(graph, path, features=features)
     x, queries = store.data().x, torch.randn(num_queries, 9)
     found = embeddings(store).nearest(queries, k)
     for query, (scores, rows) in zip(queries, found, strict=True):
@@ -112,8 +106,7 @@ def test_a_scan_is_topk_of_all_similarities(tmp_path_factory, num_rows, k, num_q
 
 def test_slabs_are_small_where_the_budget_is(tmp_path):
     graph = Data(x=torch.randn(6000, 32), edge_index=torch.zeros(2, 1, dtype=torch.int64))
-    gz.convert(graph, tmp_path / "store")
-    rows = embeddings(gz.open(tmp_path / "store"))
+    rows = embeddings(stored(graph, tmp_path / "store"))
     rows.contents.memory = 0  # the process has more already: nothing is left
     slabs = dict(rows.slabs(3, 6000))
     assert max(len(slab) for slab in slabs.values()) <= (1 << 20) // (4 * 4 * 32)
@@ -227,8 +220,7 @@ def test_seed_edges(typed):
 def test_seed_edges_of_one_type(both, tmp_path):
     data, _ = both
     data.edge_attr = torch.randn(900, 8)
-    gz.convert(data, tmp_path / "edges", progress=False)
-    features = gz.rag.FeatureStore(gz.open(tmp_path / "edges"))
+    features = gz.rag.FeatureStore(stored(data, tmp_path / "edges"))
     features.config = {"k_nodes": 3}
     query = torch.randn(8)
     edges, _ = features.retrieve_seed_edges(query)
@@ -263,8 +255,7 @@ def test_edges_without_ids(both, tmp_path):
 
 def test_undirected_graphs_need_no_edges_by_source(tmp_path):
     data = graphs.homogeneous(100, 300)
-    gz.convert(data, tmp_path / "store", undirected=True, coalesce="first", progress=False)
-    store = gz.open(tmp_path / "store")
+    store = stored(data, tmp_path / "store", undirected=True, coalesce="first")
     graph = gz.rag.GraphStore(store)
     with pytest.raises(gz.UnsupportedError, match="create_csr"):
         graph.config = {"num_neighbors": [2]}

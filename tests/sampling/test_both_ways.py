@@ -6,6 +6,7 @@ import pickle
 
 import pytest
 import torch
+from convert_support import converted, stored
 from paging import paged
 from read_neighbours import in_pages
 from scipy import stats
@@ -28,8 +29,7 @@ def weighted():
 @pytest.fixture
 def both(tmp_path):
     data = weighted()
-    gz.convert(data, tmp_path / "store", progress=False, both_directions=True)
-    return data, gz.open(tmp_path / "store")
+    return data, stored(data, tmp_path / "store", both_directions=True)
 
 
 def reference(edge_index, seeds, hops):
@@ -47,9 +47,7 @@ def reference(edge_index, seeds, hops):
 
 def check(batch, data):
     """Its edges are edges, each there once, with the attributes of both ends."""
-    assert torch.equal(batch.n_id[batch.edge_index], data.edge_index[:, batch.e_id])
-    assert torch.equal(batch.x, data.x[batch.n_id])
-    assert torch.equal(batch.edge_attr, data.edge_attr[batch.e_id])
+    graphs.check_rows(batch, data)
     pairs = torch.cat([batch.edge_index, batch.e_id[None]])
     assert pairs.unique(dim=1).size(1) == batch.e_id.numel()
     assert "num_sampled_edges" not in batch
@@ -179,8 +177,7 @@ def test_rows_of_nodes_are_gathered_by_the_engine(tmp_path, way, is_paged, worke
     """Edges are joined in Python; where they have no rows, those of nodes are there before."""
     data = weighted()
     del data.edge_attr, data.w
-    gz.convert(data, tmp_path / "plain", progress=False, both_directions=True)
-    store = gz.open(tmp_path / "plain")
+    store = stored(data, tmp_path / "plain", both_directions=True)
     how = {"subgraph_type": "bidirectional"}
     if way == "sampler":
         how = {"neighbor_sampler": BidirectionalNeighborSampler(store, [3, 2])}
@@ -252,14 +249,14 @@ def test_types(tmp_path, source):
     data = graphs.heterogeneous()
     given = data
     if source == "store":
-        gz.convert(data, tmp_path / "store", progress=False, both_directions=True)
-        given = gz.open(tmp_path / "store").data()
+        given = converted(data, tmp_path / "store", both_directions=True)
     sampler = BidirectionalNeighborSampler(given, [-1])
     loader = NeighborLoader(
         given, [-1], input_nodes=("author", torch.arange(0, 90, 9)), batch_size=10,
         neighbor_sampler=sampler,
     )  # fmt: skip
     (batch,) = loader
+    graphs.check_rows(batch, data)
     seeds = torch.arange(0, 90, 9)
     for name in data.edge_types:
         src, dst = data[name].edge_index
@@ -269,9 +266,6 @@ def test_types(tmp_path, source):
         if name[2] == "author":
             taken |= torch.isin(dst, seeds)
         assert sorted(batch[name].e_id.tolist()) == taken.nonzero().view(-1).tolist()
-        row, col = batch[name].edge_index
-        found = torch.stack([batch[name[0]].n_id[row], batch[name[2]].n_id[col]])
-        assert torch.equal(found, data[name].edge_index[:, batch[name].e_id])
 
 
 def test_links(both):

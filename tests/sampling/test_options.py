@@ -81,17 +81,6 @@ def test_labor_draws_as_many_edges_of_every_type(hetero, fanout):
         assert batch.num_sampled_edges_dict == alike.num_sampled_edges_dict
 
 
-@pytest.mark.parametrize("options", [{}, LABOR, DEEP, SLOW])
-def test_every_subset_is_equally_likely_for_one_destination(options):
-    sampler = NeighborSampler(hubs(1, 5), [2], **options)
-    counts = dict.fromkeys(itertools.combinations(range(1, 6), 2), 0)
-    for key in range(4000):
-        # With batch dependency: any batch of an epoch, over epochs.
-        (chosen,) = drawn(sampler, [0], BatchKey(7919 * key, 21))
-        counts[tuple(sorted(chosen))] += 1
-    assert stats.chisquare(list(counts.values())).pvalue > 1e-6
-
-
 @pytest.mark.parametrize("options", [{}, LABOR, SLOW])
 def test_weights_are_those_of_successive_draws(options):
     weights = np.array([1.0, 2.0, 0.0, 3.0, 6.0])

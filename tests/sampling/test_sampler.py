@@ -5,15 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from differential import same
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 from torch_geometric.data import Data
 from torch_geometric.sampler import NumNeighbors
 
 from graphs import check_neighborhood, heterogeneous, homogeneous, random_edges, sample, star
-from pyg_graphzero.sampling.hgt import HGTSampler
 from pyg_graphzero.sampling.neighbor import NeighborSampler
 
 
@@ -69,35 +66,6 @@ def test_heterogeneous_sample_is_what_the_definition_says(seed, replace, k):
         assert out.node[name].unique().numel() == out.node[name].numel()
 
 
-@pytest.mark.parametrize(("degree", "k"), [(20, 5), (200, 60), (70_000, 5), (300, 299)])
-@pytest.mark.parametrize("replace", [False, True])
-def test_every_neighbor_is_equally_likely(degree, k, replace):
-    # Above 2^16 neighbours a 16-bit draw with a modulo favours the first ones.
-    sampler = NeighborSampler(star(degree), [k], replace=replace)
-    draws = 2000
-    seeds = torch.zeros(100, dtype=torch.long)  # every occurrence draws for itself
-    counts = torch.zeros(degree)
-    for key in range(draws // 100):
-        counts += torch.bincount(sample(sampler, seeds, key=key * 7919).edge, minlength=degree)
-    bins = counts if degree <= 300 else counts.view(70, -1).sum(1)
-    expected = draws * k / len(bins)
-    # Without replacement counts vary less than a multinomial's: correct the statistic for it.
-    shrink = 1.0 if replace or degree > 300 else 1 - (k - 1) / (degree - 1) if k < degree else 1
-    statistic = float(((bins - expected) ** 2 / expected).sum() / shrink)
-    assert 1e-6 < stats.chi2.sf(statistic, len(bins) - 1) < 1 - 1e-6
-
-
-def test_the_key_alone_decides(homo):
-    _, store = homo
-    one = NeighborSampler(store.data(), [10, 10, 5], num_threads=1)
-    four = NeighborSampler(store.data(), [10, 10, 5], num_threads=4)
-    seeds = torch.arange(0, 300).repeat(20)
-    a, b, c = sample(one, seeds), sample(four, seeds), sample(one, seeds, key=8)
-    for name in ("node", "row", "col", "edge"):
-        assert torch.equal(getattr(a, name), getattr(b, name))
-    assert not torch.equal(a.edge, c.edge)
-
-
 def test_num_neighbors_forms():
     data = heterogeneous()
     names = data.edge_types
@@ -118,24 +86,6 @@ def test_num_neighbors_forms():
         NeighborSampler(homogeneous(), {names[0]: [1]})
     with pytest.raises(ValueError, match="Number of hops must be the same"):
         NeighborSampler(data, NumNeighbors({names[0]: [1]}, default=[1, 1]))
-
-
-def test_a_store_is_a_graph(homo, hetero):
-    for data, store in (homo, hetero):
-        node_type = "paper" if store.is_hetero else None
-        memory = NeighborSampler(data, [4, 3])
-        want = sample(memory, torch.arange(50), node_type=node_type)
-        for graph in (store, store.data(), (store.feature_store, store.graph_store)):
-            sampler = NeighborSampler(graph, [4, 3])
-            got = sample(sampler, torch.arange(50), node_type=node_type)
-            assert same(got.node, want.node)
-            assert same(got.row, want.row)
-            if node_type is None:
-                ids = sampler.original_edge_ids(None, got.edge)
-                assert torch.equal(ids, memory.original_edge_ids(None, want.edge))
-    assert HGTSampler(hetero[1], [4]).num_nodes == NeighborSampler(hetero[1], [1]).num_nodes
-    with pytest.raises(TypeError, match="data: found str, expected a Store"):
-        NeighborSampler("path", [1])
 
 
 def test_fanout_zero_and_bad_fanouts():

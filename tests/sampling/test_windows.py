@@ -23,7 +23,9 @@ def timed(level="edge", dtype=torch.int64, seed=0):
     random = torch.Generator().manual_seed(seed)
     data = Data(edge_index=random_edges(NODES, NODES, EDGES, seed), num_nodes=NODES)
     data.time = torch.randint(50, (EDGES if level == "edge" else NODES,), generator=random)
-    data.time = data.time.to(dtype) / 4 if dtype.is_floating_point else data.time
+    if dtype.is_floating_point:
+        data.time = data.time.to(dtype) / 4
+        data.time[(data.time == 0).nonzero()[::2]] = -0.0  # which is no other time
     return data
 
 

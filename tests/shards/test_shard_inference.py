@@ -118,9 +118,7 @@ def test_it_goes_on_after_a_kill(homo, tmp_path: Path):
     gz.inference.layerwise(model_of(data), store, out="h", progress=False)
     torch.save(gz.open(store.path).data().h, tmp_path / "graph.out")
     torch.save(data, tmp_path / "graph")
-    context = torch.multiprocessing.get_context("spawn")
-    arguments = tmp_path / "lost", str(tmp_path / "shards")
-    with two_ranks(lose_a_rank, *arguments, context=context) as ranks:
+    with two_ranks(lose_a_rank, tmp_path / "lost", str(tmp_path / "shards")) as ranks:
         for process in ranks:
             process.join(PATIENCE)
         assert [process.exitcode for process in ranks] == [3, -signal.SIGKILL]

@@ -202,16 +202,6 @@ class TestWhatIsAdopted:
         assert "encoding" in columns["x"]
         assert "adopted" in columns["z"]
 
-    def test_command_line(self, tmp_path, x):
-        np.save(tmp_path / "x.npy", x)
-        np.save(tmp_path / "edges.npy", EDGES)
-        base = ["convert", str(tmp_path / "edges.npy"), "--node-attr", f"x={tmp_path / 'x.npy'}"]
-        base += ["--node-attr", f"z={tmp_path / 'x.npy'}", "--force", "-o", str(tmp_path / "s")]
-        for more, count in ((["--adopt"], 2), ([], 0)):
-            done = CliRunner().invoke(main, base + more)
-            assert done.exit_code == 0, done.output
-            assert done.output.count("adopted from") == count
-
 
 class TestDamage:
     """``store.json`` that contradicts itself behind a valid checksum."""

@@ -39,8 +39,8 @@ def alive(script: str, *arguments: object) -> None:
     assert (done.returncode, done.stdout) == (0, "alive\n"), done.stderr
 
 
-def sample_all(store: Path, fanout: int, replace: bool = False) -> None:
-    sampler = NeighborSampler(gz.open(store).data(), [fanout, fanout], replace=replace)
+def sample_all(store: Path, fanout: int) -> None:
+    sampler = NeighborSampler(gz.open(store).data(), [fanout, fanout])
     sampler.sample_from_nodes(NodeSamplerInput(None, torch.arange(50)))
 
 
@@ -267,7 +267,7 @@ WALKS = """
 """
 
 
-@pytest.mark.parametrize("value", [50, 51, 2**28 + 7, 2**32 - 1, None])
+@pytest.mark.parametrize("value", [50, 2**28 + 7, 2**32 - 1, None])
 def test_damage_that_must_not_be_walked_along(store, value):
     """Sources that are none, and bounds that rise, by what 64 bits hold of their differences.
 

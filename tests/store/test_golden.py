@@ -111,20 +111,6 @@ def test_ids_and_graph_attrs(hetero):
     assert data[CITES].pairs.tolist() == [[1, 0], [3, 2]]
 
 
-def test_homogeneous():
-    store, i = gz.open(GOLDEN / "homogeneous"), torch.arange(5)
-    data, ids = store.data(), [10, 20, 30, 40, 50, 60]
-    found = {"x": torch.arange(12.0).view(6, 2), "y": torch.arange(6, dtype=torch.uint8) % 2}
-    found |= {"z": torch.arange(18, dtype=torch.int16).view(6, 3), "edge_weight": i.double() / 8}
-    found["edge_index"] = torch.stack([i, (i + 1) % 5])
-    for name, value in found.items():
-        assert data[name].dtype == value.dtype
-        assert torch.equal(data[name], value)
-    assert data.num_nodes == 6
-    assert store.ids().tolist() == ids
-    assert store.lookup([60, 10]).tolist() == [5, 0]
-
-
 def test_checksums_and_flags(store):
     report = store.verify()
     assert report.ok, str(report)

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from power_loss import Disk, Event, File, Folder, record, write_out
+from power_loss import Disk, Event, File, Folder, read_record, record, write_out
 
 import pyg_graphzero as gz
 from graphs import homogeneous
@@ -92,14 +92,10 @@ mark("end")
 
 
 @pytest.fixture(scope="module")
-def events(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("recorded")
-    root = folder / "watched"
-    root.mkdir()
-    script = (
-        f"import sys\nsys.path.insert(0, {str(Path(__file__).parents[1] / 'support')!r})\n{WORK}"
-    )
-    return record(script, root)
+def events(built_once):
+    support = str(Path(__file__).parents[1] / "support")
+    script = f"import sys\nsys.path.insert(0, {support!r})\n{WORK}"
+    return read_record(built_once("recorded", lambda folder: record(script, folder)) / "record")
 
 
 def steps_of(events: list[Event]) -> dict[str, list[Event]]:

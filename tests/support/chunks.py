@@ -48,6 +48,7 @@ TINY: dict[str, dict[str, int]] = {
 
 
 both = pytest.mark.parametrize("chunks", ["usual", "tiny"], indirect=True)
+tiny = pytest.mark.parametrize("chunks", ["tiny"], indirect=True)
 
 
 @pytest.fixture(autouse=True)

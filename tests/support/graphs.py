@@ -73,6 +73,31 @@ def write_store(data: Data | HeteroData, path: Path) -> Path:
     return path
 
 
+def check_rows(batch: Any, data: Any, *without: str, turned: bool = False) -> None:
+    """Rows of a batch are those of its nodes and edges, and its edges join the nodes they join.
+
+    Args:
+        batch: Batch with ``n_id``; edges without ``e_id`` are left out.
+        data: Graph that it is of.
+        without: Attributes that are not by node or edge in a batch.
+        turned: Whether edges may lie the other way round.
+    """
+    for whole in data.stores:
+        name, is_typed = whole._key, isinstance(data, HeteroData)
+        if is_typed and name is None:
+            continue
+        found = batch[name] if is_typed else batch
+        for key in {*whole.keys()} - {*without, "edge_index", "num_nodes"}:
+            if whole.is_node_attr(key):
+                assert torch.equal(found[key], whole[key][found.n_id]), (name, key)
+            elif whole.is_edge_attr(key) and "e_id" in found:
+                assert torch.equal(found[key], whole[key][found.e_id]), (name, key)
+        if "edge_index" in whole and "e_id" in found and not turned:
+            ends = (batch[name[0]], batch[name[2]]) if is_typed else (batch, batch)
+            pairs = [end.n_id[ids] for end, ids in zip(ends, found.edge_index, strict=True)]
+            assert torch.equal(torch.stack(pairs), whole.edge_index[:, found.e_id]), name
+
+
 def check_neighborhood(
     row: Tensor,
     col: Tensor,

@@ -7,6 +7,7 @@ import random
 import signal
 import sys
 import threading
+from contextlib import contextmanager
 
 import pyg_graphzero
 
@@ -58,12 +59,22 @@ class At:
             raise Struck
 
 
+@contextmanager
+def on_alarm(handler):
+    """Calls ``handler`` when an alarm rings; none does afterwards."""
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def struck_everywhere(make, first: int = 0, stride: int = 1):
     """An epoch of which each call but the first is struck once, each at another moment.
 
     Returns:
-        The batches, how many calls were struck, and whether the last moments were behind the end of
-        their calls.
+        The batches, and how many calls were struck.
     """
     iterator = iter(make())
     found, strikes, moment = [next(iterator)], 0, first
@@ -74,7 +85,7 @@ def struck_everywhere(make, first: int = 0, stride: int = 1):
                     found.append(batch)
                     break
                 else:
-                    return found, strikes, moment
+                    return found, strikes
         except Struck:
             strikes += 1
         moment += stride
@@ -89,8 +100,7 @@ def struck_by_signals(make, seed: int, longest: float = 0.003):
     def handler(number, frame):
         raise chance.choice((Struck, Alarm, KeyboardInterrupt))
 
-    before = signal.signal(signal.SIGALRM, handler)
-    try:
+    with on_alarm(handler):
         while True:
             try:
                 signal.setitimer(signal.ITIMER_REAL, chance.uniform(1e-5, longest))
@@ -100,9 +110,6 @@ def struck_by_signals(make, seed: int, longest: float = 0.003):
                 return found, strikes
             except (Struck, Alarm, KeyboardInterrupt):
                 strikes += 1
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def taken_by_threads(iterator) -> list:

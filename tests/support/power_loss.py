@@ -202,20 +202,20 @@ def read_record(path: Path) -> list[Event]:
     return events
 
 
-def record(script: str, root: Path, *arguments: str) -> list[Event]:
-    """Runs Python code that works below ``root``, and returns what it did there."""
-    library = preload.compiled(_SOURCE, root.parent)
-    log = root.parent / "record"
+def record(script: str, folder: Path) -> None:
+    """Runs Python code that works below ``watched``, and writes what it did there to ``record``."""
+    root = folder / "watched"
+    root.mkdir(parents=True)
+    library = preload.compiled(_SOURCE, folder)
     environment = os.environ | {
         "LD_PRELOAD": str(library),
         "RECORD_ROOT": str(root),
-        "RECORD_LOG": str(log),
+        "RECORD_LOG": str(folder / "record"),
     }
     done = subprocess.run(
-        [sys.executable, "-c", script, str(root), *arguments],
+        [sys.executable, "-c", script, str(root)],
         env=environment,
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    return read_record(log)

@@ -13,7 +13,7 @@ from pyg_graphzero.memory.residence import Residence
 _BITS = 4
 
 
-def in_pages(loader, share=0.0, window=(3, 1 << 20)):
+def in_pages(loader, share=0.0):
     """Has a loader read the neighbours of all edge types: ``share`` of them once."""
     contents = loader.graph_sampler.graph.contents
     needs = Needs(tuple(files_of(loader)), BatchSize(1 << 40, 1 << 40))  # no batch is larger
@@ -22,9 +22,8 @@ def in_pages(loader, share=0.0, window=(3, 1 << 20)):
         for file in needs.of(Kind.NEIGHBOURS)
     }
     plan = MemoryPlan(
-        contents.memory, 0, {}, hot, 0, *window[:1], topology_window=window[0],
-        topology_windows=window[1],
-    )  # fmt: skip
+        contents.memory, 0, {}, hot, 0, 3, topology_window=3, topology_windows=1 << 20
+    )
     with patch.object(residence, "group_bits_of", lambda *_: _BITS):
         keeper_of(contents).current = Residence(contents, plan, needs, merge_gap=64)
     return loader

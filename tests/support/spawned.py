@@ -22,7 +22,7 @@ PATIENCE = 120.0  # seconds; each of these ends within ten on an idle machine
 def forked() -> Any:
     """Processes forked from one that imports torch and PyG once, and has done nothing else.
 
-    They leave without the end of the interpreter: a test that is about it starts Pythons anew.
+    They leave without the end of the interpreter: a test that is about it calls ``pythons.end``.
     """
     context = torch.multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["torch.distributed", "torch_geometric.nn", "pyg_graphzero"])
@@ -50,22 +50,17 @@ def spawn(
             process.kill()
 
 
-def run_ranks(
-    task: Callable[..., None], ranks: int, folder: Path, *args: object, method: str = "forkserver"
-) -> None:
+def run_ranks(task: Callable[..., None], ranks: int, folder: Path, *args: object) -> None:
     """Runs ``task(rank, …)`` in a process for each rank of a group."""
     forked()
-    spawn(_join_group, (task, ranks, f"file://{folder}/ranks", args), ranks, method)
+    spawn(_join_group, (task, ranks, f"file://{folder}/ranks", args), ranks, "forkserver")
 
 
 @contextmanager
-def two_ranks(
-    task: Callable[..., None], place: Path, *args: object, context: Any = None
-) -> Iterator[list[Any]]:
+def two_ranks(task: Callable[..., None], place: Path, *args: object) -> Iterator[list[Any]]:
     """Processes of two ranks, which may be killed; none is left."""
-    context = context or forked()
     of_both = (task, 2, f"file://{place}", args)
-    ranks = [context.Process(target=_join_group, args=(rank, *of_both)) for rank in range(2)]
+    ranks = [forked().Process(target=_join_group, args=(rank, *of_both)) for rank in range(2)]
     try:
         for process in ranks:
             process.start()

@@ -133,7 +133,7 @@ def test_it_writes_no_copy_and_reads_one(skewed, tmp_path, monkeypatch):
 
     def examined(row_cache="auto"):
         store = gz.open(path, memory=budget_beside(60_000_000), row_cache=row_cache)
-        return gz.doctor(store, edge_ids=False, seconds=1, **SAMPLED)
+        return gz.doctor(store, edge_ids=False, seconds=0.3, **SAMPLED)
 
     before = sorted(tmp_path.rglob("*"))
     assert "graphzero optimize makes it now" in str(examined())
@@ -252,7 +252,7 @@ def test_a_budget_that_is_too_small(skewed):
 
 def test_command(skewed):
     arguments = ["doctor", skewed, "--num-neighbors", "8,4", "--batch-size", "128"]
-    arguments += ["--no-edge-ids", "--seconds", "1"]
+    arguments += ["--no-edge-ids", "--seconds", "0.2"]
     shown = graphzero(*arguments, "--memory", budget_beside(ROOM))
     for part in (
         "machine: ",
