@@ -422,6 +422,14 @@ def test_writes_under_inference_mode_count(paths):
     data.x.requires_grad_().sum().backward()
 
 
+def test_rows_decoded_under_inference_mode_are_no_inference_tensors(tmp_path):
+    gz.convert(homogeneous(), tmp_path / "s", features="float16", progress=False)
+    data = gz.open(tmp_path / "s").data()
+    with torch.inference_mode():
+        assert not data.x.is_inference()
+    data.x += 1
+
+
 def test_inference_tensors_of_a_script(paths):
     data = gz.open(paths["homogeneous"]).data()
     with torch.inference_mode():
