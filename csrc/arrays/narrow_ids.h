@@ -32,7 +32,13 @@ class NarrowIds {
       std::copy_n(ids.data(), size, wide_.data());
     }
   }
-  explicit NarrowIds(Buffer<std::int64_t> ids) : NarrowIds(ids.span()) {}
+  explicit NarrowIds(Buffer<std::int64_t> ids) {
+    if (bytes_for(ids.span()) == 8) {
+      wide_ = std::move(ids);
+    } else {
+      *this = NarrowIds(ids.span());
+    }
+  }
 
   // Bytes that each of these ids takes.
   static std::int64_t bytes_for(std::span<const std::int64_t> ids) noexcept {
@@ -97,6 +103,9 @@ class NarrowNumbers {
     } else {
       narrow_[i] = static_cast<std::uint32_t>(number);
     }
+  }
+  void prefetch(std::int64_t i) const noexcept {
+    wide_.size() > 0 ? __builtin_prefetch(&wide_[i]) : __builtin_prefetch(&narrow_[i]);
   }
   // Copies the numbers from `first` on, out.size() of them.
   void read(std::int64_t first, std::span<std::int64_t> out) const noexcept {

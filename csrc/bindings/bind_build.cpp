@@ -91,16 +91,12 @@ nb::dict to_dict(const CscStatistics& found) {
 }  // namespace
 
 void init_build(nb::module_& m) {
-  nb::class_<NodeMarks>(m, "NodeMarks", "Which nodes of a type have an edge: one bit each.")
-      .def(nb::init<std::uint64_t>(), "num_nodes"_a)
-      .def("count", &NodeMarks::count);
-
   nb::class_<Builder>(m, "CscBuilder", "Edges in any order to CSC files, in bounded memory.")
       .def(
           "__init__",
           [](Builder* self, std::uint64_t num_src, std::uint64_t num_dst, std::uint64_t max_edges,
-             const std::vector<ColumnTuple>& columns, std::shared_ptr<NodeMarks> src_marks,
-             std::shared_ptr<NodeMarks> dst_marks, bool bipartite, bool undirected,
+             const std::vector<ColumnTuple>& columns, std::shared_ptr<RankedBits> src_marks,
+             std::shared_ptr<RankedBits> dst_marks, bool bipartite, bool undirected,
              const std::string& coalesce, const std::string& self_loops, bool edge_ids,
              int time_column, const std::optional<Int64Array>& source_times, std::uint64_t room,
              std::string directory, int num_threads) {

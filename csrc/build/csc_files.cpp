@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "arrays/packed_ints.h"
 #include "arrays/parallel.h"
 #include "base/chunk_sizes.h"
 #include "build/edge_source.h"
@@ -20,7 +19,7 @@ std::uint32_t id_bytes_for(std::uint64_t num_ids) { return num_ids <= (1ULL << 3
 
 CscFiles::CscFiles(const CscOptions& options, const RecordLayout& layout,
                    const Numbering& numbering, const CscPaths& paths, std::uint64_t num_edges,
-                   std::uint64_t num_reverses, ScratchSpace& space, NodeMarks* marks)
+                   std::uint64_t num_reverses, ScratchSpace& space, RankedBits* marks)
     : layout_(layout),
       numbering_(numbering),
       num_edges_(num_edges),
@@ -71,7 +70,8 @@ void CscFiles::write_degrees(const Slab& slab) {
   const std::span<const std::uint64_t> degrees = slab.degrees.span();
   for (std::size_t d = 0; d < degrees.size(); ++d) {
     degrees_.add(degrees[d]);
-    if (degrees[d] > 0 && marks_ != nullptr) marks_->mark(slab.first_dst + d);
+    if (degrees[d] > 0 && marks_ != nullptr)
+      marks_->mark(static_cast<std::int64_t>(slab.first_dst + d));
     indptr_ += static_cast<std::int64_t>(degrees[d]);
     block[filled++] = indptr_;
     if (filled < most && d + 1 < degrees.size()) continue;
@@ -141,8 +141,8 @@ void CscFiles::rank_numbers(std::uint64_t room, int threads, const Checkpoint& c
   std::int64_t rank = 0;
   for (std::uint64_t w = 0; w < num_windows; ++w) {
     const auto low = static_cast<std::int64_t>(w * window);
-    RankedBits ranks(static_cast<std::int64_t>(std::min(window, end - w * window)));
-    each_chunk(2 * w, [&](std::uint64_t) { ranks.add(numbers.span(), low, threads); });
+    RankedBits ranks(static_cast<std::int64_t>(std::min(window, end - w * window)), low);
+    each_chunk(2 * w, [&](std::uint64_t) { ranks.add(numbers.span(), threads); });
     const std::int64_t count = ranks.rank();
     each_chunk(2 * w + 1, [&](std::uint64_t at) {
       for (std::int64_t i = 0; i < numbers.size(); ++i) {

@@ -163,7 +163,7 @@ void gather_pieces(PagedRows& rows, std::span<const std::int64_t> list,
     const RowWindow window = read_rows(rows, wanted.span(), stop, stats);
     const Buffer<std::int64_t> places = window.places_of(0);
     for (const auto& [source, out] : columns) {
-      const RowTable table = as(source->table, rows.table(source->column, window));
+      const RowTable table = as(source->table, rows.table(window));
       parallel_for(places.size(), grain_for(table.row_bytes), threads,
                    [&](std::int64_t first, std::int64_t last) {
                      for (std::int64_t i = first; i < last; ++i) {
@@ -221,8 +221,7 @@ Gathered gather(const GatherPlan& plan, std::span<const std::span<const std::int
     if (source.paged < 0) return std::pair{source.table, lists.at(source.by)};
     const auto p = static_cast<std::size_t>(source.paged);
     const auto& [by, rows, is_loaded] = plan.paged[p];
-    return std::pair{as(source.table, is_loaded ? rows->table(source.column)
-                                                : rows->table(source.column, windows[p])),
+    return std::pair{as(source.table, is_loaded ? rows->table() : rows->table(windows[p])),
                      std::span<const std::int64_t>(places[p].span())};
   };
 

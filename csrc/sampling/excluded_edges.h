@@ -29,7 +29,7 @@ class ExcludedEdges {
   bool list(int threads, std::vector<SourceList>& wanted) {
     return stretches_->list(threads, wanted);
   }
-  void keep() { stretches_->keep(wanted(), found_); }
+  void keep(int threads) { stretches_->keep(wanted(), threads, found_); }
   void settle();
 
   // Excluded ranks of a destination among [first, first + n), rising.

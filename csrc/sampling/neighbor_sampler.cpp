@@ -141,7 +141,7 @@ class NeighborSampler::Run {
     excluded_[e]->settle();
     return false;
   }
-  void keep_excluded(std::size_t e) { excluded_[e]->keep(); }
+  void keep_excluded(std::size_t e) { excluded_[e]->keep(request_.threads); }
 
   // Begins a hop: over each edge type in turn as far as memory has the sources. Returns what is to
   // be read before relabel_rest().
@@ -169,8 +169,8 @@ class NeighborSampler::Run {
   }
 
   // Replaces the drawn edges of one type by all that join sampled nodes (of one tree, if disjoint;
-  // not later than its seed, if timed), grouped by destination. Edges of a paged type come in
-  // stretches, which the caller goes on with until list_induced() says false.
+  // not later than its seed, if timed), grouped by destination. They come in stretches, which the
+  // caller goes on with until list_induced() says false.
   void induce(std::size_t e) {
     const SampledEdgeType& type = sampler_.edge_types_[e];
     const auto dst = static_cast<std::size_t>(type.dst_type);
@@ -178,14 +178,7 @@ class NeighborSampler::Run {
     out_.edges[e].resize(0);
     const std::int64_t count = type.csc.num_edges == 0 ? 0 : out_.nodes[dst].size();
     look_up_degrees(e, 0, count, -1, nullptr);
-    if (type.csc.is_asked()) {
-      stretches_.emplace(type, workspace_.first.data(), workspace_.degree.data(), count);
-    } else if (count > 0) {
-      with_positions(type, [&](const auto& positions) {
-        gz::induce(type, workspace_.first.data(), workspace_.degree.data(),
-                   workspace_.offset.data(), count, request_.threads, positions, out_.edges[e]);
-      });
-    }
+    stretches_.emplace(type, workspace_.first.data(), workspace_.degree.data(), count);
   }
 
   bool list_induced() {
@@ -195,8 +188,9 @@ class NeighborSampler::Run {
   std::span<const SourceList> wanted() const { return wanted_; }
 
   void keep_induced(std::size_t e) {
-    with_positions(sampler_.edge_types_[e],
-                   [&](const auto& positions) { stretches_->keep(positions, out_.edges[e]); });
+    with_positions(sampler_.edge_types_[e], [&](const auto& positions) {
+      stretches_->keep(positions, request_.threads, out_.edges[e]);
+    });
   }
 
   // Once all induced edges of a type are there.
@@ -248,10 +242,9 @@ class NeighborSampler::Run {
       }
     });
     if (seeds.times.empty()) return;
-    const auto latest = seeds.times.first(seeds.nodes.size());
-    const auto earliest = seeds.times.subspan(seeds.nodes.size());
-    latest_.insert(latest_.end(), latest.begin(), latest.end());
-    earliest_.insert(earliest_.end(), earliest.begin(), earliest.end());
+    const auto middle = seeds.times.begin() + std::ssize(seeds.nodes);
+    latest_.insert(latest_.end(), seeds.times.begin(), middle);
+    earliest_.insert(earliest_.end(), middle, seeds.times.end());
   }
 
   // Positions are 32-bit, and each edge may bring a new node.
@@ -556,8 +549,8 @@ SamplingRun NeighborSampler::begin(SampleRequest request) const {
   if (request.induced) {
     for (std::size_t e = 0; e < edge_types_.size(); ++e) {
       run.induce(e);
-      while (edge_types_[e].csc.is_asked() && run.list_induced()) {
-        co_yield run.wanted();
+      while (run.list_induced()) {
+        if (!run.wanted().empty()) co_yield run.wanted();
         run.keep_induced(e);
       }
       run.drop_excluded(e);
@@ -571,10 +564,6 @@ SamplingRun NeighborSampler::begin(SampleRequest request) const {
   }
   workspaces_.give_back(std::move(workspace));
   co_return run.take();
-}
-
-Sample NeighborSampler::sample(const SampleRequest& request) const {
-  return sample_alone(begin(request));
 }
 
 }  // namespace gz

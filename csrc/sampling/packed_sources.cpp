@@ -39,13 +39,13 @@ std::int64_t packed_sources_bytes(std::int64_t num_src, std::int64_t num_edges) 
   return PackedInts::num_bytes(num_edges, bits_for(num_src));
 }
 
-PackedInts pack_sources(const Topology& file, int threads) {
+PackedInts pack_sources(const Topology& file) {
   file.check_size();
   const auto num_edges = static_cast<std::int64_t>(file.num_edges());
   PackedInts packed(num_edges, bits_for(static_cast<std::int64_t>(file.num_src())));
   // Eights of numbers are whole bytes: threads do not meet in one.
   const std::int64_t eights = std::max<std::int64_t>(chunk_sizes.packed_sources / 8, 1);
-  parallel_for((num_edges + 7) / 8, eights, threads, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for((num_edges + 7) / 8, eights, 0, [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t count = std::min(8 * end, num_edges) - 8 * begin;
     if (file.index_bytes() == 4) {
       Buffer<std::uint32_t> values(count);

@@ -40,7 +40,7 @@ EdgeSlab slab_of(const Edges& edges) {
 
 CscStatistics build(const Scratch& dir, const Edges& edges, CscOptions options,
                     std::uint64_t memory, int threads, const std::string& name) {
-  const auto marks = std::make_shared<NodeMarks>(options.num_src);
+  const auto marks = std::make_shared<RankedBits>(static_cast<std::int64_t>(options.num_src));
   options.max_edges = edges.src.size();
   CscBuilder builder(options, {memory, dir / "", threads}, marks, marks);
   builder.append(slab_of(edges));

@@ -20,14 +20,14 @@ using namespace gz;
 TEST(ids_in_a_bit_set_are_numbered_ascending) {
   std::vector<std::int64_t> ids;
   for (std::int64_t i = 0; i < 200'000; ++i) ids.push_back(-500 + (i * 7919) % 300'000);
-  RankedBits bits(300'000);
-  bits.add(ids, -500);
+  RankedBits bits(300'000, -500);
+  bits.add(ids);
   const std::int64_t count = bits.rank();
   CHECK(count == 200'000);
   std::vector<std::int64_t> numbers(ids.size());
-  bits.find(ids, numbers.data(), -500);
+  bits.find(ids, numbers.data());
   std::vector<std::int64_t> sorted(ids.size());
-  bits.read(0, sorted, -500);
+  bits.read(0, sorted);
   bool same = true;
   for (std::size_t i = 0; i < ids.size(); ++i) {
     same = same && sorted[static_cast<std::size_t>(numbers[i])] == ids[i];
@@ -46,11 +46,10 @@ TEST(an_empty_bit_set_holds_nothing) {
   CHECK(numbers[0] == -1 && numbers[1] == -1);
 }
 
-template <class Slot>
-static void rows_of_integers() {
+TEST(rows_of_integers) {
   std::vector<std::int64_t> ids;
   for (std::int64_t i = 0; i < 50'000; ++i) ids.push_back((i * 2'654'435'761) ^ (i << 40));
-  const RowIndex<IntegerIds, Slot> index(IntegerIds{ids});
+  const RowIndex<IntegerIds> index(IntegerIds{ids});
   CHECK(index.second() == -1);
   std::vector<std::int64_t> wanted = ids;
   wanted.push_back(-17);
@@ -63,11 +62,6 @@ static void rows_of_integers() {
   CHECK(same);
 }
 
-TEST(rows_of_integers_in_short_and_long_slots) {
-  rows_of_integers<std::uint32_t>();
-  rows_of_integers<std::uint64_t>();
-}
-
 TEST(rows_of_strings) {
   std::string text;
   std::vector<std::int64_t> offsets{0};
@@ -76,7 +70,7 @@ TEST(rows_of_strings) {
     offsets.push_back(static_cast<std::int64_t>(text.size()));
   }
   const TextIds ids{offsets, text.data()};
-  const RowIndex<TextIds, std::uint32_t> index(ids);
+  const RowIndex<TextIds> index(ids);
   std::vector<std::int64_t> rows(20'000);
   index.find(ids, rows.data());
   bool same = index.second() == -1;
@@ -88,7 +82,7 @@ TEST(rows_of_strings) {
 
 TEST(the_first_repeated_id_is_reported) {
   const std::vector<std::int64_t> ids{4, 9, 4, 9};
-  CHECK((RowIndex<IntegerIds, std::uint32_t>(IntegerIds{ids}).second() == 2));
+  CHECK(RowIndex<IntegerIds>(IntegerIds{ids}).second() == 2);
 }
 
 TEST(a_row_counts_once_in_a_batch) {
