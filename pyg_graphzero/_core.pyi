@@ -208,7 +208,7 @@ def count_blocks(path: str) -> tuple[int, list[BadBlock]]:
     Number of checksummed blocks, and what is wrong with the checksum table.
     """
 
-def verify_blocks(path: str, first: int, count: int, num_threads: int = 0) -> list[BadBlock]:
+def verify_blocks(path: str, first: int, count: int) -> list[BadBlock]:
     """The bad ones among blocks [first, first + count)."""
 
 def sync_directory(path: str) -> None: ...
@@ -286,10 +286,17 @@ class TextIndex:
     def find(self, offsets: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], text: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))]:
         """The row of every id, -1 where it has none."""
 
+class NodeMarks:
+    """Which nodes of a type have an edge: one bit each."""
+
+    def __init__(self, num_nodes: int) -> None: ...
+
+    def count(self) -> int: ...
+
 class CscBuilder:
     """Edges in any order to CSC files, in bounded memory."""
 
-    def __init__(self, num_src: int, num_dst: int, max_edges: int, columns: Sequence[tuple[str, str, Sequence[int], bytes]], src_marks: IdBits | None, dst_marks: IdBits | None, bipartite: bool, undirected: bool, coalesce: str, self_loops: str, edge_ids: bool, time_column: int, source_times: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)] | None, room: int, directory: str, num_threads: int = 0) -> None: ...
+    def __init__(self, num_src: int, num_dst: int, max_edges: int, columns: Sequence[tuple[str, str, Sequence[int], bytes]], src_marks: NodeMarks | None, dst_marks: NodeMarks | None, bipartite: bool, undirected: bool, coalesce: str, self_loops: str, edge_ids: bool, time_column: int, source_times: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)] | None, room: int, directory: str, num_threads: int = 0) -> None: ...
 
     def append(self, src: Any, dst: Any, columns: Sequence[Any]) -> None:
         """
@@ -305,9 +312,6 @@ def sort_by_destination(src: Annotated[torch.Tensor, dict(dtype='int64', shape=(
     """
     indptr [num_dst + 1] and, for every CSC slot, which edge it holds [num_edges]; stable.
     """
-
-def xxh64(data: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,), order='C', device='cpu', writable=False)]) -> int:
-    """The XXH64 digest the engine computes, for tests."""
 
 class ColumnLoss:
     """What encoding did to one column of an attribute."""
@@ -798,7 +802,7 @@ class DiskSpeed:
     @property
     def depth(self) -> int: ...
 
-def probe_disk(path: str, seconds: float = 0.6, depth: int = 128, direct: bool = True, reader: str = 'auto') -> DiskSpeed:
+def probe_disk(path: str, seconds: float = 0.6, depth: int = 128, reader: str = 'auto') -> DiskSpeed:
     """
     Random reads a second and bytes a second of the disk under a file, by reading it.
     """

@@ -104,9 +104,6 @@ class NarrowNumbers {
       narrow_[i] = static_cast<std::uint32_t>(number);
     }
   }
-  void prefetch(std::int64_t i) const noexcept {
-    wide_.size() > 0 ? __builtin_prefetch(&wide_[i]) : __builtin_prefetch(&narrow_[i]);
-  }
   // Copies the numbers from `first` on, out.size() of them.
   void read(std::int64_t first, std::span<std::int64_t> out) const noexcept {
     for (std::int64_t& number : out) number = (*this)[first++];

@@ -1,6 +1,7 @@
 #include "arrays/packed_ints.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "arrays/parallel.h"
 #include "io/pages.h"
@@ -44,7 +45,13 @@ void RankedBits::add(std::span<const std::int64_t> ids, int threads) {
   parallel_for(std::ssize(ids), kGrain, threads, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::uint64_t at = number_of(ids[static_cast<std::size_t>(i)]);
-      if (at < static_cast<std::uint64_t>(size_)) mark(static_cast<std::int64_t>(at));
+      if (at >= static_cast<std::uint64_t>(size_)) continue;
+      const std::atomic_ref<std::uint64_t> word(words_[static_cast<std::int64_t>(at / 64)].bits);
+      const std::uint64_t bit = std::uint64_t{1} << (at % 64);
+      // Most ids have occurred before, and reading does not take the cache line from others.
+      if ((word.load(std::memory_order_relaxed) & bit) == 0) {
+        word.fetch_or(bit, std::memory_order_relaxed);
+      }
     }
   });
 }
@@ -56,7 +63,7 @@ std::int64_t RankedBits::rank() noexcept {
     word.before = count;
     count += std::popcount(word.bits);
   }
-  return count_ = count;
+  return count;
 }
 
 void RankedBits::find(std::span<const std::int64_t> ids, std::int64_t* found) const {

@@ -1,7 +1,6 @@
 // Integers in as few bits as they need, and sets of numbers in a bit each, in pages of their own.
 #pragma once
 
-#include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -85,9 +84,9 @@ class PackedInts {
 };
 
 // Which of the numbers 0 … size - 1 are in a set, and how many before each: a bit each, and as much
-// again for its rank. They stand for the ids low … low + size - 1. First come set(), mark() and
-// add(), then rank(), then the rest.
-// Thread safety: mark() alone before rank(); then immutable.
+// again for its rank. They stand for the ids low … low + size - 1. First come set() and add(),
+// then rank(), then the rest.
+// Thread safety: none before rank(); then immutable.
 class RankedBits {
  public:
   RankedBits() = default;
@@ -101,20 +100,13 @@ class RankedBits {
   bool has(std::int64_t i) const noexcept { return (words_[i >> 6].bits & bit_of(i)) != 0; }
   void prefetch(std::int64_t i) const noexcept { __builtin_prefetch(&words_[i >> 6]); }
   void set(std::int64_t i) noexcept { words_[i >> 6].bits |= bit_of(i); }
-  // set() from any thread.
-  void mark(std::int64_t i) noexcept {
-    const std::atomic_ref<std::uint64_t> word(words_[i >> 6].bits);
-    // Most were set before, and reading does not take the cache line from others.
-    if ((word.load(std::memory_order_relaxed) & bit_of(i)) == 0) {
-      word.fetch_or(bit_of(i), std::memory_order_relaxed);
-    }
-  }
+  // Numbers 64 i … 64 i + 63, from the lowest bit on.
+  void set_word(std::int64_t i, std::uint64_t bits) noexcept { words_[i].bits = bits; }
   // Sets ids, on several threads. Leaves out those of no number.
   void add(std::span<const std::int64_t> ids, int threads = 0);
 
   // Counts the set; how many are in it.
   std::int64_t rank() noexcept;
-  std::int64_t count() const noexcept { return count_; }
   // How many are before i; and that, if i is in the set, or -1.
   std::int64_t before(std::int64_t i) const noexcept {
     const Word& word = words_[i >> 6];
@@ -140,7 +132,7 @@ class RankedBits {
     return static_cast<std::uint64_t>(id) - static_cast<std::uint64_t>(low_);
   }
 
-  std::int64_t size_ = 0, low_ = 0, count_ = 0;
+  std::int64_t size_ = 0, low_ = 0;
   Buffer<Word> words_;  // [size / 64]
 };
 

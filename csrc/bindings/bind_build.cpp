@@ -11,7 +11,6 @@
 #include <memory>
 #include <tuple>
 
-#include "base/xxh64.h"
 #include "bindings/arrays.h"
 #include "build/csc_builder.h"
 #include "build/in_memory.h"
@@ -91,12 +90,16 @@ nb::dict to_dict(const CscStatistics& found) {
 }  // namespace
 
 void init_build(nb::module_& m) {
+  nb::class_<NodeMarks>(m, "NodeMarks", "Which nodes of a type have an edge: one bit each.")
+      .def(nb::init<std::uint64_t>(), "num_nodes"_a)
+      .def("count", &NodeMarks::count);
+
   nb::class_<Builder>(m, "CscBuilder", "Edges in any order to CSC files, in bounded memory.")
       .def(
           "__init__",
           [](Builder* self, std::uint64_t num_src, std::uint64_t num_dst, std::uint64_t max_edges,
-             const std::vector<ColumnTuple>& columns, std::shared_ptr<RankedBits> src_marks,
-             std::shared_ptr<RankedBits> dst_marks, bool bipartite, bool undirected,
+             const std::vector<ColumnTuple>& columns, std::shared_ptr<NodeMarks> src_marks,
+             std::shared_ptr<NodeMarks> dst_marks, bool bipartite, bool undirected,
              const std::string& coalesce, const std::string& self_loops, bool edge_ids,
              int time_column, const std::optional<Int64Array>& source_times, std::uint64_t room,
              std::string directory, int num_threads) {
@@ -180,9 +183,6 @@ void init_build(nb::module_& m) {
       },
       "src"_exact, "dst"_exact, "num_src"_a, "num_dst"_a,
       "indptr [num_dst + 1] and, for every CSC slot, which edge it holds [num_edges]; stable.");
-  m.def(
-      "xxh64", [](const Bytes& data) { return xxh64(data.data(), data.size()); }, "data"_exact,
-      "The XXH64 digest the engine computes, for tests.");
 }
 
 }  // namespace gz::python

@@ -2,8 +2,10 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <limits>
 #include <stdexcept>
 #include <string>
+#include <variant>
 
 #include "arrays/buffer.h"
 #include "arrays/packed_ints.h"
@@ -17,23 +19,41 @@ using namespace nb::literals;
 
 namespace {
 
-// An index, with the arrays it looks into kept alive.
+constexpr std::uint64_t kShort = std::numeric_limits<std::uint32_t>::max();
+
+// An index in the narrowest slots, with the arrays it looks into kept alive.
 template <class Ids, class... Arrays>
 class HeldIndex {
  public:
-  HeldIndex(Ids ids, Arrays... arrays)
-      : arrays_(std::move(arrays)...), index_(without_gil([&] { return RowIndex<Ids>(ids); })) {}
-
-  std::int64_t second() const { return index_.second(); }
-  Int64Tensor find(Ids wanted) const {
-    return fill_tensor(static_cast<std::size_t>(wanted.size()),
-                       [&](std::int64_t* rows) { index_.find(wanted, rows); });
+  HeldIndex(Ids ids, Arrays... arrays) : arrays_(std::move(arrays)...) {
+    const nb::gil_scoped_release released;
+    if (static_cast<std::uint64_t>(ids.size()) < kShort) {
+      index_ = std::make_unique<RowIndex<Ids, std::uint32_t>>(ids);
+    } else {
+      index_ = std::make_unique<RowIndex<Ids, std::uint64_t>>(ids);
+    }
   }
-  static std::uint64_t num_bytes(std::uint64_t size) { return RowIndex<Ids>::num_bytes(size); }
+
+  std::int64_t second() const {
+    return std::visit([](const auto& index) { return index->second(); }, index_);
+  }
+
+  Int64Tensor find(Ids wanted) const {
+    return fill_tensor(static_cast<std::size_t>(wanted.size()), [&](std::int64_t* rows) {
+      std::visit([&](const auto& index) { index->find(wanted, rows); }, index_);
+    });
+  }
+
+  static std::uint64_t num_bytes(std::uint64_t size) {
+    return size < kShort ? RowIndex<Ids, std::uint32_t>::num_bytes(size)
+                         : RowIndex<Ids, std::uint64_t>::num_bytes(size);
+  }
 
  private:
   std::tuple<Arrays...> arrays_;
-  RowIndex<Ids> index_;
+  std::variant<std::unique_ptr<RowIndex<Ids, std::uint32_t>>,
+               std::unique_ptr<RowIndex<Ids, std::uint64_t>>>
+      index_;
 };
 
 using IntegerIndex = HeldIndex<IntegerIds, Int64Array>;

@@ -24,6 +24,7 @@
 #include "io/probe.h"
 #include "io/process.h"
 #include "pipeline/epoch.h"
+#include "sampling/reach.h"
 #include "storage/column.h"
 
 namespace gz::python {
@@ -80,13 +81,12 @@ void init_io(nb::module_& m) {
       .def_ro("depth", &DiskSpeed::depth);
   m.def(
       "probe_disk",
-      [](const std::string& path, double seconds, int depth, bool direct,
-         const std::string& reader) {
-        const ProbeOptions options{{reader_named(reader, "reader"), depth}, seconds, direct};
+      [](const std::string& path, double seconds, int depth, const std::string& reader) {
+        const ProbeOptions options{{reader_named(reader, "reader"), depth}, seconds};
         const nb::gil_scoped_release released;
         return probe_disk(path, options);
       },
-      "path"_a, "seconds"_a = 0.6, "depth"_a = 128, "direct"_a = true, "reader"_a = "auto",
+      "path"_a, "seconds"_a = 0.6, "depth"_a = 128, "reader"_a = "auto",
       "Random reads a second and bytes a second of the disk under a file, by reading it.");
   m.def("uring_refusal", &uring_refusal,
         "Why io_uring cannot be used in this process; empty where it can.");
@@ -200,9 +200,9 @@ void init_io(nb::module_& m) {
           "stay in memory once they are read.")
       .def_static(
           "of_reached",
-          [](std::shared_ptr<const RankedBits> rows, ColumnFile column,
-             std::shared_ptr<DiskGather> reader, std::uint64_t merge_gap) {
-            return std::make_shared<PagedRows>(ResidentRows::of_bits(std::move(rows)), 0,
+          [](const ReachedRows& rows, ColumnFile column, std::shared_ptr<DiskGather> reader,
+             std::uint64_t merge_gap) {
+            return std::make_shared<PagedRows>(ResidentRows::of_bits(rows.num_rows, rows.words), 0,
                                                std::move(column), std::move(reader),
                                                ReadLimits{.merge_gap = merge_gap});
           },

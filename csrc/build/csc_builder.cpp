@@ -45,7 +45,7 @@ std::uint64_t max_records(const CscOptions& options) {
 }  // namespace
 
 CscBuilder::CscBuilder(CscOptions options, const BuildRoom& room,
-                       std::shared_ptr<RankedBits> src_marks, std::shared_ptr<RankedBits> dst_marks)
+                       std::shared_ptr<NodeMarks> src_marks, std::shared_ptr<NodeMarks> dst_marks)
     : options_(std::move(options)),
       layout_(std::max(options_.num_src, options_.num_dst), Numbering(options_).end(),
               options_.columns),

@@ -41,8 +41,8 @@ class CscBuilder {
 
   // The marks may be the same, or null. Raises std::invalid_argument for options that do
   // not go together.
-  CscBuilder(CscOptions options, const BuildRoom& room, std::shared_ptr<RankedBits> src_marks,
-             std::shared_ptr<RankedBits> dst_marks);
+  CscBuilder(CscOptions options, const BuildRoom& room, std::shared_ptr<NodeMarks> src_marks,
+             std::shared_ptr<NodeMarks> dst_marks);
   CscBuilder(const CscBuilder&) = delete;
   CscBuilder& operator=(const CscBuilder&) = delete;
 
@@ -107,8 +107,8 @@ class CscBuilder {
   EdgeTimes times_;
   BuildPlan plan_;
   int threads_;
-  std::shared_ptr<RankedBits> src_marks_;
-  std::shared_ptr<RankedBits> dst_marks_;
+  std::shared_ptr<NodeMarks> src_marks_;
+  std::shared_ptr<NodeMarks> dst_marks_;
   ScratchSpace space_;
   std::uint64_t sort_bytes_;  // for one thread to sort in
   std::uint64_t slab_bytes_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "arrays/packed_ints.h"
 #include "arrays/parallel.h"
 #include "base/chunk_sizes.h"
 #include "build/edge_source.h"
@@ -19,7 +20,7 @@ std::uint32_t id_bytes_for(std::uint64_t num_ids) { return num_ids <= (1ULL << 3
 
 CscFiles::CscFiles(const CscOptions& options, const RecordLayout& layout,
                    const Numbering& numbering, const CscPaths& paths, std::uint64_t num_edges,
-                   std::uint64_t num_reverses, ScratchSpace& space, RankedBits* marks)
+                   std::uint64_t num_reverses, ScratchSpace& space, NodeMarks* marks)
     : layout_(layout),
       numbering_(numbering),
       num_edges_(num_edges),
@@ -70,8 +71,7 @@ void CscFiles::write_degrees(const Slab& slab) {
   const std::span<const std::uint64_t> degrees = slab.degrees.span();
   for (std::size_t d = 0; d < degrees.size(); ++d) {
     degrees_.add(degrees[d]);
-    if (degrees[d] > 0 && marks_ != nullptr)
-      marks_->mark(static_cast<std::int64_t>(slab.first_dst + d));
+    if (degrees[d] > 0 && marks_ != nullptr) marks_->mark(slab.first_dst + d);
     indptr_ += static_cast<std::int64_t>(degrees[d]);
     block[filled++] = indptr_;
     if (filled < most && d + 1 < degrees.size()) continue;

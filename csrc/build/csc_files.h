@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "arrays/packed_ints.h"
 #include "build/degrees.h"
+#include "build/node_marks.h"
 #include "build/options.h"
 #include "build/runs.h"
 #include "build/slab.h"
@@ -31,7 +31,7 @@ class CscFiles {
   // `num_edges` and `num_reverses` are those that came in; `marks` of the destinations, or null.
   CscFiles(const CscOptions& options, const RecordLayout& layout, const Numbering& numbering,
            const CscPaths& paths, std::uint64_t num_edges, std::uint64_t num_reverses,
-           ScratchSpace& space, RankedBits* marks);
+           ScratchSpace& space, NodeMarks* marks);
 
   std::uint32_t index_bytes() const noexcept { return topology_.index_bytes(); }
   // The next edges and degrees; each file by a thread of its own.
@@ -54,7 +54,7 @@ class CscFiles {
   const Numbering& numbering_;
   const std::uint64_t num_edges_;
   const std::uint64_t num_reverses_;
-  RankedBits* marks_;
+  NodeMarks* marks_;
   TopologyWriter topology_;
   std::uint32_t id_bytes_;
   std::unique_ptr<ColumnWriter> ids_;  // null: not wanted

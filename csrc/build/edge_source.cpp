@@ -12,7 +12,7 @@ void check_end(std::uint64_t edge, const char* end, std::int64_t id, std::uint64
                           std::to_string(id) + ", expected 0 <= id < " + std::to_string(num_nodes));
 }
 
-EdgeSource::EdgeSource(const BuildPlan& plan, RankedBits* marks, const EdgeSlab& slab,
+EdgeSource::EdgeSource(const BuildPlan& plan, NodeMarks* marks, const EdgeSlab& slab,
                        EdgeCounts& counts, int slices)
     : plan_(plan),
       marks_(marks),
@@ -94,8 +94,7 @@ std::int64_t EdgeSource::keys(int slice_number, std::int64_t begin, std::int64_t
     for (std::int64_t i = 0; i < n; ++i) {
       const bool loop = is_loop(slice.src[i], slice.dst[i]);
       slice.loops += loop;
-      if (marks_ != nullptr && !(loop && drop))
-        marks_->mark(static_cast<std::int64_t>(slice.src[i]));
+      if (marks_ != nullptr && !(loop && drop)) marks_->mark(slice.src[i]);
     }
     slice.edges += static_cast<std::uint64_t>(count) - reverses;
     slice.reverses += reverses;

@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "arrays/packed_ints.h"
 #include "build/build_plan.h"
+#include "build/node_marks.h"
 #include "build/partition.h"
 
 namespace gz {
@@ -65,7 +65,7 @@ class EdgeSource final : public RecordSource {
  public:
   // `marks` are those of the sources, or null. Raises std::out_of_range, from partition(), naming
   // the first edge whose id is no node, and std::invalid_argument for a time that is NaN.
-  EdgeSource(const BuildPlan& plan, RankedBits* marks, const EdgeSlab& slab, EdgeCounts& counts,
+  EdgeSource(const BuildPlan& plan, NodeMarks* marks, const EdgeSlab& slab, EdgeCounts& counts,
              int slices);
 
   std::int64_t num_items() const override { return slab_.end - slab_.begin; }
@@ -92,7 +92,7 @@ class EdgeSource final : public RecordSource {
   [[noreturn]] void refuse(std::int64_t edge) const;
 
   const BuildPlan& plan_;
-  RankedBits* marks_;
+  NodeMarks* marks_;
   const EdgeSlab& slab_;
   EdgeCounts& counts_;
   std::vector<Slice> slices_;

@@ -98,11 +98,8 @@ void gather_sums(const RowTable& table, std::span<const std::int64_t> index, con
 
 // Raises FormatError unless all ids are rows of `table`, which they were read from.
 void check_ids(std::span<const std::int64_t> ids, const RowTable& table) {
-  std::uint64_t highest = 0;  // negative ones are higher than all others
-  for (const std::int64_t id : ids) highest = std::max(highest, static_cast<std::uint64_t>(id));
-  if (ids.empty() || highest < static_cast<std::uint64_t>(table.num_rows)) return;
-  const auto bad = std::find_if(ids.begin(), ids.end(),
-                                [&](std::int64_t id) { return id < 0 || id >= table.num_rows; });
+  const auto bad = find_outside(ids, table.num_rows);
+  if (bad == ids.end()) return;
   const std::string path = find_mapped(table.data).path;
   throw FormatError(
       path.empty() ? "ids in memory" : path, "rows", std::to_string(*bad),

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <stdexcept>
-#include <utility>
 
 #include "base/errors.h"
 
@@ -30,23 +29,25 @@ ResidentRows ResidentRows::of(std::int64_t num_rows, int group_bits,
                               std::span<const std::int64_t> groups) {
   ResidentRows rows(num_rows, group_bits);
   if (groups.empty()) return rows;
+  rows.kept_ = RankedBits(rows.num_groups_);
   check_range("resident", "group", groups, rows.num_groups_);
-  const auto kept = std::make_shared<RankedBits>(rows.num_groups_);
-  for (const std::int64_t group : groups) kept->set(group);
-  rows.num_kept_ = kept->rank();
-  rows.kept_ = kept;
+  for (const std::int64_t group : groups) rows.kept_.set(group);
+  rows.num_kept_ = rows.kept_.rank();
   return rows;
 }
 
-ResidentRows ResidentRows::of_bits(std::shared_ptr<const RankedBits> bits) {
-  ResidentRows rows(bits->size(), 0);
-  rows.num_kept_ = bits->count();
-  rows.kept_ = std::move(bits);
+ResidentRows ResidentRows::of_bits(std::int64_t num_rows, std::span<const std::uint64_t> words) {
+  ResidentRows rows(num_rows, 0);
+  rows.kept_ = RankedBits(rows.num_groups_);
+  for (std::int64_t i = 0; i < std::ssize(words); ++i) {
+    rows.kept_.set_word(i, words[static_cast<std::size_t>(i)]);
+  }
+  rows.num_kept_ = rows.kept_.rank();
   return rows;
 }
 
 std::int64_t ResidentRows::next_kept(std::int64_t group) const noexcept {
-  if (kept_ != nullptr) return kept_->next(group);
+  if (kept_.size() > 0) return kept_.next(group);
   return group < num_kept_ ? group : num_groups_;
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
 
 #include "arrays/packed_ints.h"
@@ -25,8 +24,8 @@ class ResidentRows {
   static ResidentRows of(std::int64_t num_rows, int group_bits,
                          std::span<const std::int64_t> groups);
 
-  // Those of as many rows that are in a set, one by one. REQUIRES its ranks.
-  static ResidentRows of_bits(std::shared_ptr<const RankedBits> rows);
+  // The rows whose bits are set, one by one: row i's is bit i % 64 of word i / 64.
+  static ResidentRows of_bits(std::int64_t num_rows, std::span<const std::uint64_t> words);
 
   std::int64_t num_rows() const noexcept { return num_rows_; }
   std::int64_t num_groups() const noexcept { return num_groups_; }
@@ -39,9 +38,9 @@ class ResidentRows {
   std::int64_t find(std::int64_t row) const noexcept {
     const std::int64_t group = row >> group_bits_;
     std::int64_t at = group;
-    if (kept_ != nullptr) {
-      if (!kept_->has(group)) return -1;
-      at = kept_->before(group);
+    if (kept_.size() > 0) {
+      if (!kept_.has(group)) return -1;
+      at = kept_.before(group);
     } else if (group >= num_kept_) {
       return -1;
     }
@@ -58,7 +57,7 @@ class ResidentRows {
   std::int64_t num_groups_;
   std::int64_t num_kept_ = 0;
   int group_bits_;
-  std::shared_ptr<const RankedBits> kept_;  // [group]; null: the first num_kept_ groups
+  RankedBits kept_;  // [group]; empty: the first num_kept_ groups
 };
 
 }  // namespace gz

@@ -6,10 +6,11 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <cstring>
+#include <memory>
 #include <span>
 #include <string_view>
 
-#include "arrays/narrow_ids.h"
 #include "arrays/parallel.h"
 #include "base/xxh64.h"
 
@@ -51,12 +52,13 @@ struct TextIds {
   static std::uint64_t hash(std::string_view id) noexcept { return xxh64(id.data(), id.size()); }
 };
 
-template <class Ids>
+// Slot is an unsigned integer wider than the number of ids; its highest value marks a free slot.
+template <class Ids, class Slot>
 class RowIndex {
  public:
   // Bytes that an index of `size` ids takes besides the ids.
   static std::uint64_t num_bytes(std::uint64_t size) noexcept {
-    return capacity(size) * (size < std::uint64_t{1} << 32 ? 4 : 8);
+    return capacity(size) * sizeof(Slot);
   }
 
   // Keeps `ids`, which must outlive it.
@@ -64,18 +66,16 @@ class RowIndex {
       : ids_(ids),
         mask_(capacity(static_cast<std::uint64_t>(ids.size())) - 1),
         shift_(64 - static_cast<int>(std::bit_width(mask_))),
-        free_(ids.size()) {
-    const auto size = static_cast<std::int64_t>(mask_ + 1);
-    slots_.reset(size, free_ + 1);
-    for (std::int64_t at = 0; at < size; ++at) slots_.set(at, free_);
+        slots_(new Slot[mask_ + 1]) {
+    std::fill_n(slots_.get(), mask_ + 1, kFree);
     for (std::int64_t row = 0; row < ids_.size(); ++row) {
-      if (row + kAhead < ids_.size()) slots_.prefetch(home(ids_[row + kAhead]));
-      const std::int64_t at = place(ids_[row], home(ids_[row]));
-      if (slots_[at] != free_) {
+      if (row + kAhead < ids_.size()) __builtin_prefetch(&slots_[home(ids_[row + kAhead])]);
+      Slot& slot = slots_[place(ids_[row], home(ids_[row]))];
+      if (slot != kFree) {
         second_ = row;
         return;
       }
-      slots_.set(at, row);
+      slot = static_cast<Slot>(row);
     }
   }
 
@@ -85,27 +85,28 @@ class RowIndex {
   // The row of every id, -1 where it has none.
   void find(Ids wanted, std::int64_t* rows) const {
     parallel_for(wanted.size(), 1 << 14, 0, [&](std::int64_t begin, std::int64_t end) {
-      std::array<std::int64_t, kAhead> homes;
+      std::array<std::uint64_t, kAhead> homes;
       for (std::int64_t i = begin; i < end; i += kAhead) {
         const auto some = std::span(homes).first(std::min<std::uint64_t>(kAhead, end - i));
         for (std::size_t j = 0; j < some.size(); ++j) {
           some[j] = home(wanted[i + j]);
-          slots_.prefetch(some[j]);
+          __builtin_prefetch(&slots_[some[j]]);
         }
         for (int step = 0; step < Ids::kSteps; ++step) {
-          for (const std::int64_t at : some) {
-            if (slots_[at] != free_) ids_.prefetch(slots_[at], step);
+          for (const std::uint64_t at : some) {
+            if (slots_[at] != kFree) ids_.prefetch(slots_[at], step);
           }
         }
         for (std::size_t j = 0; j < some.size(); ++j) {
-          const std::int64_t row = slots_[place(wanted[i + j], some[j])];
-          rows[i + j] = row == free_ ? -1 : row;
+          const Slot slot = slots_[place(wanted[i + j], some[j])];
+          rows[i + j] = slot == kFree ? -1 : static_cast<std::int64_t>(slot);
         }
       }
     });
   }
 
  private:
+  static constexpr Slot kFree = static_cast<Slot>(-1);
   static constexpr std::int64_t kAhead = 32;
 
   // At most two thirds full.
@@ -114,15 +115,15 @@ class RowIndex {
   }
 
   template <class Id>
-  std::int64_t home(Id id) const noexcept {
-    return static_cast<std::int64_t>(Ids::hash(id) >> shift_);
+  std::uint64_t home(Id id) const noexcept {
+    return Ids::hash(id) >> shift_;
   }
 
   // The slot from `at` on that holds the id's row, or the free one where it would go.
   template <class Id>
-  std::int64_t place(Id id, std::int64_t at) const noexcept {
-    while (slots_[at] != free_ && ids_[slots_[at]] != id) {
-      at = (at + 1) & static_cast<std::int64_t>(mask_);
+  std::uint64_t place(Id id, std::uint64_t at) const noexcept {
+    while (slots_[at] != kFree && ids_[static_cast<std::int64_t>(slots_[at])] != id) {
+      at = (at + 1) & mask_;
     }
     return at;
   }
@@ -130,8 +131,7 @@ class RowIndex {
   Ids ids_;
   std::uint64_t mask_;
   int shift_;
-  NarrowNumbers slots_;  // rows
-  std::int64_t free_;    // in place of a row
+  std::unique_ptr<Slot[]> slots_;
   std::int64_t second_ = -1;
 };
 

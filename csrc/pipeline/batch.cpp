@@ -1,7 +1,6 @@
 #include "pipeline/batch.h"
 
 #include <algorithm>
-#include <cstring>
 #include <iterator>
 #include <numeric>
 #include <tuple>
@@ -16,11 +15,8 @@ Buffer<std::int64_t> stacked(const Buffer<std::int64_t>& first,
                              const Buffer<std::int64_t>& second) {
   const std::int64_t n = first.size();
   Buffer<std::int64_t> both(2 * n);
-  if (n > 0) {
-    const auto bytes = static_cast<std::size_t>(n) * sizeof(std::int64_t);
-    std::memcpy(both.data(), first.data(), bytes);
-    std::memcpy(both.data() + n, second.data(), bytes);
-  }
+  std::copy_n(first.data(), n, both.data());
+  std::copy_n(second.data(), n, both.data() + n);
   return both;
 }
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "arrays/buffer.h"
-#include "sampling/id_map.h"
+#include "arrays/id_map.h"
 #include "sampling/induce.h"
 #include "sampling/sample.h"
 

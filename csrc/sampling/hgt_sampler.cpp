@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "arrays/buffer.h"
+#include "arrays/id_map.h"
 #include "base/rng.h"
 #include "sampling/draw.h"
-#include "sampling/id_map.h"
 #include "sampling/induce.h"
 #include "sampling/read_csc.h"
 

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "arrays/buffer.h"
+#include "arrays/id_map.h"
 #include "arrays/parallel.h"
 #include "base/chunk_sizes.h"
-#include "sampling/id_map.h"
 #include "sampling/read_csc.h"
 #include "sampling/sample.h"
 

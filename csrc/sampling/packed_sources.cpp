@@ -25,10 +25,9 @@ void pack(const Topology& file, std::int64_t first, Buffer<Index>& values, Packe
     throw FormatError(file.path(), "indices", "end of file",
                       std::to_string(packed.size()) + " neighbours");
   }
-  for (const Index node : values.span()) {
-    if (static_cast<std::uint64_t>(node) < file.num_src()) continue;
-    throw_bad_index(file.path(), static_cast<std::int64_t>(file.num_src()),
-                    static_cast<std::int64_t>(node));
+  const auto num_src = static_cast<std::int64_t>(file.num_src());
+  if (const auto bad = find_outside(values.span(), num_src); bad != values.span().end()) {
+    throw_bad_index(file.path(), num_src, static_cast<std::int64_t>(*bad));
   }
   packed.write(first, values.span());
 }

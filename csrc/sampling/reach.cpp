@@ -4,9 +4,66 @@
 #include <stdexcept>
 #include <utility>
 
-#include "sampling/read_csc.h"
+#include "io/fault_guard.h"
 
 namespace gz {
+namespace {
+
+// Far enough for a word of the bits to come from memory meanwhile.
+constexpr std::int64_t kPrefetchAhead = 16;
+
+// Sets the bits of sources in slots [begin, end) of a type and counts the new ones. Raises
+// FormatError for a source that is no node.
+void add_sources(const Csc& csc, std::int64_t begin, std::int64_t end, ReachedRows& rows) {
+  std::uint64_t* const words = rows.words.data();
+  const auto num_src = static_cast<std::uint64_t>(csc.num_src);
+  std::int64_t added = 0, bad = 0;
+  bool is_bad = false;
+  guarded([&] {
+    for (std::int64_t slot = begin; slot < end; ++slot) {
+      if (slot + kPrefetchAhead < end) {
+        const auto ahead = static_cast<std::uint64_t>(csc.source(slot + kPrefetchAhead));
+        if (ahead < num_src) __builtin_prefetch(words + ahead / 64, 1);
+      }
+      const auto source = static_cast<std::uint64_t>(csc.source(slot));
+      if (source >= num_src) {
+        bad = static_cast<std::int64_t>(source);
+        is_bad = true;
+        return;
+      }
+      const std::uint64_t bit = std::uint64_t{1} << (source % 64);
+      added += (words[source / 64] & bit) == 0;
+      words[source / 64] |= bit;
+    }
+  });
+  if (is_bad) throw_bad_index(csc, bad);
+  rows.count += added;
+}
+
+void add_range(ReachedRows& rows, std::int64_t begin, std::int64_t end) {
+  for (std::int64_t row = begin; row < end; ++row) {
+    std::uint64_t& word = rows.words[static_cast<std::size_t>(row / 64)];
+    const std::uint64_t bit = std::uint64_t{1} << (row % 64);
+    rows.count += (word & bit) == 0;
+    word |= bit;
+  }
+}
+
+// Where the in-edges of rows [begin, end) lie.
+std::pair<std::int64_t, std::int64_t> slots_of(const Csc& csc, std::int64_t begin,
+                                               std::int64_t end) {
+  std::int64_t first = 0;
+  std::int64_t last = 0;
+  guarded([&] {
+    first = csc.indptr[begin];
+    last = csc.indptr[end];
+  });
+  if (first < 0 || first > last || last > csc.num_edges) throw_bad_indptr(csc, begin);
+  return {first, last};
+}
+
+}  // namespace
+
 Reach reach(const std::vector<std::int64_t>& num_nodes,
             const std::vector<SampledEdgeType>& edge_types, int dst_type,
             std::span<const std::int64_t> bounds, std::int64_t first, const ReachLimits& limits) {
@@ -25,16 +82,17 @@ Reach reach(const std::vector<std::int64_t>& num_nodes,
   }
   Reach found;
   for (const std::int64_t nodes : num_nodes) {
-    found.rows.push_back(std::make_shared<RankedBits>(nodes));
+    found.rows.push_back(
+        {nodes, std::vector<std::uint64_t>(static_cast<std::size_t>(nodes + 63) / 64)});
   }
-  std::int64_t bytes = 0;  // of rows and edges
-  // Adds a row, and its bytes where it is new.
-  const auto add = [](RankedBits& rows, std::int64_t row, std::int64_t row_bytes,
-                      std::int64_t& sum) {
-    sum += rows.has(row) ? 0 : row_bytes;
-    rows.set(row);
+  std::int64_t bytes_of_edges = 0;
+  const auto bytes = [&] {
+    std::int64_t sum = bytes_of_edges;
+    for (std::size_t t = 0; t < found.rows.size(); ++t) {
+      sum += limits.row_bytes[t] * found.rows[t].count;
+    }
+    return sum;
   };
-  std::vector<std::pair<std::int64_t, std::int64_t>> slots(edge_types.size());  // of a batch
   std::vector<std::int64_t> mapped(edge_types.size());
   std::vector<SlotsAhead> ahead;
   for (const SampledEdgeType& type : edge_types) ahead.emplace_back(type.csc);
@@ -47,26 +105,20 @@ Reach reach(const std::vector<std::int64_t>& num_nodes,
     for (std::size_t t = 0; t < edge_types.size(); ++t) {
       const SampledEdgeType& type = edge_types[t];
       if (type.dst_type != dst_type) continue;
-      const auto [slot, last] = slots[t] = check_lists(type.csc, begin, end);
+      const auto [slot, last] = slots_of(type.csc, begin, end);
       most += (last - slot) * limits.row_bytes[static_cast<std::size_t>(type.src_type)];
       own_edges += (last - slot) * limits.edge_bytes[t];
     }
-    if (i > first && bytes + most + own_edges > limits.max_bytes) break;
-    bytes += own_edges;
-    for (std::int64_t row = begin; row < end; ++row) {
-      add(*found.rows[dst], row, limits.row_bytes[dst], bytes);
-    }
+    if (i > first && bytes() + most + own_edges > limits.max_bytes) break;
+    bytes_of_edges += own_edges;
+    add_range(found.rows[dst], begin, end);
     for (std::size_t t = 0; t < edge_types.size(); ++t) {
       const SampledEdgeType& type = edge_types[t];
       if (type.dst_type != dst_type) continue;
-      const auto [slot, last] = slots[t];
-      const auto src = static_cast<std::size_t>(type.src_type);
-      RankedBits& rows = *found.rows[src];
-      const std::int64_t row_bytes = limits.row_bytes[src];
+      const auto [slot, last] = slots_of(type.csc, begin, end);
+      ReachedRows& rows = found.rows[static_cast<std::size_t>(type.src_type)];
       ahead[t].at(slot);
-      visit_edges(type.csc, begin, end, [&](std::int64_t, std::int64_t source, std::int64_t) {
-        add(rows, source, row_bytes, bytes);
-      });
+      add_sources(type.csc, slot, last, rows);
       mapped[t] += (last - slot) * type.csc.index_bytes + (end - begin) * 8;
       if (mapped[t] > limits.max_mapped && type.csc.file != nullptr) {
         type.csc.file->forget_pages();
@@ -75,7 +127,6 @@ Reach reach(const std::vector<std::int64_t>& num_nodes,
     }
     found.stop = i + 1;
   }
-  for (const auto& rows : found.rows) rows->rank();
   return found;
 }
 

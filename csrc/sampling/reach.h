@@ -3,18 +3,23 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
-#include "arrays/packed_ints.h"
 #include "sampling/graph.h"
 
 namespace gz {
 
+// The rows of one node type.
+struct ReachedRows {
+  std::int64_t num_rows;
+  std::vector<std::uint64_t> words;  // bit i % 64 of word i / 64: row i
+  std::int64_t count = 0;
+};
+
 struct Reach {
-  std::vector<std::shared_ptr<RankedBits>> rows;  // [node type], ranked
-  std::int64_t stop = 0;                          // behind the last batch
+  std::vector<ReachedRows> rows;  // [node type]
+  std::int64_t stop = 0;          // behind the last batch
 };
 
 // Room for a part of the destinations.

@@ -58,16 +58,16 @@ def write_plan(plan: GraphPlan, out: Path, inputs: Inputs, force: bool) -> Conve
             _write_categories(writer, node_type, node, False)
             for attr, value in node.others.items():
                 writer.add_graph_attr(attr, value, node_type)
-        # Which nodes have edges.
-        inputs.space.left(sum(_core.IdBits.num_bytes(n.num_nodes) for n in plan.nodes.values()))
-        marks = {name: _core.IdBits(node.num_nodes) for name, node in plan.nodes.items()}
+        # A bit per node, which says whether it has edges.
+        inputs.space.left(sum(node.num_nodes // 8 + 8 for node in plan.nodes.values()))
+        marks = {name: _core.NodeMarks(node.num_nodes) for name, node in plan.nodes.items()}
         for edge_type in list(plan.edges):
             edges[edge_type] = _write_edges(plan, edge_type, writer, marks, inputs)
         for attr, value in plan.graph_attrs.items():
             writer.add_graph_attr(attr, value)
         writer.finish()
     for node_type, linked in marks.items():
-        nodes[node_type].isolated = plan.nodes[node_type].num_nodes - linked.rank()
+        nodes[node_type].isolated = plan.nodes[node_type].num_nodes - linked.count()
     found = info(StoreContents(out))
     summary = ConvertSummary(out, found, plan.what, nodes, edges, plan.notes)
     summary.peak_memory = peak_rss()
@@ -139,7 +139,7 @@ def _write_edges(
     plan: GraphPlan,
     edge_type: EdgeType,
     writer: StoreWriter,
-    marks: dict[NodeType, _core.IdBits],
+    marks: dict[NodeType, _core.NodeMarks],
     inputs: Inputs,
 ) -> EdgeSummary:
     options = csc_options(plan, edge_type)

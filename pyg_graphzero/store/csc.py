@@ -102,7 +102,7 @@ class BuildRoom:
 
     memory: int
     directory: Path
-    marks: tuple[_core.IdBits | None, _core.IdBits | None] = (None, None)
+    marks: tuple[_core.NodeMarks | None, _core.NodeMarks | None] = (None, None)
     reading: Callable[[int], object] = lambda count: None
     sorting: Callable[[int, int], object] = lambda done, total: None
     num_threads: int = 0

@@ -40,7 +40,7 @@ EdgeSlab slab_of(const Edges& edges) {
 
 CscStatistics build(const Scratch& dir, const Edges& edges, CscOptions options,
                     std::uint64_t memory, int threads, const std::string& name) {
-  const auto marks = std::make_shared<RankedBits>(static_cast<std::int64_t>(options.num_src));
+  const auto marks = std::make_shared<NodeMarks>(options.num_src);
   options.max_edges = edges.src.size();
   CscBuilder builder(options, {memory, dir / "", threads}, marks, marks);
   builder.append(slab_of(edges));
@@ -188,7 +188,7 @@ TEST(sections_of_a_file_meet_anywhere) {
       CHECK(std::equal(indptr.begin(), indptr.end(), topology->indptr()));
       CHECK(std::equal(indices.begin(), indices.end(),
                        static_cast<const std::uint32_t*>(topology->indices())));
-      CHECK(verify_blocks(dir / "t.gl", 0, UINT64_MAX, 1).empty());
+      CHECK(verify_blocks(dir / "t.gl", 0, UINT64_MAX).empty());
     }
   }
 }

@@ -46,10 +46,11 @@ TEST(an_empty_bit_set_holds_nothing) {
   CHECK(numbers[0] == -1 && numbers[1] == -1);
 }
 
-TEST(rows_of_integers) {
+template <class Slot>
+static void rows_of_integers() {
   std::vector<std::int64_t> ids;
   for (std::int64_t i = 0; i < 50'000; ++i) ids.push_back((i * 2'654'435'761) ^ (i << 40));
-  const RowIndex<IntegerIds> index(IntegerIds{ids});
+  const RowIndex<IntegerIds, Slot> index(IntegerIds{ids});
   CHECK(index.second() == -1);
   std::vector<std::int64_t> wanted = ids;
   wanted.push_back(-17);
@@ -62,6 +63,11 @@ TEST(rows_of_integers) {
   CHECK(same);
 }
 
+TEST(rows_of_integers_in_short_and_long_slots) {
+  rows_of_integers<std::uint32_t>();
+  rows_of_integers<std::uint64_t>();
+}
+
 TEST(rows_of_strings) {
   std::string text;
   std::vector<std::int64_t> offsets{0};
@@ -70,7 +76,7 @@ TEST(rows_of_strings) {
     offsets.push_back(static_cast<std::int64_t>(text.size()));
   }
   const TextIds ids{offsets, text.data()};
-  const RowIndex<TextIds> index(ids);
+  const RowIndex<TextIds, std::uint32_t> index(ids);
   std::vector<std::int64_t> rows(20'000);
   index.find(ids, rows.data());
   bool same = index.second() == -1;
@@ -82,7 +88,7 @@ TEST(rows_of_strings) {
 
 TEST(the_first_repeated_id_is_reported) {
   const std::vector<std::int64_t> ids{4, 9, 4, 9};
-  CHECK(RowIndex<IntegerIds>(IntegerIds{ids}).second() == 2);
+  CHECK((RowIndex<IntegerIds, std::uint32_t>(IntegerIds{ids}).second() == 2));
 }
 
 TEST(a_row_counts_once_in_a_batch) {

@@ -14,11 +14,11 @@
 #include <utility>
 #include <vector>
 
+#include "arrays/id_map.h"
 #include "base/errors.h"
 #include "base/rng.h"
 #include "check.h"
 #include "sampling/draw.h"
-#include "sampling/id_map.h"
 #include "sampling/neighbor_sampler.h"
 #include "sampling/subset.h"
 #include "sampling_support.h"

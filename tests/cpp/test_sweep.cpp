@@ -190,11 +190,11 @@ TEST(reached_rows_are_loaded) {
     for (std::int64_t slot = 0; slot < graph.indptr[static_cast<std::size_t>(end)]; ++slot) {
       rows.insert(graph.indices[static_cast<std::size_t>(slot)]);
     }
-    CHECK(found.rows[0]->count() == std::ssize(rows));
+    CHECK(found.rows[0].count == std::ssize(rows));
     const std::int64_t edges = graph.indptr[static_cast<std::size_t>(end)];
     CHECK(found.stop == 1 || std::ssize(rows) * 16 + edges * 4 <= limits.max_bytes);
     PagedRows loaded(
-        ResidentRows::of_bits(found.rows[0]), 0, graph.column().file,
+        ResidentRows::of_bits(found.rows[0].num_rows, found.rows[0].words), 0, graph.column().file,
         std::make_shared<DiskGather>(DiskGatherOptions{{ReaderKind::kAuto, 4}, 1 << 16}),
         {64, 4096, 1});
     ReadStats stats;
