@@ -400,6 +400,9 @@ class SamplerBuilder:
         Ranks the edges of a type: rank -> slot, times rising within a neighbourhood, running sums of integer weights; each int64 [num_edges] or None.
         """
 
+class ReachedRows:
+    """Some of the rows of a node type, a bit for each."""
+
 class Reach:
     """A run of batches of destinations, and what it needs."""
 
@@ -408,7 +411,7 @@ class Reach:
         """The batch behind the last."""
 
     @property
-    def rows(self) -> list[IdBits]:
+    def rows(self) -> list[ReachedRows]:
         """By node type."""
 
 def reach(builder: SamplerBuilder, dst_type: int, bounds: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], first: int, row_bytes: Sequence[int], edge_bytes: Sequence[int], max_bytes: int, max_mapped: int) -> Reach:
@@ -910,7 +913,7 @@ class PagedRows:
         """
 
     @staticmethod
-    def of_reached(rows: IdBits, column: ColumnFile, reader: DiskGather, merge_gap: int) -> PagedRows:
+    def of_reached(rows: ReachedRows, column: ColumnFile, reader: DiskGather, merge_gap: int) -> PagedRows:
         """These rows stay in memory once they are read."""
 
     @property
