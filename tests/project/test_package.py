@@ -165,5 +165,3 @@ def test_version_and_types():
     package = Path(gz.__file__).parent
     assert (package / "py.typed").exists()
     assert (package / "_core.pyi").exists()
-
-
