@@ -208,12 +208,83 @@ def count_blocks(path: str) -> tuple[int, list[BadBlock]]:
     Number of checksummed blocks, and what is wrong with the checksum table.
     """
 
-def verify_blocks(path: str, first: int, count: int, num_threads: int = 0) -> list[BadBlock]:
+def verify_blocks(path: str, first: int, count: int) -> list[BadBlock]:
     """The bad ones among blocks [first, first + count)."""
 
 def sync_directory(path: str) -> None: ...
 
 def publish_directory(from_path: str, to_path: str, replace: bool) -> None: ...
+
+def count_rows(rows: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], counts: Annotated[torch.Tensor, dict(dtype='int16', shape=(None,), order='C', device='cpu')]) -> None:
+    """
+    Adds 1 to the count of every row that occurs in `rows`, however often; counts end at the most that they can be.
+    """
+
+def add_rows(rows: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], bits: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,), order='C', device='cpu')], list: Annotated[torch.Tensor, dict(dtype='int32', shape=(None,), order='C', device='cpu')], met: int) -> int:
+    """
+    Puts those of `rows` that are not in `list` (`[num_rows]`) yet behind its first `met` items, in their order, and sets their `bits`; returns how many there are then.
+    """
+
+def hottest_first(counts: Annotated[torch.Tensor, dict(dtype='int16', shape=(None,), order='C', device='cpu')], list: Annotated[torch.Tensor, dict(dtype='int32', shape=(None,), order='C', device='cpu')], hot: int) -> None:
+    """
+    Has those rows of a list first that more than `hot` batches use, by how many these are; equals, and the others, stay in their order.
+    """
+
+class IdBits:
+    """
+    Which of the ids low … low + span - 1 occur, and their numbers among those.
+    """
+
+    def __init__(self, span: int, low: int = 0) -> None: ...
+
+    @staticmethod
+    def num_bytes(span: int) -> int:
+        """Bytes that such an object takes."""
+
+    def add(self, ids: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]) -> None:
+        """Notes ids [n]; those outside of the range are left out."""
+
+    def rank(self) -> int:
+        """Numbers the ids in ascending order, and returns how many there are."""
+
+    def find(self, ids: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))]:
+        """The number of every id [n], -1 where it does not occur."""
+
+    def read(self, begin: int, end: int) -> Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))]:
+        """The ids numbered begin … end - 1."""
+
+class IntegerIndex:
+    """From integer ids to the rows they stand in."""
+
+    def __init__(self, ids: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
+
+    @staticmethod
+    def num_bytes(size: int) -> int:
+        """Bytes that an index of `size` ids takes besides them."""
+
+    @property
+    def second(self) -> int:
+        """The first row whose id stands in a row before, or -1."""
+
+    def find(self, ids: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))]:
+        """The row of every id [n], -1 where it has none."""
+
+class TextIndex:
+    """From text ids to the rows they stand in."""
+
+    def __init__(self, offsets: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], text: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,), order='C', device='cpu', writable=False)]) -> None:
+        """Id i is text[offsets[i]:offsets[i + 1]]."""
+
+    @staticmethod
+    def num_bytes(size: int) -> int:
+        """Bytes that an index of `size` ids takes besides them."""
+
+    @property
+    def second(self) -> int:
+        """The first row whose id stands in a row before, or -1."""
+
+    def find(self, offsets: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], text: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))]:
+        """The row of every id, -1 where it has none."""
 
 class NodeMarks:
     """Which nodes of a type have an edge: one bit each."""
@@ -241,9 +312,6 @@ def sort_by_destination(src: Annotated[torch.Tensor, dict(dtype='int64', shape=(
     """
     indptr [num_dst + 1] and, for every CSC slot, which edge it holds [num_edges]; stable.
     """
-
-def xxh64(data: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,), order='C', device='cpu', writable=False)]) -> int:
-    """The XXH64 digest the engine computes, for tests."""
 
 class ColumnLoss:
     """What encoding did to one column of an attribute."""
@@ -334,9 +402,6 @@ class SamplerBuilder:
 
 class ReachedRows:
     """Some of the rows of a node type, a bit for each."""
-
-    @property
-    def count(self) -> int: ...
 
 class Reach:
     """A run of batches of destinations, and what it needs."""
@@ -476,15 +541,15 @@ class GatherPlan:
         For how many batches paged rows are read at once, and what they may take.
         """
 
-    def add_lookup(self, by: int, ids: RowTable, paged: int = -1, column: int = 0) -> int:
+    def add_lookup(self, by: int, ids: RowTable, paged: int = -1) -> int:
         """One more list: items of a column of int32 or int64; its number."""
 
-    def add_column(self, by: int, table: RowTable, paged: int = -1, column: int = 0, inner_of: int = -1) -> int:
+    def add_column(self, by: int, table: RowTable, paged: int = -1, inner_of: int = -1) -> int:
         """
         One more column: rows of a table; its number. With the number of `paged` rows, they come from there, and the table says what becomes of them. `inner_of`: a node type, of whose nodes only those that were sampled before the last hop.
         """
 
-    def add_sum(self, by: int, table: RowTable, edges: int, to: int, is_mean: bool = False, paged: int = -1, column: int = 0) -> int:
+    def add_sum(self, by: int, table: RowTable, edges: int, to: int, is_mean: bool = False, paged: int = -1) -> int:
         """
         One more column: sums of a table's rows of float32, or means, over the edges of a type that lead to such nodes of type `to`; its number.
         """
@@ -524,77 +589,6 @@ def set_num_threads(threads: int) -> None:
     """How many threads 0 stands for."""
 
 threads_are_torchs: bool = True
-
-def count_rows(rows: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], counts: Annotated[torch.Tensor, dict(dtype='int16', shape=(None,), order='C', device='cpu')]) -> None:
-    """
-    Adds 1 to the count of every row that occurs in `rows`, however often; counts end at the most that they can be.
-    """
-
-def add_rows(rows: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], bits: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,), order='C', device='cpu')], list: Annotated[torch.Tensor, dict(dtype='int32', shape=(None,), order='C', device='cpu')], met: int) -> int:
-    """
-    Puts those of `rows` that are not in `list` (`[num_rows]`) yet behind its first `met` items, in their order, and sets their `bits`; returns how many there are then.
-    """
-
-def hottest_first(counts: Annotated[torch.Tensor, dict(dtype='int16', shape=(None,), order='C', device='cpu')], list: Annotated[torch.Tensor, dict(dtype='int32', shape=(None,), order='C', device='cpu')], hot: int) -> None:
-    """
-    Has those rows of a list first that more than `hot` batches use, by how many these are; equals, and the others, stay in their order.
-    """
-
-class IdBits:
-    """
-    Which of the ids low … low + span - 1 occur, and their numbers among those.
-    """
-
-    def __init__(self, low: int, span: int) -> None: ...
-
-    @staticmethod
-    def num_bytes(span: int) -> int:
-        """Bytes that such an object takes."""
-
-    def add(self, ids: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]) -> None:
-        """Notes ids [n]; those outside of the range are left out."""
-
-    def rank(self) -> int:
-        """Numbers the ids in ascending order, and returns how many there are."""
-
-    def find(self, ids: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))]:
-        """The number of every id [n], -1 where it does not occur."""
-
-    def read(self, begin: int, end: int) -> Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))]:
-        """The ids numbered begin … end - 1."""
-
-class IntegerIndex:
-    """From integer ids to the rows they stand in."""
-
-    def __init__(self, ids: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
-
-    @staticmethod
-    def num_bytes(size: int) -> int:
-        """Bytes that an index of `size` ids takes besides them."""
-
-    @property
-    def second(self) -> int:
-        """The first row whose id stands in a row before, or -1."""
-
-    def find(self, ids: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))]:
-        """The row of every id [n], -1 where it has none."""
-
-class TextIndex:
-    """From text ids to the rows they stand in."""
-
-    def __init__(self, offsets: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], text: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,), order='C', device='cpu', writable=False)]) -> None:
-        """Id i is text[offsets[i]:offsets[i + 1]]."""
-
-    @staticmethod
-    def num_bytes(size: int) -> int:
-        """Bytes that an index of `size` ids takes besides them."""
-
-    @property
-    def second(self) -> int:
-        """The first row whose id stands in a row before, or -1."""
-
-    def find(self, offsets: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], text: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))]:
-        """The row of every id, -1 where it has none."""
 
 def empty_bytes(size: int) -> Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,))]:
     """
@@ -816,7 +810,7 @@ class DiskSpeed:
     @property
     def depth(self) -> int: ...
 
-def probe_disk(path: str, seconds: float = 0.6, depth: int = 128, direct: bool = True, reader: str = 'auto') -> DiskSpeed:
+def probe_disk(path: str, seconds: float = 0.6, depth: int = 128, reader: str = 'auto') -> DiskSpeed:
     """
     Random reads a second and bytes a second of the disk under a file, by reading it.
     """
@@ -833,17 +827,14 @@ class ColumnFile:
     """The rows of a file, for reading past the page cache."""
 
     @staticmethod
-    def of(column: Column, direct: bool = True) -> ColumnFile: ...
+    def of(column: Column) -> ColumnFile: ...
 
     @staticmethod
-    def of_indices(topology: Topology, direct: bool = True) -> ColumnFile:
+    def of_indices(topology: Topology) -> ColumnFile:
         """The neighbours of a topology: row i is what lies in slot i."""
 
     @staticmethod
-    def open(path: str, data_offset: int, num_rows: int, row_bytes: int, row_stride: int, direct: bool = True) -> ColumnFile: ...
-
-    @property
-    def direct(self) -> bool: ...
+    def open(path: str, data_offset: int, num_rows: int, row_bytes: int, row_stride: int) -> ColumnFile: ...
 
 class ReadStats:
     """What was read from disk for those who asked for rows."""
@@ -879,7 +870,7 @@ class ReadStats:
 class DiskGather:
     """Gathers rows of files for many batches at once."""
 
-    def __init__(self, reader: str = 'auto', depth: int = 128, num_threads: int = 0, buffer_bytes: int = 33554432) -> None: ...
+    def __init__(self, reader: str = 'auto', depth: int = 128, buffer_bytes: int = 33554432) -> None: ...
 
     @property
     def reader(self) -> str: ...
@@ -915,13 +906,13 @@ class RowOrder:
 class PagedRows:
     """Rows of files, of which memory holds a part."""
 
-    def __init__(self, num_rows: int, columns: Sequence[ColumnFile], reader: DiskGather, num_resident: int = 0, resident: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)] | None = None, group_bits: int = 0, merge_gap: int = 16384, num_frames: int = 0) -> None:
+    def __init__(self, num_rows: int, column: ColumnFile, reader: DiskGather, num_resident: int = 0, resident: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)] | None = None, group_bits: int = 0, merge_gap: int = 16384, num_frames: int = 0) -> None:
         """
         `resident`: which groups of 2^group_bits rows stay in memory once they are read; or the first `num_resident`. There are frames for others, which change with what is used.
         """
 
     @staticmethod
-    def ordered(order: RowOrder, columns: Sequence[ColumnFile], again: Sequence[ColumnFile], reader: DiskGather, num_resident: int, merge_gap: int, num_frames: int = 0) -> PagedRows:
+    def ordered(order: RowOrder, column: ColumnFile, again: ColumnFile, reader: DiskGather, num_resident: int, merge_gap: int) -> PagedRows:
         """
         Rows of which some lie once more, in `again`; the order's first `num_resident` groups stay in memory once they are read.
         """

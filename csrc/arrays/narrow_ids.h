@@ -32,7 +32,13 @@ class NarrowIds {
       std::copy_n(ids.data(), size, wide_.data());
     }
   }
-  explicit NarrowIds(Buffer<std::int64_t> ids) : NarrowIds(ids.span()) {}
+  explicit NarrowIds(Buffer<std::int64_t> ids) {
+    if (bytes_for(ids.span()) == 8) {
+      wide_ = std::move(ids);
+    } else {
+      *this = NarrowIds(ids.span());
+    }
+  }
 
   // Bytes that each of these ids takes.
   static std::int64_t bytes_for(std::span<const std::int64_t> ids) noexcept {

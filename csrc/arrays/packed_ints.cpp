@@ -36,16 +36,15 @@ std::int64_t RankedBits::num_bytes(std::int64_t size) noexcept {
   return (size / 64 + 1) * static_cast<std::int64_t>(sizeof(Word));
 }
 
-RankedBits::RankedBits(std::int64_t size) : size_(size), words_((size + 63) / 64) {
+RankedBits::RankedBits(std::int64_t size, std::int64_t low)
+    : size_(size), low_(low), words_((size + 63) / 64) {
   std::fill_n(words_.data(), words_.size(), Word{});
 }
 
-void RankedBits::add(std::span<const std::int64_t> ids, std::int64_t low, int threads) {
+void RankedBits::add(std::span<const std::int64_t> ids, int threads) {
   parallel_for(std::ssize(ids), kGrain, threads, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
-      // Unsigned, numbers below the range lie beyond it.
-      const std::uint64_t at = static_cast<std::uint64_t>(ids[static_cast<std::size_t>(i)]) -
-                               static_cast<std::uint64_t>(low);
+      const std::uint64_t at = number_of(ids[static_cast<std::size_t>(i)]);
       if (at >= static_cast<std::uint64_t>(size_)) continue;
       const std::atomic_ref<std::uint64_t> word(words_[static_cast<std::int64_t>(at / 64)].bits);
       const std::uint64_t bit = std::uint64_t{1} << (at % 64);
@@ -67,12 +66,10 @@ std::int64_t RankedBits::rank() noexcept {
   return count;
 }
 
-void RankedBits::find(std::span<const std::int64_t> ids, std::int64_t* found,
-                      std::int64_t low) const {
+void RankedBits::find(std::span<const std::int64_t> ids, std::int64_t* found) const {
   parallel_for(std::ssize(ids), kGrain, 0, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
-      const std::uint64_t at = static_cast<std::uint64_t>(ids[static_cast<std::size_t>(i)]) -
-                               static_cast<std::uint64_t>(low);
+      const std::uint64_t at = number_of(ids[static_cast<std::size_t>(i)]);
       const bool is_below = at < static_cast<std::uint64_t>(size_);
       found[i] = is_below ? find(static_cast<std::int64_t>(at)) : -1;
     }
@@ -88,15 +85,14 @@ std::int64_t RankedBits::next(std::int64_t i) const noexcept {
   return i * 64 + std::countr_zero(bits);
 }
 
-void RankedBits::read(std::int64_t begin, std::span<std::int64_t> ids,
-                      std::int64_t low) const noexcept {
+void RankedBits::read(std::int64_t begin, std::span<std::int64_t> ids) const noexcept {
   // The last word with no more before it than `begin`; empty words before it have as many.
   auto word = std::ranges::upper_bound(words_.span(), begin, {}, &Word::before);
   if (word == words_.span().begin()) return;
   std::int64_t skip = begin - (--word)->before;
   std::size_t done = 0;
   for (; word != words_.span().end() && done < ids.size(); ++word) {
-    const std::int64_t first = low + (word - words_.span().begin()) * 64;
+    const std::int64_t first = low_ + (word - words_.span().begin()) * 64;
     for (std::uint64_t bits = word->bits; bits != 0 && done < ids.size(); bits &= bits - 1) {
       if (skip-- <= 0) ids[done++] = first + std::countr_zero(bits);
     }

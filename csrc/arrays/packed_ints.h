@@ -84,12 +84,13 @@ class PackedInts {
 };
 
 // Which of the numbers 0 … size - 1 are in a set, and how many before each: a bit each, and as much
-// again for its rank. First come set() and add(), then rank(), then the rest.
+// again for its rank. They stand for the ids low … low + size - 1. First come set() and add(),
+// then rank(), then the rest.
 // Thread safety: none before rank(); then immutable.
 class RankedBits {
  public:
   RankedBits() = default;
-  explicit RankedBits(std::int64_t size);
+  explicit RankedBits(std::int64_t size, std::int64_t low = 0);
 
   static std::int64_t num_bytes(std::int64_t size) noexcept;
 
@@ -101,8 +102,8 @@ class RankedBits {
   void set(std::int64_t i) noexcept { words_[i >> 6].bits |= bit_of(i); }
   // Numbers 64 i … 64 i + 63, from the lowest bit on.
   void set_word(std::int64_t i, std::uint64_t bits) noexcept { words_[i].bits = bits; }
-  // Sets ids[…] - low, on several threads. Leaves out those that are not below size().
-  void add(std::span<const std::int64_t> ids, std::int64_t low = 0, int threads = 0);
+  // Sets ids, on several threads. Leaves out those of no number.
+  void add(std::span<const std::int64_t> ids, int threads = 0);
 
   // Counts the set; how many are in it.
   std::int64_t rank() noexcept;
@@ -112,12 +113,12 @@ class RankedBits {
     return word.before + std::popcount(word.bits & (bit_of(i) - 1));
   }
   std::int64_t find(std::int64_t i) const noexcept { return has(i) ? before(i) : -1; }
-  // find() of ids[…] - low, on several threads; -1 for those that are not below size().
-  void find(std::span<const std::int64_t> ids, std::int64_t* found, std::int64_t low = 0) const;
+  // find() of ids, on several threads; -1 for those of no number.
+  void find(std::span<const std::int64_t> ids, std::int64_t* found) const;
   // The first of the set from i on; size() if there is none. REQUIRES i >= 0.
   std::int64_t next(std::int64_t i) const noexcept;
-  // Numbers of ranks `begin` … begin + ids.size() - 1, plus `low`.
-  void read(std::int64_t begin, std::span<std::int64_t> ids, std::int64_t low = 0) const noexcept;
+  // Ids of ranks `begin` … begin + ids.size() - 1.
+  void read(std::int64_t begin, std::span<std::int64_t> ids) const noexcept;
 
  private:
   struct Word {
@@ -126,8 +127,12 @@ class RankedBits {
   };
 
   static std::uint64_t bit_of(std::int64_t i) noexcept { return std::uint64_t{1} << (i & 63); }
+  // The number of an id; beyond size() for one that has none, as it is unsigned.
+  std::uint64_t number_of(std::int64_t id) const noexcept {
+    return static_cast<std::uint64_t>(id) - static_cast<std::uint64_t>(low_);
+  }
 
-  std::int64_t size_ = 0;
+  std::int64_t size_ = 0, low_ = 0;
   Buffer<Word> words_;  // [size / 64]
 };
 

@@ -44,18 +44,25 @@ class FormatError : public std::runtime_error {
 [[noreturn]] void throw_out_of_range(const std::string& where, const char* thing,
                                      std::int64_t found, std::int64_t end);
 
-// Raises that for the first of these numbers that is not 0 <= number < end. They are a part of the
-// list `name`, from its number `first` on.
+// The first of these numbers that is not 0 <= number < end; or where they end.
+template <class Number>
+auto find_outside(std::span<Number> numbers, std::int64_t end) {
+  std::uint64_t highest = 0;  // negative ones are higher than all others
+  for (const auto number : numbers) highest = std::max(highest, static_cast<std::uint64_t>(number));
+  if (numbers.empty() || highest < static_cast<std::uint64_t>(end)) return numbers.end();
+  return std::ranges::find_if(numbers,
+                              [&](std::int64_t number) { return number < 0 || number >= end; });
+}
+
+// Raises std::out_of_range for it. Numbers are a part of the list `name`, from its number `first`
+// on.
 template <class Number>
 void check_range(const char* name, const char* thing, std::span<Number> numbers, std::int64_t end,
                  std::int64_t first = 0) {
-  std::uint64_t highest = 0;  // negative ones are higher than all others
-  for (const auto number : numbers) highest = std::max(highest, static_cast<std::uint64_t>(number));
-  if (numbers.empty() || highest < static_cast<std::uint64_t>(end)) return;
-  const auto bad = std::ranges::find_if(
-      numbers, [&](std::int64_t number) { return number < 0 || number >= end; });
-  throw_out_of_range(name + ("[" + std::to_string(first + (bad - numbers.begin())) + "]"), thing,
-                     *bad, end);
+  const auto bad = find_outside(numbers, end);
+  if (bad == numbers.end()) return;
+  const std::string place = std::to_string(first + (bad - numbers.begin()));
+  throw_out_of_range(std::string(name) + '[' + place + ']', thing, *bad, end);
 }
 
 // Lower-case hexadecimal with a 0x prefix and 16 digits, as checksums are shown.

@@ -60,9 +60,13 @@ RowShape shape_of(const RowArray& rows) {
   return {static_cast<std::int64_t>(rows.shape(1)), static_cast<std::int64_t>(rows.shape(2))};
 }
 
+// Once it is sure that there are such edges.
 GroupedEdges edges_of(const Int64Array& src, const Int64Array& bounds, std::size_t num_src,
                       int threads) {
-  return {as_span(src), as_span(bounds), static_cast<std::int64_t>(num_src), threads};
+  const GroupedEdges edges{as_span(src), as_span(bounds), static_cast<std::int64_t>(num_src),
+                           threads};
+  without_gil([&] { check_edges(edges); });
+  return edges;
 }
 
 // An argument's rows, once it is sure that they have this type and shape.
@@ -112,7 +116,6 @@ void sum_neighbors(const RowArray& x, const Int64Array& src, const Int64Array& b
     T* const to = dense_rows<T>(out, "out", shape, edges.num_dst());
     const Sum<T>* const weights = edge_numbers<Sum<T>>(weight, "weight", edges, shape.heads);
     const nb::gil_scoped_release released;
-    check_edges(edges);
     neighbor_sum<T>(edges, shape, from, weights, is_mean, to);
   });
 }
@@ -127,7 +130,6 @@ void sum_at_sources(const RowArray& rows, const Int64Array& src, const Int64Arra
     T* const to = dense_rows<T>(out, "out", shape, edges.num_src);
     const Sum<T>* const weights = edge_numbers<Sum<T>>(weight, "weight", edges, shape.heads);
     const nb::gil_scoped_release released;
-    check_edges(edges);
     source_sum<T>(edges, shape, from, weights, is_mean, to);
   });
 }
@@ -141,7 +143,6 @@ void dot_of_edges(const RowArray& q, const RowArray& k, const Int64Array& src,
     const auto of_src = rows_of<const T>(k, "k", shape, edges.num_src);
     auto* const to = edge_numbers<Sum<T>>(out, "out", edges, shape.heads);
     const nb::gil_scoped_release released;
-    check_edges(edges);
     edge_dot<T>(edges, shape, of_dst, of_src, is_mean, to);
   });
 }
@@ -175,7 +176,6 @@ void max_of_neighbors(const RowArray& x, const Int64Array& src, const Int64Array
     const auto from = rows_of<const T>(x, "x", shape, edges.num_src);
     T* const to = dense_rows<T>(out, "out", shape, edges.num_dst());
     const nb::gil_scoped_release released;
-    check_edges(edges);
     neighbor_max<T>(edges, shape, from, is_min, to);
   });
 }
@@ -190,7 +190,6 @@ void max_backward(const RowArray& x, const Int64Array& src, const Int64Array& bo
     const auto grads = rows_of<const T>(grad, "grad", shape, edges.num_dst());
     T* const to = dense_rows<T>(out, "out", shape, edges.num_src);
     const nb::gil_scoped_release released;
-    check_edges(edges);
     neighbor_max_backward<T>(edges, shape, from, winners, grads, to);
   });
 }
@@ -231,7 +230,6 @@ void score(const RowArray& x_src, const RowArray& x_dst, const EdgeArray& attent
   with_scored(x_src, x_dst, attention, edges, slope, [&]<class T>(ScoreInputs<T> inputs, T*) {
     auto* const to = edge_numbers<Sum<T>>(out, "out", edges, inputs.shape.heads);
     const nb::gil_scoped_release released;
-    check_edges(edges);
     neighbor_score(edges, inputs, to);
   });
 }
@@ -250,7 +248,6 @@ void score_backward(const RowArray& x_src, const RowArray& x_dst, const EdgeArra
     T* const to_src = dense_rows<T>(grad_src, "grad_src", inputs.shape, edges.num_src);
     T* const to_dst = dense_rows<T>(grad_dst, "grad_dst", inputs.shape, edges.num_dst());
     const nb::gil_scoped_release released;
-    check_edges(edges);
     neighbor_score_backward(edges, inputs, from, to_src, to_dst,
                             static_cast<Sum<T>*>(grad_attention.data()));
   });

@@ -11,7 +11,6 @@
 #include <memory>
 #include <tuple>
 
-#include "base/xxh64.h"
 #include "bindings/arrays.h"
 #include "build/csc_builder.h"
 #include "build/in_memory.h"
@@ -184,9 +183,6 @@ void init_build(nb::module_& m) {
       },
       "src"_exact, "dst"_exact, "num_src"_a, "num_dst"_a,
       "indptr [num_dst + 1] and, for every CSC slot, which edge it holds [num_edges]; stable.");
-  m.def(
-      "xxh64", [](const Bytes& data) { return xxh64(data.data(), data.size()); }, "data"_exact,
-      "The XXH64 digest the engine computes, for tests.");
 }
 
 }  // namespace gz::python

@@ -61,15 +61,14 @@ void check_no_dictionary(const RowTable& table, const char* name) {
 }
 
 GatherPlan::Source source_of(const GatherPlan& plan, std::size_t by, const HeldTable& table,
-                             int paged, std::size_t column) {
+                             int paged) {
   if (paged >= 0) {
     const auto p = static_cast<std::size_t>(paged);
-    if (p >= plan.paged.size() || plan.paged[p].by != by ||
-        column >= plan.paged[p].rows->num_columns()) {
-      throw std::invalid_argument("paged, column: expected paged rows that go by the same list");
+    if (p >= plan.paged.size() || plan.paged[p].by != by) {
+      throw std::invalid_argument("paged: expected rows that go by the same list");
     }
   }
-  return {by, table.rows, paged, column};
+  return {by, table.rows, paged};
 }
 
 }  // namespace
@@ -165,12 +164,7 @@ void init_gather(nb::module_& m) {
               throw std::invalid_argument("rows: expected them for each of a plan's loaded rows");
             }
             GatherPlan plan = self;
-            for (std::size_t p = 0; p < rows.size(); ++p) {
-              if (rows[p]->num_columns() != self.paged[p].rows->num_columns()) {
-                throw std::invalid_argument("rows: expected as many columns as before");
-              }
-              plan.paged[p].rows = std::move(rows[p]);
-            }
+            for (std::size_t p = 0; p < rows.size(); ++p) plan.paged[p].rows = std::move(rows[p]);
             return plan;
           },
           "rows"_a, "The same plan with other rows that were loaded.")
@@ -184,43 +178,41 @@ void init_gather(nb::module_& m) {
           "For how many batches paged rows are read at once, and what they may take.")
       .def(
           "add_lookup",
-          [](GatherPlan& self, std::size_t by, const HeldTable& ids, int paged,
-             std::size_t column) {
+          [](GatherPlan& self, std::size_t by, const HeldTable& ids, int paged) {
             check_id_column(ids.rows);
             check_no_dictionary(ids.rows, "ids");
-            self.lookups.push_back(source_of(self, by, ids, paged, column));
+            self.lookups.push_back(source_of(self, by, ids, paged));
             self.owners.push_back(ids.owner);
             return self.num_lists + self.lookups.size() - 1;
           },
-          "by"_a, "ids"_a, "paged"_a = -1, "column"_a = 0,
+          "by"_a, "ids"_a, "paged"_a = -1,
           "One more list: items of a column of int32 or int64; its number.")
       .def(
           "add_column",
-          [](GatherPlan& self, std::size_t by, const HeldTable& table, int paged,
-             std::size_t column, int inner_of) {
-            self.columns.push_back(source_of(self, by, table, paged, column));
+          [](GatherPlan& self, std::size_t by, const HeldTable& table, int paged, int inner_of) {
+            self.columns.push_back(source_of(self, by, table, paged));
             self.columns.back().inner_of = inner_of;
             self.owners.push_back(table.owner);
             return self.columns.size() - 1;
           },
-          "by"_a, "table"_a, "paged"_a = -1, "column"_a = 0, "inner_of"_a = -1,
+          "by"_a, "table"_a, "paged"_a = -1, "inner_of"_a = -1,
           "One more column: rows of a table; its number. With the number of `paged` rows, they "
           "come from there, and the table says what becomes of them. `inner_of`: a node type, of "
           "whose nodes only those that were sampled before the last hop.")
       .def(
           "add_sum",
           [](GatherPlan& self, std::size_t by, const HeldTable& table, std::size_t edges,
-             std::size_t to, bool is_mean, int paged, std::size_t column) {
+             std::size_t to, bool is_mean, int paged) {
             check_no_dictionary(table.rows, "table");
             if (table.rows.encoding == nullptr && table.rows.row_bytes % 4 != 0) {
               throw std::invalid_argument("table: expected rows of float32");
             }
-            self.columns.push_back(source_of(self, by, table, paged, column));
+            self.columns.push_back(source_of(self, by, table, paged));
             self.columns.back().sum = {edges, to, is_mean};
             self.owners.push_back(table.owner);
             return self.columns.size() - 1;
           },
-          "by"_a, "table"_a, "edges"_a, "to"_a, "is_mean"_a = false, "paged"_a = -1, "column"_a = 0,
+          "by"_a, "table"_a, "edges"_a, "to"_a, "is_mean"_a = false, "paged"_a = -1,
           "One more column: sums of a table's rows of float32, or means, over the edges of a type "
           "that lead to such nodes of type `to`; its number.")
       .def_rw("keeps_slots", &GatherPlan::keeps_slots, "Batches have the slots of their edges.")

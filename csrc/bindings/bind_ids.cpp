@@ -77,12 +77,6 @@ TextIds text_ids(const Int64Array& offsets, const Bytes& text) {
   return {bounds, reinterpret_cast<const char*>(text.data())};
 }
 
-// Integers from `low` on.
-struct IdBits {
-  std::int64_t low;
-  RankedBits bits;
-};
-
 template <class Number>
 using Numbers = nb::ndarray<nb::pytorch, Number, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
@@ -124,40 +118,31 @@ void init_ids(nb::module_& m) {
       "Has those rows of a list first that more than `hot` batches use, by how many these are; "
       "equals, and the others, stay in their order.");
 
-  nb::class_<IdBits>(m, "IdBits",
-                     "Which of the ids low … low + span - 1 occur, and their numbers among those.")
-      .def(
-          "__init__",
-          [](IdBits* self, std::int64_t low, std::int64_t span) {
-            new (self) IdBits{low, RankedBits(span)};
-          },
-          "low"_a, "span"_a)
+  nb::class_<RankedBits>(
+      m, "IdBits", "Which of the ids low … low + span - 1 occur, and their numbers among those.")
+      .def(nb::init<std::int64_t, std::int64_t>(), "span"_a, "low"_a = 0)
       .def_static("num_bytes", &RankedBits::num_bytes, "span"_a, "Bytes that such an object takes.")
       .def(
           "add",
-          [](IdBits& self, const Int64Array& ids) {
+          [](RankedBits& self, const Int64Array& ids) {
             const nb::gil_scoped_release released;
-            self.bits.add(as_span(ids), self.low);
+            self.add(as_span(ids));
           },
           "ids"_exact, "Notes ids [n]; those outside of the range are left out.")
-      .def(
-          "rank", [](IdBits& self) { return self.bits.rank(); },
-          nb::call_guard<nb::gil_scoped_release>(),
-          "Numbers the ids in ascending order, and returns how many there are.")
+      .def("rank", &RankedBits::rank, nb::call_guard<nb::gil_scoped_release>(),
+           "Numbers the ids in ascending order, and returns how many there are.")
       .def(
           "find",
-          [](const IdBits& self, const Int64Array& ids) {
-            return fill_tensor(ids.size(), [&](std::int64_t* numbers) {
-              self.bits.find(as_span(ids), numbers, self.low);
-            });
+          [](const RankedBits& self, const Int64Array& ids) {
+            return fill_tensor(ids.size(),
+                               [&](std::int64_t* numbers) { self.find(as_span(ids), numbers); });
           },
           "ids"_exact, "The number of every id [n], -1 where it does not occur.")
       .def(
           "read",
-          [](const IdBits& self, std::int64_t begin, std::int64_t end) {
+          [](const RankedBits& self, std::int64_t begin, std::int64_t end) {
             const auto count = static_cast<std::size_t>(end - begin);
-            return fill_tensor(
-                count, [&](std::int64_t* ids) { self.bits.read(begin, {ids, count}, self.low); });
+            return fill_tensor(count, [&](std::int64_t* ids) { self.read(begin, {ids, count}); });
           },
           "begin"_a, "end"_a, "The ids numbered begin … end - 1.");
 

@@ -81,13 +81,12 @@ void init_io(nb::module_& m) {
       .def_ro("depth", &DiskSpeed::depth);
   m.def(
       "probe_disk",
-      [](const std::string& path, double seconds, int depth, bool direct,
-         const std::string& reader) {
-        const ProbeOptions options{{reader_named(reader, "reader"), depth}, seconds, direct};
+      [](const std::string& path, double seconds, int depth, const std::string& reader) {
+        const ProbeOptions options{{reader_named(reader, "reader"), depth}, seconds};
         const nb::gil_scoped_release released;
         return probe_disk(path, options);
       },
-      "path"_a, "seconds"_a = 0.6, "depth"_a = 128, "direct"_a = true, "reader"_a = "auto",
+      "path"_a, "seconds"_a = 0.6, "depth"_a = 128, "reader"_a = "auto",
       "Random reads a second and bytes a second of the disk under a file, by reading it.");
   m.def("uring_refusal", &uring_refusal,
         "Why io_uring cannot be used in this process; empty where it can.");
@@ -103,19 +102,20 @@ void init_io(nb::module_& m) {
       "those asked for are sorted; bytes of rows that a batch without a window reads at a time; "
       "and by which factor windows grow when an epoch begins.");
   nb::class_<ColumnFile>(m, "ColumnFile", "The rows of a file, for reading past the page cache.")
-      .def_static("of", &ColumnFile::of, "column"_a, "direct"_a = true)
-      .def_static("of_indices", &ColumnFile::of_indices, "topology"_a, "direct"_a = true,
-                  "The neighbours of a topology: row i is what lies in slot i.")
+      .def_static(
+          "of", [](const Column& column) { return ColumnFile::of(column); }, "column"_a)
+      .def_static(
+          "of_indices", [](const Topology& topology) { return ColumnFile::of_indices(topology); },
+          "topology"_a, "The neighbours of a topology: row i is what lies in slot i.")
       .def_static(
           "open",
           [](const std::string& path, std::uint64_t data_offset, std::int64_t num_rows,
-             std::int64_t row_bytes, std::int64_t row_stride, bool direct) {
-            ColumnFile found{DirectFile::open(path, direct), {}};
+             std::int64_t row_bytes, std::int64_t row_stride) {
+            ColumnFile found{DirectFile::open(path), {}};
             found.layout = {data_offset, num_rows, row_bytes, row_stride, found.file->size()};
             return found;
           },
-          "path"_a, "data_offset"_a, "num_rows"_a, "row_bytes"_a, "row_stride"_a, "direct"_a = true)
-      .def_prop_ro("direct", [](const ColumnFile& c) { return c.file->direct(); });
+          "path"_a, "data_offset"_a, "num_rows"_a, "row_bytes"_a, "row_stride"_a);
 
   nb::class_<ReadStats>(m, "ReadStats", "What was read from disk for those who asked for rows.")
       .def(nb::init<>())
@@ -129,13 +129,10 @@ void init_io(nb::module_& m) {
   nb::class_<DiskGather>(m, "DiskGather", "Gathers rows of files for many batches at once.")
       .def(
           "__init__",
-          [](DiskGather* self, const std::string& reader, int depth, int num_threads,
-             std::uint64_t buffer_bytes) {
-            new (self)
-                DiskGather({{reader_named(reader, "reader"), depth}, num_threads, buffer_bytes});
+          [](DiskGather* self, const std::string& reader, int depth, std::uint64_t buffer_bytes) {
+            new (self) DiskGather({{reader_named(reader, "reader"), depth}, buffer_bytes});
           },
-          "reader"_a = "auto", "depth"_a = 128, "num_threads"_a = 0,
-          "buffer_bytes"_a = std::uint64_t{32} << 20)
+          "reader"_a = "auto", "depth"_a = 128, "buffer_bytes"_a = std::uint64_t{32} << 20)
       .def_prop_ro("reader", [](DiskGather& g) { return name_of(g.reader_kind()); })
       .def("gather", &gather, "column"_a, "rows"_a, "outs"_a, "positions"_a = nb::none(),
            "merge_gap"_a = ReadLimits{}.merge_gap, "max_read"_a = ReadLimits{}.max_read,
@@ -175,31 +172,30 @@ void init_io(nb::module_& m) {
   nb::class_<PagedRows>(m, "PagedRows", "Rows of files, of which memory holds a part.")
       .def(
           "__init__",
-          [](PagedRows* self, std::int64_t num_rows, std::vector<ColumnFile> columns,
+          [](PagedRows* self, std::int64_t num_rows, ColumnFile column,
              std::shared_ptr<DiskGather> reader, std::int64_t num_resident,
              const std::optional<Int64Array>& resident, int group_bits, std::uint64_t merge_gap,
              std::int64_t num_frames) {
             new (self)
                 PagedRows(resident_rows(num_rows, group_bits, num_resident, resident), num_frames,
-                          std::move(columns), std::move(reader), {.merge_gap = merge_gap});
+                          std::move(column), std::move(reader), {.merge_gap = merge_gap});
           },
-          "num_rows"_a, "columns"_a, "reader"_a, "num_resident"_a = 0, "resident"_a = nb::none(),
+          "num_rows"_a, "column"_a, "reader"_a, "num_resident"_a = 0, "resident"_a = nb::none(),
           "group_bits"_a = 0, "merge_gap"_a = ReadLimits{}.merge_gap, "num_frames"_a = 0,
           "`resident`: which groups of 2^group_bits rows stay in memory once they are read; or the "
           "first `num_resident`. There are frames for others, which change with what is used.")
       .def_static(
           "ordered",
-          [](std::shared_ptr<RowOrder> order, std::vector<ColumnFile> columns,
-             std::vector<ColumnFile> again, std::shared_ptr<DiskGather> reader,
-             std::int64_t num_resident, std::uint64_t merge_gap, std::int64_t num_frames) {
+          [](std::shared_ptr<RowOrder> order, ColumnFile column, ColumnFile again,
+             std::shared_ptr<DiskGather> reader, std::int64_t num_resident,
+             std::uint64_t merge_gap) {
             ResidentRows resident =
                 ResidentRows::first(order->num_places(), order->group_bits(), num_resident);
             return std::make_shared<PagedRows>(
-                std::move(resident), num_frames, std::move(columns), std::move(reader),
+                std::move(resident), 0, std::move(column), std::move(reader),
                 ReadLimits{.merge_gap = merge_gap}, RowCopies{std::move(order), std::move(again)});
           },
-          "order"_a, "columns"_a, "again"_a, "reader"_a, "num_resident"_a, "merge_gap"_a,
-          "num_frames"_a = 0,
+          "order"_a, "column"_a, "again"_a, "reader"_a, "num_resident"_a, "merge_gap"_a,
           "Rows of which some lie once more, in `again`; the order's first `num_resident` groups "
           "stay in memory once they are read.")
       .def_static(
@@ -207,8 +203,7 @@ void init_io(nb::module_& m) {
           [](const ReachedRows& rows, ColumnFile column, std::shared_ptr<DiskGather> reader,
              std::uint64_t merge_gap) {
             return std::make_shared<PagedRows>(ResidentRows::of_bits(rows.num_rows, rows.words), 0,
-                                               std::vector<ColumnFile>{std::move(column)},
-                                               std::move(reader),
+                                               std::move(column), std::move(reader),
                                                ReadLimits{.merge_gap = merge_gap});
           },
           "rows"_a, "column"_a, "reader"_a, "merge_gap"_a,

@@ -115,16 +115,10 @@ std::shared_ptr<Recipe> recipe_of(std::shared_ptr<const Sampler> sampler, Reques
     throw std::invalid_argument("window: found " + std::to_string(recipe.sampled.max_batches) +
                                 " batches, expected 1 or more");
   }
-  recipe.begin = [sampler = std::move(sampler), request = std::move(request)](
-                     SampleInput input, BatchKey key, int threads) {
+  recipe.begin = [sampler = std::move(sampler), request = std::move(request)](BatchRequest batch,
+                                                                              int threads) {
     Request one = request;
-    one.seeds = std::move(input.seeds);
-    if constexpr (requires { one.excluded; }) {
-      one.excluded = std::move(input.excluded);
-    } else if (!input.excluded.empty()) {
-      throw std::invalid_argument("excluded: found some, expected a sampler of neighbors");
-    }
-    one.key = key;
+    static_cast<BatchRequest&>(one) = std::move(batch);
     one.threads = threads;
     return sampler->begin(std::move(one));
   };
@@ -273,7 +267,7 @@ void init_pipeline(nb::module_& m) {
           "step",
           [](SteppedWindow& self) {
             std::vector<std::pair<std::string, Int64Tensor>> lists;
-            for (const SourceList& list : without_gil([&] { return self.step(); })) {
+            for (const auto& [run, list] : without_gil([&] { return self.step(); })) {
               lists.emplace_back(list.csc->name,
                                  fill_tensor(list.slots.size(), [&](std::int64_t* to) {
                                    list.slots.for_each([&](std::int64_t slot) { *to++ = slot; });
@@ -289,11 +283,11 @@ void init_pipeline(nb::module_& m) {
             const auto lists = self.lists();
             bool fits = sources.size() == lists.size();
             for (std::size_t i = 0; fits && i < lists.size(); ++i) {
-              fits = static_cast<std::int64_t>(sources[i].size()) == lists[i].slots.size();
+              fits = static_cast<std::int64_t>(sources[i].size()) == lists[i].list.slots.size();
             }
             if (!fits) throw std::invalid_argument("sources: expected one of each slot");
             for (std::size_t i = 0; i < lists.size(); ++i) {
-              lists[i].fill([&](std::int64_t j) { return sources[i].data()[j]; });
+              lists[i].list.fill([&](std::int64_t j) { return sources[i].data()[j]; });
             }
           },
           "sources"_a, "The sources of what step() has listed, int64 [n] each.")

@@ -158,8 +158,7 @@ void init_sampling(nb::module_& m) {
           "Ranks the edges of a type: rank -> slot, times rising within a neighbourhood, running "
           "sums of integer weights; each int64 [num_edges] or None.");
 
-  nb::class_<ReachedRows>(m, "ReachedRows", "Some of the rows of a node type, a bit for each.")
-      .def_ro("count", &ReachedRows::count);
+  nb::class_<ReachedRows>(m, "ReachedRows", "Some of the rows of a node type, a bit for each.");
   nb::class_<Reach>(m, "Reach", "A run of batches of destinations, and what it needs.")
       .def_ro("stop", &Reach::stop, "The batch behind the last.")
       .def_ro("rows", &Reach::rows, "By node type.");

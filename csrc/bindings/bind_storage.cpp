@@ -217,11 +217,10 @@ void init_storage(nb::module_& m) {
       "path"_a, "Number of checksummed blocks, and what is wrong with the checksum table.");
   m.def(
       "verify_blocks",
-      [](const std::string& path, std::uint64_t first, std::uint64_t count, int num_threads) {
-        return without_gil([&] { return verify_blocks(path, first, count, num_threads); });
+      [](const std::string& path, std::uint64_t first, std::uint64_t count) {
+        return without_gil([&] { return verify_blocks(path, first, count); });
       },
-      "path"_a, "first"_a, "count"_a, "num_threads"_a = 0,
-      "The bad ones among blocks [first, first + count).");
+      "path"_a, "first"_a, "count"_a, "The bad ones among blocks [first, first + count).");
   m.def("sync_directory", &sync_directory, "path"_a);
   m.def(
       "publish_directory",

@@ -141,8 +141,8 @@ void CscFiles::rank_numbers(std::uint64_t room, int threads, const Checkpoint& c
   std::int64_t rank = 0;
   for (std::uint64_t w = 0; w < num_windows; ++w) {
     const auto low = static_cast<std::int64_t>(w * window);
-    RankedBits ranks(static_cast<std::int64_t>(std::min(window, end - w * window)));
-    each_chunk(2 * w, [&](std::uint64_t) { ranks.add(numbers.span(), low, threads); });
+    RankedBits ranks(static_cast<std::int64_t>(std::min(window, end - w * window)), low);
+    each_chunk(2 * w, [&](std::uint64_t) { ranks.add(numbers.span(), threads); });
     const std::int64_t count = ranks.rank();
     each_chunk(2 * w + 1, [&](std::uint64_t at) {
       for (std::int64_t i = 0; i < numbers.size(); ++i) {

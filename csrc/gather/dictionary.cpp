@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "arrays/buffer.h"
+#include "arrays/id_map.h"
 #include "base/chunk_sizes.h"
 #include "base/constants.h"
 #include "gather/copy_rows.h"
@@ -29,7 +30,7 @@ class Dictionary::Builder {
  public:
   Builder(Dictionary& made, std::int64_t num_rows) : made_(made) {
     made.codes_ = PackedInts(num_rows, 1);
-    places_.fill(kNone);
+    known_.reserve(kMostValues + 1);
   }
 
   // False where it is one value too many.
@@ -53,21 +54,15 @@ class Dictionary::Builder {
   }
 
  private:
-  static constexpr std::int16_t kNone = -1;
-  static constexpr std::size_t kPlaces = 4 * kMostValues;
-
   // The code of the value of row `num_coded`, which gets one if it has none; -1 where there are
   // none left.
   int find(std::uint64_t value, std::int64_t num_coded) {
-    std::size_t at = static_cast<std::size_t>((value * 0x9E3779B97F4A7C15ULL) >> 54) % kPlaces;
-    for (; places_[at] != kNone; at = (at + 1) % kPlaces) {
-      if (made_.values_[static_cast<std::size_t>(places_[at])] == value) return places_[at];
-    }
+    const std::uint32_t code = known_.find_or_insert(value, num_values_);
+    if (code < num_values_) return static_cast<int>(code);
     if (num_values_ == kMostValues) return -1;
     if (num_values_ >> made_.codes_.bits() > 0) widen(num_coded);
-    made_.values_[num_values_] = value;
-    places_[at] = static_cast<std::int16_t>(num_values_);
-    return static_cast<int>(num_values_++);
+    made_.values_[num_values_++] = value;
+    return static_cast<int>(code);
   }
 
   // Twice as many bits for each.
@@ -81,10 +76,10 @@ class Dictionary::Builder {
 
   Dictionary& made_;
   std::int64_t num_rows_ = 0;  // that have codes
-  std::size_t num_values_ = 0;
+  std::uint32_t num_values_ = 0;
   std::uint64_t last_ = 0;
   std::uint8_t last_code_ = 0;
-  std::array<std::int16_t, kPlaces> places_;  // codes by the hash of their value
+  IdMap<std::uint64_t> known_;  // codes by value
 };
 
 std::shared_ptr<const Dictionary> Dictionary::of(const RowTable& table) {

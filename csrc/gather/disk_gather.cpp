@@ -2,16 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
-#include "arrays/parallel.h"
 #include "base/chunk_sizes.h"
 #include "base/errors.h"
 #include "io/read_buffer.h"
@@ -42,16 +39,15 @@ ColumnFile ColumnFile::of_indices(const Topology& topology, bool direct) {
   return found;
 }
 
-// One call, shared by its threads.
+// One call.
 struct DiskGather::Job {
   const ColumnFile& column;
   std::span<const RowRequest> requests;
   const ReadPlan& plan;
   std::stop_token stop;
-  std::atomic<std::size_t> next{0};
-  std::atomic<std::size_t> complete{0};
-  std::mutex mutex;
-  std::vector<std::exception_ptr> errors;  // guarded by mutex
+  std::vector<std::exception_ptr> errors;  // [request]
+  std::size_t next = 0;                    // to start
+  std::size_t complete = 0;
 
   std::byte* place_of(const RowTarget& target) const {
     const RowRequest& request = requests[static_cast<std::size_t>(target.request)];
@@ -112,7 +108,6 @@ struct DiskGather::Job {
         const std::string what = error.operation() + " row " + std::to_string(target.row) + ", " +
                                  std::to_string(bytes) + " bytes at offset " +
                                  std::to_string(offset) + " of";
-        const std::lock_guard lock(mutex);
         std::exception_ptr& first = errors[static_cast<std::size_t>(target.request)];
         if (!first) first = std::make_exception_ptr(OsError(what, error.path(), error.code()));
         continue;
@@ -122,7 +117,7 @@ struct DiskGather::Job {
   }
 };
 
-// A thread's reader and its memory.
+// A reader and its memory.
 class DiskGather::Lane {
  public:
   Lane(const ReaderOptions& options, std::size_t buffer_bytes)
@@ -162,17 +157,14 @@ class DiskGather::Lane {
   void start_reads(Job& job, int file) {
     const std::span<const PlannedRead> reads = job.plan.reads();
     requests_.clear();
-    while (!free_.empty() && !job.stop.stop_requested()) {
-      if (!claimed_) claimed_ = job.next.fetch_add(1, std::memory_order_relaxed);
-      if (*claimed_ >= reads.size()) break;
-      const PlannedRead& read = reads[*claimed_];
+    while (job.next < reads.size() && !free_.empty() && !job.stop.stop_requested()) {
+      const PlannedRead& read = reads[job.next];
       const ReadBuffer::Piece piece = buffer_.take(read.size);
       if (piece.data == nullptr) break;
       const std::size_t slot = free_.back();
       free_.pop_back();
-      slots_[slot] = {*claimed_, piece};
+      slots_[slot] = {job.next++, piece};
       requests_.push_back({file, read.offset, read.size, piece.data, slot});
-      claimed_.reset();
     }
     if (!requests_.empty()) reader_->submit(requests_);
   }
@@ -180,7 +172,7 @@ class DiskGather::Lane {
   void finish(Job& job, const Completion& done) {
     const Slot& slot = slots_[done.tag];
     const PlannedRead& read = job.plan.reads()[slot.read];
-    job.complete.fetch_add(1, std::memory_order_relaxed);
+    ++job.complete;
     if (done.error) {
       job.rescue(read);
     } else {
@@ -192,7 +184,6 @@ class DiskGather::Lane {
 
   void rest() noexcept {
     reader_->drain();
-    claimed_.reset();
     if (free_.size() == slots_.size()) return;
     buffer_.clear();
     free_.clear();
@@ -204,7 +195,6 @@ class DiskGather::Lane {
   std::vector<Slot> slots_;
   std::vector<std::size_t> free_;
   std::vector<ReadRequest> requests_;
-  std::optional<std::size_t> claimed_;  // the read that comes next and found no room
 };
 
 DiskGather::DiskGather(const DiskGatherOptions& options)
@@ -231,24 +221,18 @@ DiskGather::State& DiskGather::state() {
 }
 
 void DiskGather::prepare(State& state, std::uint64_t largest) const {
-  const auto count = static_cast<std::size_t>(num_threads(options_.threads));
   const std::size_t bytes =
-      std::max<std::size_t>(options_.buffer_bytes / count, 2 * (largest + ReadBuffer::kAlignment));
-  const bool fits = state.lanes.size() == count && state.lanes[0]->buffer_bytes() >= bytes;
-  if (fits) return;
-  ReaderOptions each = options_.reader;
-  each.depth = (each.depth + static_cast<int>(count) - 1) / static_cast<int>(count);
-  state.lanes.clear();
-  std::vector<std::unique_ptr<Lane>> fresh;
-  for (std::size_t i = 0; i < count; ++i) fresh.push_back(std::make_unique<Lane>(each, bytes));
-  state.lanes = std::move(fresh);
+      std::max<std::size_t>(options_.buffer_bytes, 2 * (largest + ReadBuffer::kAlignment));
+  if (state.lane != nullptr && state.lane->buffer_bytes() >= bytes) return;
+  state.lane.reset();  // or both buffers would be there at a time
+  state.lane = std::make_unique<Lane>(options_.reader, bytes);
 }
 
 ReaderKind DiskGather::reader_kind() {
   State& own = state();
   const std::lock_guard lock(own.mutex);
   prepare(own, 0);
-  return own.lanes[0]->reader().kind();
+  return own.lane->reader().kind();
 }
 
 GatherResult DiskGather::gather(const ColumnFile& column, std::span<const RowRequest> requests,
@@ -262,12 +246,9 @@ GatherResult DiskGather::gather(const ColumnFile& column, std::span<const RowReq
 
   GatherResult result;
   const Clock::time_point planned = Clock::now();
-  Job job{column, requests, plan, std::move(stop), {}, {}, {}, {}};
-  job.errors.resize(requests.size());
-  const auto team = static_cast<int>(std::min(own.lanes.size(), plan.reads().size()));
-  parallel_for(team, 1, team, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) own.lanes[static_cast<std::size_t>(i)]->run(job);
-  });
+  Job job{column, requests, plan, std::move(stop),
+          std::vector<std::exception_ptr>(requests.size())};
+  own.lane->run(job);
 
   ReadStats& stats = result.stats;
   stats.reads = std::ssize(plan.reads());
@@ -275,7 +256,7 @@ GatherResult DiskGather::gather(const ColumnFile& column, std::span<const RowReq
   stats.useful_bytes = static_cast<std::uint64_t>(plan.unique_rows() * column.layout.row_bytes);
   stats.seconds = seconds_since(planned);
   result.errors = std::move(job.errors);
-  result.stopped = job.complete.load() < plan.reads().size();
+  result.stopped = job.complete < plan.reads().size();
   return result;
 }
 

@@ -31,9 +31,8 @@ struct ColumnFile {
 };
 
 struct DiskGatherOptions {
-  ReaderOptions reader;                   // its depth is shared by the threads
-  int threads = 0;                        // 0: as many as torch uses
-  std::uint64_t buffer_bytes = 32 << 20;  // for reads under way, all threads together
+  ReaderOptions reader;
+  std::uint64_t buffer_bytes = 32 << 20;  // for reads under way
 };
 
 struct GatherResult {
@@ -44,12 +43,11 @@ struct GatherResult {
   bool stopped = false;  // by the caller: the destinations are incomplete
 };
 
-// Readers and buffers that serve one call after the other. Every thread has a reader of its own and
-// scatters what it read itself, while its other reads are under way; threads take the reads of the
-// plan in order.
+// A reader and its buffer, which serve one call after the other. The calling thread scatters what
+// was read while other reads are under way.
 //
 // Thread safety: calls from several threads wait for each other. In a forked child the first call
-// makes new readers; it must be alone.
+// makes a new reader; it must be alone.
 class DiskGather {
  public:
   explicit DiskGather(const DiskGatherOptions& options);
@@ -68,14 +66,14 @@ class DiskGather {
   struct Job;
   struct State {
     std::mutex mutex;
-    std::vector<std::unique_ptr<Lane>> lanes;
+    std::unique_ptr<Lane> lane;
     ReadPlan plan;
     Origin origin;
   };
 
   // This process's own.
   State& state();
-  // Readers for this process, whose buffers hold at least two reads of `largest` bytes.
+  // A reader for this process, whose buffer holds at least two reads of `largest` bytes.
   void prepare(State& state, std::uint64_t largest) const;
 
   DiskGatherOptions options_;

@@ -98,11 +98,8 @@ void gather_sums(const RowTable& table, std::span<const std::int64_t> index, con
 
 // Raises FormatError unless all ids are rows of `table`, which they were read from.
 void check_ids(std::span<const std::int64_t> ids, const RowTable& table) {
-  std::uint64_t highest = 0;  // negative ones are higher than all others
-  for (const std::int64_t id : ids) highest = std::max(highest, static_cast<std::uint64_t>(id));
-  if (ids.empty() || highest < static_cast<std::uint64_t>(table.num_rows)) return;
-  const auto bad = std::find_if(ids.begin(), ids.end(),
-                                [&](std::int64_t id) { return id < 0 || id >= table.num_rows; });
+  const auto bad = find_outside(ids, table.num_rows);
+  if (bad == ids.end()) return;
   const std::string path = find_mapped(table.data).path;
   throw FormatError(
       path.empty() ? "ids in memory" : path, "rows", std::to_string(*bad),
@@ -163,7 +160,7 @@ void gather_pieces(PagedRows& rows, std::span<const std::int64_t> list,
     const RowWindow window = read_rows(rows, wanted.span(), stop, stats);
     const Buffer<std::int64_t> places = window.places_of(0);
     for (const auto& [source, out] : columns) {
-      const RowTable table = as(source->table, rows.table(source->column, window));
+      const RowTable table = as(source->table, rows.table(window));
       parallel_for(places.size(), grain_for(table.row_bytes), threads,
                    [&](std::int64_t first, std::int64_t last) {
                      for (std::int64_t i = first; i < last; ++i) {
@@ -221,8 +218,7 @@ Gathered gather(const GatherPlan& plan, std::span<const std::span<const std::int
     if (source.paged < 0) return std::pair{source.table, lists.at(source.by)};
     const auto p = static_cast<std::size_t>(source.paged);
     const auto& [by, rows, is_loaded] = plan.paged[p];
-    return std::pair{as(source.table, is_loaded ? rows->table(source.column)
-                                                : rows->table(source.column, windows[p])),
+    return std::pair{as(source.table, is_loaded ? rows->table() : rows->table(windows[p])),
                      std::span<const std::int64_t>(places[p].span())};
   };
 

@@ -29,13 +29,12 @@ struct Stopped : std::exception {
 
 // Rows to gather for every batch: columns of tables, each by one of the batch's index lists.
 struct GatherPlan {
-  // A table in memory; or a column of paged rows, of which `table` says only what becomes of them:
+  // A table in memory; or paged rows, of which `table` says only what becomes of them:
   // row_bytes, encoding, scale and zero_point.
   struct Source {
     std::size_t by;  // number of a list
     RowTable table;
-    int paged = -1;  // number of the paged rows, which then go by the same list
-    std::size_t column = 0;
+    int paged = -1;     // number of the paged rows, which then go by the same list
     int inner_of = -1;  // a node type: only of its nodes that were sampled before the last hop
     // In place of rows, sums or means of them over in-edges: see SumOver.
     struct SumOver {

@@ -23,23 +23,17 @@ void check_file(const ColumnFile& file, std::int64_t num_rows, std::int64_t row_
 
 }  // namespace
 
-std::int64_t RowWindow::bytes() const noexcept {
-  std::int64_t sum = 0;
-  for (const auto& column : rows) sum += static_cast<std::int64_t>(column.span().size_bytes());
-  return sum;
-}
-
 void RowWindow::shorten(std::size_t count) {
   errors.resize(count);
   stats.rows = first[count];
   stats.hits = hits[count];
 }
 
-PagedRows::PagedRows(ResidentRows resident, std::int64_t num_frames,
-                     std::vector<ColumnFile> columns, std::shared_ptr<DiskGather> reader,
-                     const ReadLimits& limits, RowCopies copies)
+PagedRows::PagedRows(ResidentRows resident, std::int64_t num_frames, ColumnFile column,
+                     std::shared_ptr<DiskGather> reader, const ReadLimits& limits, RowCopies copies)
     : resident_(std::move(resident)),
       order_(std::move(copies.order)),
+      row_bytes_(column.layout.row_bytes),
       reader_(std::move(reader)),
       limits_(limits),
       present_(static_cast<std::size_t>(resident_.num_kept())) {
@@ -47,23 +41,13 @@ PagedRows::PagedRows(ResidentRows resident, std::int64_t num_frames,
     cache_.emplace(resident_.num_groups(),
                    std::min(num_frames, resident_.num_groups() - resident_.num_kept()));
   }
-  copies.again.resize(order_ ? copies.again.size() : columns.size());
-  if (columns.size() != copies.again.size()) {
-    throw std::invalid_argument("again: found " + std::to_string(copies.again.size()) +
-                                " files, expected " + std::to_string(columns.size()));
+  check_file(column, num_rows(), row_bytes_);
+  if (order_) {
+    check_file(copies.again, order_->num_again(), row_bytes_);
+    parts_.push_back({0, std::move(copies.again)});
   }
-  for (std::size_t c = 0; c < columns.size(); ++c) {
-    const std::int64_t bytes = columns[c].layout.row_bytes;
-    check_file(columns[c], num_rows(), bytes);
-    row_bytes_ += bytes;
-    Column& column = columns_.emplace_back();
-    column = {bytes, make_pages(static_cast<std::size_t>(num_places() * bytes)), {}};
-    if (order_) {
-      check_file(copies.again[c], order_->num_again(), bytes);
-      column.parts.push_back({0, std::move(copies.again[c])});
-    }
-    column.parts.push_back({order_ ? order_->num_again() : 0, std::move(columns[c])});
-  }
+  parts_.push_back({order_ ? order_->num_again() : 0, std::move(column)});
+  kept_ = make_pages(static_cast<std::size_t>(num_places() * row_bytes_));
 }
 
 void PagedRows::locate(std::span<const std::int64_t> rows, std::int64_t* places) {
@@ -257,9 +241,7 @@ RowWindow PagedRows::read(std::span<const IdList> lists, std::int64_t max_bytes,
     }
     lists = lists.first(count);
     window.errors.resize(count);
-    for (const Column& column : columns_) {
-      window.rows.emplace_back(missing.size() * column.row_bytes);
-    }
+    window.rows.resize(missing.size() * row_bytes_);
     fetch(missing.span(), fill, window, stop);
     const bool failed = std::any_of(window.errors.begin(), window.errors.end(),
                                     [](const auto& error) { return error != nullptr; });
@@ -300,23 +282,20 @@ void PagedRows::fetch(std::span<const std::int64_t> missing, const Fill& fill, R
       if (error && !window.errors.empty()) window.errors.front() = error;
     }
   };
-  for (std::size_t c = 0; c < columns_.size(); ++c) {
-    const Column& column = columns_[c];
-    for (const Part& part : column.parts) {
-      const auto& [first, file] = part;
-      const auto begin = std::ranges::lower_bound(missing, first);
-      const auto end = std::ranges::lower_bound(missing, first + file.layout.num_rows);
-      std::byte* const out = window.rows[c].data() + (begin - missing.begin()) * column.row_bytes;
-      const Pieces pieces = pieces_of(fill, part);
-      const std::array<RowRequest, 2> rows{{
-          {{begin, end}, {}, out, first},
-          {pieces.rows.span(), pieces.row_places.span(), column.kept.get()},
-      }};
-      read(file, rows);
-      if (pieces.groups.size() == 0) continue;
-      const RowRequest groups{pieces.groups.span(), pieces.group_places.span(), column.kept.get()};
-      read({file.file, pieces.layout}, {&groups, 1});
-    }
+  for (const Part& part : parts_) {
+    const auto& [first, file] = part;
+    const auto begin = std::ranges::lower_bound(missing, first);
+    const auto end = std::ranges::lower_bound(missing, first + file.layout.num_rows);
+    std::byte* const out = window.rows.data() + (begin - missing.begin()) * row_bytes_;
+    const Pieces pieces = pieces_of(fill, part);
+    const std::array<RowRequest, 2> rows{{
+        {{begin, end}, {}, out, first},
+        {pieces.rows.span(), pieces.row_places.span(), kept_.get()},
+    }};
+    read(file, rows);
+    if (pieces.groups.size() == 0) continue;
+    const RowRequest groups{pieces.groups.span(), pieces.group_places.span(), kept_.get()};
+    read({file.file, pieces.layout}, {&groups, 1});
   }
 }
 
@@ -324,29 +303,27 @@ void PagedRows::fetch(std::span<const std::int64_t> missing, const Fill& fill, R
 void PagedRows::fetch_one_by_one(std::span<const IdList> lists, RowWindow& window,
                                  std::stop_token stop) {
   std::fill(window.errors.begin(), window.errors.end(), nullptr);
-  for (std::size_t c = 0; c < columns_.size(); ++c) {
-    for (const auto& [first, file] : columns_[c].parts) {
-      if (window.stopped) return;
-      std::vector<Buffer<std::int64_t>> rows(2 * lists.size()), places(2 * lists.size());
-      std::vector<RowRequest> requests;
-      for (std::size_t i = 0; i < rows.size(); ++i) {
-        const bool is_kept = i % 2 != 0;
-        std::int64_t at_place = window.first[i / 2];
-        lists[i / 2].for_each([&, first = first, end = first + file.layout.num_rows](auto row) {
-          const std::int64_t place = window.places[at_place++];
-          if (order_) row = order_->place_of(row);
-          if (row < first || row >= end || (place < num_places()) != is_kept) return;
-          rows[i].push_back(row);
-          places[i].push_back(is_kept ? place : place - num_places());
-        });
-        std::byte* const out = is_kept ? columns_[c].kept.get() : window.rows[c].data();
-        requests.push_back({rows[i].span(), places[i].span(), out, first});
-      }
-      const GatherResult got = reader_->gather(file, requests, limits_, stop);
-      window.stopped = got.stopped;
-      for (std::size_t i = 0; i < requests.size(); ++i) {
-        if (got.errors[i] && !window.errors[i / 2]) window.errors[i / 2] = got.errors[i];
-      }
+  for (const auto& [first, file] : parts_) {
+    if (window.stopped) return;
+    std::vector<Buffer<std::int64_t>> rows(2 * lists.size()), places(2 * lists.size());
+    std::vector<RowRequest> requests;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const bool is_kept = i % 2 != 0;
+      std::int64_t at_place = window.first[i / 2];
+      lists[i / 2].for_each([&, first = first, end = first + file.layout.num_rows](auto row) {
+        const std::int64_t place = window.places[at_place++];
+        if (order_) row = order_->place_of(row);
+        if (row < first || row >= end || (place < num_places()) != is_kept) return;
+        rows[i].push_back(row);
+        places[i].push_back(is_kept ? place : place - num_places());
+      });
+      std::byte* const out = is_kept ? kept_.get() : window.rows.data();
+      requests.push_back({rows[i].span(), places[i].span(), out, first});
+    }
+    const GatherResult got = reader_->gather(file, requests, limits_, stop);
+    window.stopped = got.stopped;
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      if (got.errors[i] && !window.errors[i / 2]) window.errors[i / 2] = got.errors[i];
     }
   }
 }
@@ -367,7 +344,6 @@ PagedRows::Fill PagedRows::absent(std::int64_t& group, std::int64_t max_rows) {
 }
 
 bool PagedRows::load(const Fill& fill, RowWindow& window) {
-  window.rows.resize(columns_.size());
   window.errors.resize(1);
   const std::int64_t end = fill.groups.size() == 0 ? 0 : fill.groups.span().back() + 1;
   const std::int64_t beyond = (end << resident_.group_bits()) - resident_.num_rows();
@@ -400,14 +376,12 @@ std::int64_t PagedRows::load(std::int64_t group, std::int64_t max_rows, ReadStat
   return group;
 }
 
-RowTable PagedRows::table(std::size_t column, const RowWindow& window) const {
-  const std::int64_t bytes = columns_[column].row_bytes;
-  const Buffer<std::byte>& rows = window.rows[column];
-  const std::int64_t in_window = bytes == 0 ? 0 : rows.size() / bytes;
-  RowTable table{columns_[column].kept.get(), num_places() + in_window, bytes, bytes};
-  table.split = num_places();
-  table.rest = rows.data();
-  return table;
+RowTable PagedRows::table(const RowWindow& window) const {
+  const std::int64_t in_window = row_bytes_ == 0 ? 0 : window.rows.size() / row_bytes_;
+  RowTable found{kept_.get(), num_places() + in_window, row_bytes_, row_bytes_};
+  found.split = num_places();
+  found.rest = window.rows.data();
+  return found;
 }
 
 void PagedRows::find_places(std::span<const std::int64_t> rows, std::int64_t* places) const {
@@ -421,9 +395,8 @@ void PagedRows::find_places(std::span<const std::int64_t> rows, std::int64_t* pl
   }
 }
 
-RowTable PagedRows::table(std::size_t column) const {
-  const std::int64_t bytes = columns_[column].row_bytes;
-  return {columns_[column].kept.get(), resident_.num_places(), bytes, bytes};
+RowTable PagedRows::table() const {
+  return {kept_.get(), resident_.num_places(), row_bytes_, row_bytes_};
 }
 
 }  // namespace gz

@@ -28,7 +28,7 @@ namespace gz {
 
 // Where the rows of a window of batches are. A list is what one batch wants.
 struct RowWindow {
-  std::vector<Buffer<std::byte>> rows;     // [column]: those that are not kept, as they are stored
+  Buffer<std::byte> rows;                  // those that are not kept, as they are stored
   std::vector<std::exception_ptr> errors;  // [list]: why a row of it could not be read, or null
   ReadStats stats;
   bool stopped = false;  // by the caller: there is nothing in it
@@ -36,7 +36,7 @@ struct RowWindow {
   std::size_t num_lists() const noexcept { return errors.size(); }
   // Only the first `count` lists are used; nothing uses what was read for the others.
   void shorten(std::size_t count);
-  std::int64_t bytes() const noexcept;  // of `rows`
+  std::int64_t bytes() const noexcept { return rows.size(); }
   // Where each row of a list is in PagedRows::table(), in order.
   Buffer<std::int64_t> places_of(std::size_t list) const {
     Buffer<std::int64_t> found(first[list + 1] - first[list]);
@@ -50,13 +50,13 @@ struct RowWindow {
   RowCache::Use use;                // of the rows that are kept for now
 };
 
-// Rows of columns that lie once more, in another order; no order: none do.
+// Rows that lie once more, in another order; no order: none do.
 struct RowCopies {
   std::shared_ptr<const RowOrder> order = {};
-  std::vector<ColumnFile> again = {};  // of each column
+  ColumnFile again = {};
 };
 
-// The columns of one node or edge type that are not kept in memory whole. Resident rows come from
+// A column that is not kept in memory whole. Resident rows come from
 // the file when they are first asked for; there is no time to wait for before the first batch.
 // Other rows that are read stay, too, in frames that take in what is used and let go of what is
 // not.
@@ -71,15 +71,14 @@ class PagedRows {
   // Memory that read() takes for each row that is asked for while it sorts them: its key, twice.
   static constexpr std::int64_t kKeyBytes = 2 * sizeof(std::uint64_t);
 
-  // `columns` have as many rows as `resident`; with copies, as their order, by whose places
+  // `column` has as many rows as `resident`; with copies, as their order, by whose places
   // resident rows and those in frames are then chosen, in groups that are no larger than the
   // order's. `num_frames` are for other groups, of the same size. Windows are read by `reader`,
-  // which may serve others too. Raises std::invalid_argument where numbers of files or rows differ,
-  // or sizes of rows, and as map_pages() and RowCache.
-  PagedRows(ResidentRows resident, std::int64_t num_frames, std::vector<ColumnFile> columns,
+  // which may serve others too. Raises std::invalid_argument where numbers or sizes of rows differ,
+  // and as map_pages() and RowCache.
+  PagedRows(ResidentRows resident, std::int64_t num_frames, ColumnFile column,
             std::shared_ptr<DiskGather> reader, const ReadLimits& limits, RowCopies copies = {});
 
-  std::size_t num_columns() const noexcept { return columns_.size(); }
   std::int64_t num_rows() const noexcept {
     return order_ ? order_->num_rows() : resident_.num_rows();
   }
@@ -88,7 +87,7 @@ class PagedRows {
   std::int64_t num_kept() const noexcept {
     return resident_.num_kept() + (cache_ ? cache_->num_frames() : 0);
   }
-  // Bytes of a row in all columns, as it is stored.
+  // Bytes of a row, as it is stored.
   std::int64_t row_bytes() const noexcept { return row_bytes_; }
 
   // Reads what these lists need, or as many first ones of them as need no more than `max_bytes` of
@@ -108,24 +107,19 @@ class PagedRows {
   // read.
   std::int64_t load(std::int64_t group, std::int64_t max_rows, ReadStats& stats);
 
-  // A column's rows by place, as they are stored: those that are kept, then the window's.
-  RowTable table(std::size_t column, const RowWindow& window) const;
+  // Rows by place, as they are stored: those that are kept, then the window's.
+  RowTable table(const RowWindow& window) const;
 
   // table() where all rows that are asked for are resident and were loaded. Raises
   // std::out_of_range for one that is not resident.
   void find_places(std::span<const std::int64_t> rows, std::int64_t* places) const;
-  RowTable table(std::size_t column) const;
+  RowTable table() const;
 
  private:
   // A file, and the place of its first row; the others follow.
   struct Part {
     std::int64_t first;
     ColumnFile file;
-  };
-  struct Column {
-    std::int64_t row_bytes;
-    std::shared_ptr<std::byte> kept;  // resident rows, then those in frames
-    std::vector<Part> parts;          // all places
   };
   // Groups to be read into kept places: which, and where to, in groups too.
   struct Fill {
@@ -171,8 +165,9 @@ class PagedRows {
   const ResidentRows resident_;
   std::shared_ptr<const RowOrder> order_;  // null: rows lie once, as they are numbered
   std::optional<RowCache> cache_;          // guarded by mutex_
-  std::vector<Column> columns_;
-  std::int64_t row_bytes_ = 0;
+  const std::int64_t row_bytes_;
+  std::shared_ptr<std::byte> kept_;  // resident rows, then those in frames
+  std::vector<Part> parts_;          // all places
   std::shared_ptr<DiskGather> reader_;
   ReadLimits limits_;
 

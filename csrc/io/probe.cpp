@@ -68,7 +68,7 @@ double measure(AsyncReader& reader, int file, ReadBuffer& buffer, std::size_t si
 }  // namespace
 
 DiskSpeed probe_disk(const std::string& path, const ProbeOptions& options) {
-  const std::shared_ptr<const DirectFile> file = DirectFile::open(path, options.direct);
+  const std::shared_ptr<const DirectFile> file = DirectFile::open(path);
   DiskSpeed found;
   found.file_bytes = file->size();
   found.direct = file->direct();

@@ -12,7 +12,6 @@ namespace gz {
 struct ProbeOptions {
   ReaderOptions reader;
   double seconds = 0.6;  // half for each measurement
-  bool direct = true;
 };
 
 struct DiskSpeed {

@@ -1,7 +1,6 @@
 #include "pipeline/batch.h"
 
 #include <algorithm>
-#include <cstring>
 #include <iterator>
 #include <numeric>
 #include <tuple>
@@ -16,11 +15,8 @@ Buffer<std::int64_t> stacked(const Buffer<std::int64_t>& first,
                              const Buffer<std::int64_t>& second) {
   const std::int64_t n = first.size();
   Buffer<std::int64_t> both(2 * n);
-  if (n > 0) {
-    const auto bytes = static_cast<std::size_t>(n) * sizeof(std::int64_t);
-    std::memcpy(both.data(), first.data(), bytes);
-    std::memcpy(both.data() + n, second.data(), bytes);
-  }
+  std::copy_n(first.data(), n, both.data());
+  std::copy_n(second.data(), n, both.data() + n);
   return both;
 }
 
@@ -80,16 +76,6 @@ void unpack(Batch& batch) {
 
 }  // namespace
 
-SampleInput input_of(const BatchRequest& request) {
-  SampleInput input;
-  for (const auto& [type, nodes, times] : request.seeds)
-    input.seeds.push_back({type, nodes, times});
-  for (const auto& [type, src, dst, times] : request.excluded) {
-    input.excluded.push_back({type, src, dst, times});
-  }
-  return input;
-}
-
 void take_sample(const Recipe& recipe, Sample sample, Batch& batch) {
   for (Sample::Edges& e : sample.edges) {
     const auto& [src, dst] = recipe.backward ? std::tie(e.col, e.row) : std::tie(e.row, e.col);
@@ -127,16 +113,9 @@ std::int64_t Batch::bytes() const noexcept {
 
 Batch sample_batch(const Recipe& recipe, const BatchRequest& request, int threads) {
   Batch batch;
-  if (recipe.samples_together) {
-    const BatchToSample alone{&recipe, &request, &batch};
-    const auto errors = sample_together({&alone, 1}, threads);
-    if (errors.front()) std::rethrow_exception(errors.front());
-    return batch;
-  }
-  const Clock::time_point begin = Clock::now();
-  SamplingRun run = recipe.begin(input_of(request), request.key, threads);
-  take_sample(recipe, sample_alone(std::move(run)), batch);
-  batch.sample_time = Clock::now() - begin;
+  const BatchToSample alone{&recipe, &request, &batch};
+  const auto errors = sample_together({&alone, 1}, threads);
+  if (errors.front()) std::rethrow_exception(errors.front());
   return batch;
 }
 
@@ -145,7 +124,7 @@ std::vector<std::exception_ptr> sample_together(std::span<const BatchToSample> b
   const Clock::time_point begin = Clock::now();
   std::vector<SamplingRun> runs;
   for (const BatchToSample& one : batches) {
-    runs.push_back(one.recipe->begin(input_of(*one.request), one.request->key, threads));
+    runs.push_back(one.recipe->begin(*one.request, threads));
   }
   // Each is taken, and packed, once it is done, so that few lie unpacked in memory.
   const auto take = [&](std::size_t k, Sample sample) {

@@ -22,24 +22,8 @@
 
 namespace gz {
 
-// Seeds, key and excluded edges of a batch, which it owns.
-struct BatchRequest {
-  struct SeedArrays {
-    int node_type;
-    std::vector<std::int64_t> nodes;
-    std::vector<std::int64_t> times;  // as in Seeds
-  };
-  struct ExcludedArrays {
-    int edge_type;
-    std::vector<std::int64_t> src, dst, times;  // as in ExcludedPairs
-  };
-  std::vector<SeedArrays> seeds;
-  BatchKey key;
-  std::vector<ExcludedArrays> excluded = {};
-};
-
-// Any sampler with its fan-out: begins to sample around seeds, on a number of threads.
-using BeginStage = std::function<SamplingRun(SampleInput input, BatchKey key, int threads)>;
+// Any sampler with its fan-out: begins to sample a batch, on a number of threads.
+using BeginStage = std::function<SamplingRun(BatchRequest request, int threads)>;
 
 // How every batch of an epoch is made. Immutable; used by several threads at once.
 struct Recipe {
@@ -112,8 +96,6 @@ struct Batch {
   std::int64_t bytes() const noexcept;  // of all arrays
 };
 
-// Input of a sampler; its spans are of the request.
-SampleInput input_of(const BatchRequest& request);
 // Turns a sample into the batch's arrays.
 void take_sample(const Recipe& recipe, Sample sample, Batch& batch);
 
@@ -130,7 +112,7 @@ struct BatchToSample {
 };
 
 // Samples all of these, whose recipes may differ. Returns for each why it cannot be made, or null;
-// none at all if stopped. REQUIRES samples_together, and one batch or more.
+// none at all if stopped. REQUIRES one batch or more.
 std::vector<std::exception_ptr> sample_together(std::span<const BatchToSample> batches, int threads,
                                                 std::stop_token stop = {});
 

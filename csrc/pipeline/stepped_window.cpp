@@ -5,46 +5,32 @@
 
 namespace gz {
 
-SteppedWindow::SteppedWindow(std::vector<Wanted> batches, int threads) : threads_(threads) {
-  batches_.reserve(batches.size());  // runs refer to the requests, which must not move
-  for (Wanted& one : batches) {
-    if (!one.recipe->samples_together) {
+SteppedWindow::SteppedWindow(std::vector<Wanted> batches, int threads)
+    : batches_(batches.size()), errors_(batches.size()), threads_(threads) {
+  for (auto& [recipe, request] : batches) {
+    if (!recipe->samples_together) {
       throw std::invalid_argument("recipe: expected one over neighbours in shards");
     }
-    // The run's spans are of vectors, which keep their memory when they are moved.
-    SamplingRun run = one.recipe->begin(input_of(one.request), one.request.key, threads);
-    batches_.push_back({std::move(one), std::move(run), {}, nullptr});
+    runs_.push_back(recipe->begin(std::move(request), threads));
+    going_.push_back(recipes_.size());
+    recipes_.push_back(std::move(recipe));
   }
 }
 
-std::span<const SourceList> SteppedWindow::step() {
-  lists_.clear();
-  for (Made& made : batches_) {
-    if (made.is_done) continue;
-    try {
-      const std::size_t before = lists_.size();
-      bool goes_on = true;
-      while (lists_.size() == before && (goes_on = made.run.advance())) {
-        for (const SourceList& list : made.run.wanted()) {
-          if (list.slots.size() > 0) lists_.push_back(list);
-        }
-      }
-      if (goes_on) continue;
-      const Recipe& recipe = *made.wanted.recipe;
-      take_sample(recipe, made.run.take(), made.batch);
-      gather_batch(recipe, made.batch, threads_);
-    } catch (...) {
-      made.error = std::current_exception();
-    }
-    made.is_done = true;
-  }
+std::span<const WantedList> SteppedWindow::step() {
+  const auto take = [&](std::size_t k, Sample sample) {
+    take_sample(*recipes_[k], std::move(sample), batches_[k]);
+    gather_batch(*recipes_[k], batches_[k], threads_);
+  };
+  do {
+    lists_ = advance(runs_, going_, errors_, take);
+  } while (lists_.empty() && !going_.empty());
   return lists_;
 }
 
 Batch SteppedWindow::take(std::size_t number) {
-  Made& made = batches_.at(number);
-  if (made.error) std::rethrow_exception(made.error);
-  return std::move(made.batch);
+  if (errors_.at(number)) std::rethrow_exception(errors_[number]);
+  return std::move(batches_[number]);
 }
 
 }  // namespace gz

@@ -26,27 +26,22 @@ class SteppedWindow {
   SteppedWindow(const SteppedWindow&) = delete;
   SteppedWindow& operator=(const SteppedWindow&) = delete;
 
-  // Samples on until every batch wants sources or is made: gathered, too. Returns the slots, in
-  // lists that stay until the next call; none at the end. An error is its batch's.
-  std::span<const SourceList> step();
+  // Samples on until sources are wanted, or every batch is made: gathered, too. Returns the slots,
+  // in lists that stay until the next call; none at the end. An error is its batch's.
+  std::span<const WantedList> step();
   // Where the sources of these lists go, in the same order. REQUIRES them before the next step().
-  std::span<const SourceList> lists() const noexcept { return lists_; }
+  std::span<const WantedList> lists() const noexcept { return lists_; }
 
-  std::size_t size() const noexcept { return batches_.size(); }
   // REQUIRES the end, and each number once. Raises the batch's error.
   Batch take(std::size_t number);
 
  private:
-  struct Made {
-    Wanted wanted;
-    SamplingRun run;
-    Batch batch;
-    std::exception_ptr error;
-    bool is_done = false;
-  };
-
-  std::vector<Made> batches_;
-  std::vector<SourceList> lists_;
+  std::vector<std::shared_ptr<const Recipe>> recipes_;  // [batch], as all but the last two
+  std::vector<SamplingRun> runs_;
+  std::vector<Batch> batches_;
+  std::vector<std::exception_ptr> errors_;
+  std::vector<std::size_t> going_;  // batches that are not made
+  std::vector<WantedList> lists_;
   int threads_;
 };
 

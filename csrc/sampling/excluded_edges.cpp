@@ -1,10 +1,9 @@
 #include "sampling/excluded_edges.h"
 
-#include <stdexcept>
-#include <string>
 #include <type_traits>
 #include <utility>
 
+#include "base/errors.h"
 #include "io/fault_guard.h"
 #include "sampling/read_csc.h"
 
@@ -12,11 +11,9 @@ namespace gz {
 namespace {
 
 void check_ends(std::span<const std::int64_t> nodes, std::int64_t num_nodes, const Csc& csc) {
-  for (const std::int64_t node : nodes) {
-    if (static_cast<std::uint64_t>(node) < static_cast<std::uint64_t>(num_nodes)) continue;
-    throw std::out_of_range("excluded edges of " + csc.name + ": found node " +
-                            std::to_string(node) + ", expected 0 <= node < " +
-                            std::to_string(num_nodes));
+  const auto bad = find_outside(nodes, num_nodes);
+  if (bad != nodes.end()) {
+    throw_out_of_range("excluded edges of " + csc.name, "node", *bad, num_nodes);
   }
 }
 

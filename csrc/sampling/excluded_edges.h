@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "arrays/buffer.h"
-#include "sampling/id_map.h"
+#include "arrays/id_map.h"
 #include "sampling/induce.h"
 #include "sampling/sample.h"
 
@@ -29,7 +29,7 @@ class ExcludedEdges {
   bool list(int threads, std::vector<SourceList>& wanted) {
     return stretches_->list(threads, wanted);
   }
-  void keep() { stretches_->keep(wanted(), found_); }
+  void keep(int threads) { stretches_->keep(wanted(), threads, found_); }
   void settle();
 
   // Excluded ranks of a destination among [first, first + n), rising.

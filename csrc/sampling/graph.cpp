@@ -12,13 +12,12 @@ namespace gz {
 Csc csc_of(std::shared_ptr<const Topology> file, std::shared_ptr<PagedRows> paged,
            std::shared_ptr<const PackedBounds> bounds, std::shared_ptr<const PackedInts> packed) {
   const auto num_edges = static_cast<std::int64_t>(file->num_edges());
-  if (paged != nullptr && (paged->num_columns() != 1 || paged->num_rows() != num_edges ||
-                           paged->row_bytes() != std::int64_t{file->index_bytes()})) {
+  if (paged != nullptr &&
+      (paged->num_rows() != num_edges || paged->row_bytes() != std::int64_t{file->index_bytes()})) {
     throw std::invalid_argument(
-        file->path() + ": paged: found " + std::to_string(paged->num_columns()) + " columns of " +
-        std::to_string(paged->num_rows()) + " rows, " + std::to_string(paged->row_bytes()) +
-        " bytes each, expected one of " + std::to_string(num_edges) + " rows of " +
-        std::to_string(file->index_bytes()) + " bytes");
+        file->path() + ": paged: found " + std::to_string(paged->num_rows()) + " rows of " +
+        std::to_string(paged->row_bytes()) + " bytes, expected " + std::to_string(num_edges) +
+        " of " + std::to_string(file->index_bytes()));
   }
   if (bounds != nullptr && bounds->num_nodes() != static_cast<std::int64_t>(file->num_dst())) {
     throw std::invalid_argument(file->path() + ": bounds: found those of " +

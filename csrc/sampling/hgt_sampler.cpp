@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "arrays/buffer.h"
+#include "arrays/id_map.h"
 #include "base/rng.h"
 #include "sampling/draw.h"
-#include "sampling/id_map.h"
 #include "sampling/induce.h"
 #include "sampling/read_csc.h"
 
@@ -55,22 +55,14 @@ struct Known {
     return nodes[at];
   }
 
-  // The position of a sampled node, or kNone.
-  std::uint32_t find(std::int64_t id) const noexcept {
+  // The position of a sampled node, or kNone, for whatever destination.
+  std::uint32_t find(std::int64_t, std::int64_t id) const noexcept {
     const std::uint32_t at = places.find(static_cast<std::uint64_t>(id));
     return at == kNone ? kNone : nodes[at].position;
   }
-  void prefetch(std::int64_t id) const noexcept { places.prefetch(static_cast<std::uint64_t>(id)); }
-};
-
-// For induce(): where the sources of a destination's edges are.
-struct Positions {
-  const Known& known;
-
-  std::uint32_t find(std::int64_t, std::int64_t source) const noexcept {
-    return known.find(source);
+  void prefetch(std::int64_t, std::int64_t id) const noexcept {
+    places.prefetch(static_cast<std::uint64_t>(id));
   }
-  void prefetch(std::int64_t, std::int64_t source) const noexcept { known.prefetch(source); }
 };
 
 std::size_t num_hops(const HgtRequest& request) {
@@ -157,7 +149,7 @@ class HgtSampler::Run {
     for (std::int64_t i = 0; i < count; ++i) {
       const double share = 1.0 / static_cast<double>(offset[i + 1] - offset[i]);
       for (std::int64_t j = offset[i]; j < offset[i + 1]; ++j) {
-        if (j + kPrefetchAhead < total) known.prefetch(workspace_.source[j + kPrefetchAhead]);
+        if (j + kPrefetchAhead < total) known.prefetch(i, workspace_.source[j + kPrefetchAhead]);
         if (static_cast<std::uint64_t>(workspace_.source[j]) >=
             static_cast<std::uint64_t>(type.csc.num_src)) {
           throw_bad_index(type.csc, workspace_.source[j]);
@@ -175,18 +167,13 @@ class HgtSampler::Run {
     }
   }
 
-  // All edges of one type that join sampled nodes. Edges of a paged type come in stretches, which
-  // the caller goes on with until list_edges() says false.
+  // All edges of one type that join sampled nodes. They come in stretches, which the caller goes on
+  // with until list_edges() says false.
   void join(std::size_t e) {
     const SampledEdgeType& type = sampler_.edge_types_[e];
     look_up(e, 0, 0);
-    const std::int64_t count = workspace_.degree.size();
-    if (type.csc.is_asked()) {
-      stretches_.emplace(type, workspace_.first.data(), workspace_.degree.data(), count);
-      return;
-    }
-    induce(type, workspace_.first.data(), workspace_.degree.data(), workspace_.offset.data(), count,
-           request_.threads, positions(type), out_.edges[e]);
+    stretches_.emplace(type, workspace_.first.data(), workspace_.degree.data(),
+                       workspace_.degree.size());
   }
 
   bool list_edges() {
@@ -196,7 +183,8 @@ class HgtSampler::Run {
   std::span<const SourceList> wanted() const { return wanted_; }
 
   void keep_edges(std::size_t e) {
-    stretches_->keep(positions(sampler_.edge_types_[e]), out_.edges[e]);
+    const auto src = static_cast<std::size_t>(sampler_.edge_types_[e].src_type);
+    stretches_->keep(workspace_.known[src], request_.threads, out_.edges[e]);
   }
 
   Sample take() { return std::move(out_); }
@@ -224,10 +212,6 @@ class HgtSampler::Run {
     const std::vector<std::int64_t>& added = out_.num_sampled_nodes[type];
     return std::accumulate(added.begin(), added.begin() + static_cast<std::ptrdiff_t>(hop),
                            std::int64_t{0});
-  }
-
-  Positions positions(const SampledEdgeType& type) const {
-    return {workspace_.known[static_cast<std::size_t>(type.src_type)]};
   }
 
   // Moves up to k nodes of a type from its budget into the sample. Successive draws in proportion
@@ -292,6 +276,9 @@ HgtSampler::~HgtSampler() = default;
 
 void HgtSampler::check(const HgtRequest& request) const {
   check_hops("num_samples", request.num_samples, "node type", num_nodes_.size(), 0);
+  if (!request.excluded.empty()) {
+    throw std::invalid_argument("excluded: found some, expected a sampler of neighbors");
+  }
   for (const Seeds& seeds : request.seeds) check_seed_type(seeds.node_type, num_nodes_.size());
   check_files(edge_types_);
 }
@@ -313,16 +300,13 @@ SamplingRun HgtSampler::begin(HgtRequest request) const {
   }
   for (std::size_t e = 0; e < edge_types_.size(); ++e) {
     run.join(e);
-    if (!edge_types_[e].csc.is_asked()) continue;
     while (run.list_edges()) {
-      co_yield run.wanted();
+      if (!run.wanted().empty()) co_yield run.wanted();
       run.keep_edges(e);
     }
   }
   workspaces_.give_back(std::move(workspace));
   co_return run.take();
 }
-
-Sample HgtSampler::sample(const HgtRequest& request) const { return sample_alone(begin(request)); }
 
 }  // namespace gz

@@ -12,15 +12,13 @@
 
 namespace gz {
 
-struct HgtRequest {
-  std::vector<Seeds> seeds;
+struct HgtRequest : BatchRequest {
   // [node type][hop]: how many nodes are added.
   std::vector<std::vector<std::int64_t>> num_samples;
-  std::uint64_t key = 0;  // names the batch; the same key gives the same sample
   int threads = 0;
 };
 
-// Thread safety: sample() may be called from any number of threads at once.
+// Thread safety: as NeighborSampler.
 class HgtSampler {
  public:
   // A sampled node with more neighbours by one edge type than this lets this many of them, drawn at
@@ -31,7 +29,7 @@ class HgtSampler {
   HgtSampler(std::vector<std::int64_t> num_nodes, std::vector<SampledEdgeType> edge_types);
   ~HgtSampler();
 
-  // Contract:
+  // Like NeighborSampler's, without excluded edges. Contract:
   // - every seed keeps its place in nodes, duplicates too;
   // - each sampled node (each occurrence of a seed) adds, by every edge type into it, 1 / n to the
   //   budget of each of its n neighbours that are not sampled (n is kMaxNeighbors and they are
@@ -41,10 +39,6 @@ class HgtSampler {
   //   budgets of the next hop;
   // - the edges are all that join sampled nodes, grouped by col; num_sampled_edges stays empty;
   // - the result depends on the request alone, not on `threads`.
-  // Raises as NeighborSampler::sample.
-  Sample sample(const HgtRequest& request) const;
-
-  // Like NeighborSampler's.
   SamplingRun begin(HgtRequest request) const;
   bool reads() const noexcept;
 

@@ -13,8 +13,7 @@
 
 namespace gz {
 
-struct SampleRequest {
-  std::vector<Seeds> seeds;
+struct SampleRequest : BatchRequest {
   // [edge type][hop]: how many neighbours each frontier node draws; -1: all of them.
   std::vector<std::vector<std::int64_t>> num_neighbors;
   bool replace = false;
@@ -23,12 +22,10 @@ struct SampleRequest {
   bool induced = false;   // afterwards: all edges among the sampled nodes instead of those drawn
   bool whole_frontier = false;      // in each hop all nodes of the sample draw, not only the newest
   std::optional<Labor> labor = {};  // draw by variates that destinations share
-  std::vector<ExcludedPairs> excluded = {};  // at most one for each edge type
-  BatchKey key;                              // the same key gives the same sample
   int threads = 0;
 };
 
-// Thread safety: sample() may be called from any number of threads at once.
+// Thread safety: runs may go on in any number of threads at once, each in one.
 class NeighborSampler {
  public:
   // num_nodes[t] is the size of node type t. Raises std::invalid_argument where an edge type does
@@ -36,7 +33,7 @@ class NeighborSampler {
   NeighborSampler(std::vector<std::int64_t> num_nodes, std::vector<SampledEdgeType> edge_types);
   ~NeighborSampler();
 
-  // Contract:
+  // Samples step by step, for sample_window(); the sampler outlives the run. Contract:
   // - every seed keeps its place in nodes, duplicates too, and each occurrence draws for itself;
   // - without replacement a node draws min(degree, k) distinct edges, each k-subset equally likely,
   //   with replacement k edges independently; the cost is O(k), whatever the degree;
@@ -56,9 +53,6 @@ class NeighborSampler {
   // Raises std::out_of_range for a seed or an end that is not a node, std::invalid_argument for a
   // bad fan-out, FormatError for a topology that contradicts itself, OsError when its file was cut
   // short.
-  Sample sample(const SampleRequest& request) const;
-
-  // sample() for sample_window(), step by step; the sampler and the seeds outlive it.
   SamplingRun begin(SampleRequest request) const;
   // Whether some edge type is paged: then batches cost less together.
   bool reads() const noexcept;

@@ -20,7 +20,7 @@ std::int64_t PackedBounds::num_bytes(std::int64_t num_nodes, std::int64_t num_ed
   return (blocks + wide * kBlockNodes) * 8 + (num_nodes + 1) * 2;
 }
 
-PackedBounds::PackedBounds(const Topology& file, int threads)
+PackedBounds::PackedBounds(const Topology& file)
     : num_nodes_(static_cast<std::int64_t>(file.num_dst())) {
   const std::int64_t blocks = num_nodes_ / kBlockNodes + 1;
   pages_ = make_pages(static_cast<std::size_t>(blocks * 8 + (num_nodes_ + 1) * 2));
@@ -33,7 +33,7 @@ PackedBounds::PackedBounds(const Topology& file, int threads)
     const std::int64_t from = begin * kBlockNodes;
     const std::int64_t to = std::min(end * kBlockNodes, num_nodes_ + 1);
     file.read_bounds(static_cast<std::uint64_t>(from), static_cast<std::uint64_t>(to - 1),
-                     bounds.data(), threads);
+                     bounds.data());
     for (std::int64_t block = begin; block < end; ++block) {
       const std::int64_t node = block * kBlockNodes;
       const std::int64_t* const its = bounds.data() + (node - from);

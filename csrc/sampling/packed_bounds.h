@@ -17,7 +17,7 @@ namespace gz {
 class PackedBounds {
  public:
   // Reads them; raises as Topology::read_bounds().
-  explicit PackedBounds(const Topology& file, int threads = 0);
+  explicit PackedBounds(const Topology& file);
 
   // Bytes of the bounds of `num_nodes` nodes with `num_edges` edges, at most.
   static std::int64_t num_bytes(std::int64_t num_nodes, std::int64_t num_edges) noexcept;

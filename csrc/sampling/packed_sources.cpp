@@ -25,10 +25,9 @@ void pack(const Topology& file, std::int64_t first, Buffer<Index>& values, Packe
     throw FormatError(file.path(), "indices", "end of file",
                       std::to_string(packed.size()) + " neighbours");
   }
-  for (const Index node : values.span()) {
-    if (static_cast<std::uint64_t>(node) < file.num_src()) continue;
-    throw_bad_index(file.path(), static_cast<std::int64_t>(file.num_src()),
-                    static_cast<std::int64_t>(node));
+  const auto num_src = static_cast<std::int64_t>(file.num_src());
+  if (const auto bad = find_outside(values.span(), num_src); bad != values.span().end()) {
+    throw_bad_index(file.path(), num_src, static_cast<std::int64_t>(*bad));
   }
   packed.write(first, values.span());
 }
@@ -39,13 +38,13 @@ std::int64_t packed_sources_bytes(std::int64_t num_src, std::int64_t num_edges) 
   return PackedInts::num_bytes(num_edges, bits_for(num_src));
 }
 
-PackedInts pack_sources(const Topology& file, int threads) {
+PackedInts pack_sources(const Topology& file) {
   file.check_size();
   const auto num_edges = static_cast<std::int64_t>(file.num_edges());
   PackedInts packed(num_edges, bits_for(static_cast<std::int64_t>(file.num_src())));
   // Eights of numbers are whole bytes: threads do not meet in one.
   const std::int64_t eights = std::max<std::int64_t>(chunk_sizes.packed_sources / 8, 1);
-  parallel_for((num_edges + 7) / 8, eights, threads, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for((num_edges + 7) / 8, eights, 0, [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t count = std::min(8 * end, num_edges) - 8 * begin;
     if (file.index_bytes() == 4) {
       Buffer<std::uint32_t> values(count);

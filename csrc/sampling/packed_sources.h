@@ -11,7 +11,7 @@ namespace gz {
 
 // Reads the neighbours, by slot. Raises OsError where the file cannot be read, FormatError where it
 // was cut short or a neighbour is no node.
-PackedInts pack_sources(const Topology& file, int threads = 0);
+PackedInts pack_sources(const Topology& file);
 
 // Bytes of the neighbours of `num_edges` edges from `num_src` nodes.
 std::int64_t packed_sources_bytes(std::int64_t num_src, std::int64_t num_edges) noexcept;

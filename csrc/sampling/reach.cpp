@@ -12,28 +12,32 @@ namespace {
 // Far enough for a word of the bits to come from memory meanwhile.
 constexpr std::int64_t kPrefetchAhead = 16;
 
-// Sets the bits of sources in slots [begin, end) of a type and counts the new ones. Returns the
-// first slot that names no node, or `end`.
-std::int64_t add_sources(const Csc& csc, std::int64_t begin, std::int64_t end, ReachedRows& rows) {
+// Sets the bits of sources in slots [begin, end) of a type and counts the new ones. Raises
+// FormatError for a source that is no node.
+void add_sources(const Csc& csc, std::int64_t begin, std::int64_t end, ReachedRows& rows) {
   std::uint64_t* const words = rows.words.data();
   const auto num_src = static_cast<std::uint64_t>(csc.num_src);
-  std::int64_t added = 0;
-  std::int64_t slot = begin;
+  std::int64_t added = 0, bad = 0;
+  bool is_bad = false;
   guarded([&] {
-    for (; slot < end; ++slot) {
+    for (std::int64_t slot = begin; slot < end; ++slot) {
       if (slot + kPrefetchAhead < end) {
         const auto ahead = static_cast<std::uint64_t>(csc.source(slot + kPrefetchAhead));
         if (ahead < num_src) __builtin_prefetch(words + ahead / 64, 1);
       }
       const auto source = static_cast<std::uint64_t>(csc.source(slot));
-      if (source >= num_src) return;
+      if (source >= num_src) {
+        bad = static_cast<std::int64_t>(source);
+        is_bad = true;
+        return;
+      }
       const std::uint64_t bit = std::uint64_t{1} << (source % 64);
       added += (words[source / 64] & bit) == 0;
       words[source / 64] |= bit;
     }
   });
+  if (is_bad) throw_bad_index(csc, bad);
   rows.count += added;
-  return slot;
 }
 
 void add_range(ReachedRows& rows, std::int64_t begin, std::int64_t end) {
@@ -114,8 +118,7 @@ Reach reach(const std::vector<std::int64_t>& num_nodes,
       const auto [slot, last] = slots_of(type.csc, begin, end);
       ReachedRows& rows = found.rows[static_cast<std::size_t>(type.src_type)];
       ahead[t].at(slot);
-      const std::int64_t at = add_sources(type.csc, slot, last, rows);
-      if (at < last) throw_bad_index(type.csc, type.csc.source(at));
+      add_sources(type.csc, slot, last, rows);
       mapped[t] += (last - slot) * type.csc.index_bytes + (end - begin) * 8;
       if (mapped[t] > limits.max_mapped && type.csc.file != nullptr) {
         type.csc.file->forget_pages();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "arrays/parallel.h"
+#include "base/errors.h"
 #include "io/fault_guard.h"
 #include "sampling/graph.h"
 #include "sampling/sample_window.h"
@@ -213,11 +214,9 @@ inline void fetch_sources(const SampledEdgeType& type, std::int64_t* slot, std::
 
 // Raises FormatError unless all of source[0 … count) are nodes that edges may come from.
 inline void check_sources(const Csc& csc, const std::int64_t* source, std::int64_t count) {
-  for (std::int64_t j = 0; j < count; ++j) {
-    if (static_cast<std::uint64_t>(source[j]) >= static_cast<std::uint64_t>(csc.num_src)) {
-      throw_bad_index(csc, source[j]);
-    }
-  }
+  const std::span all(source, static_cast<std::size_t>(count));
+  const auto bad = find_outside(all, csc.num_src);
+  if (bad != all.end()) throw_bad_index(csc, *bad);
 }
 
 }  // namespace gz

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "arrays/buffer.h"
@@ -30,24 +29,25 @@ struct Labor {
 
 struct Seeds {
   int node_type;
-  std::span<const std::int64_t> nodes;
+  std::vector<std::int64_t> nodes;
   // Empty; or the latest time of each seed's tree, and behind these, where seeds have windows of
   // time, the earliest of each.
-  std::span<const std::int64_t> times = {};
+  std::vector<std::int64_t> times = {};
 };
 
 // Edges of a type by their ends, which carry no message in a batch: all that join a pair, or, where
 // times are given and the type's edges have some, those of that time.
 struct ExcludedPairs {
   int edge_type;
-  std::span<const std::int64_t> src;         // [pairs]: where messages come from
-  std::span<const std::int64_t> dst;         // [pairs]
-  std::span<const std::int64_t> times = {};  // [pairs], or empty
+  std::vector<std::int64_t> src;         // [pairs]: where messages come from
+  std::vector<std::int64_t> dst;         // [pairs]
+  std::vector<std::int64_t> times = {};  // [pairs], or empty
 };
 
-// A batch differs from others by these and its key.
-struct SampleInput {
-  std::vector<Seeds> seeds;
+// A batch differs from others by these.
+struct BatchRequest {
+  std::vector<Seeds> seeds = {};
+  BatchKey key = {};                         // the same key gives the same sample
   std::vector<ExcludedPairs> excluded = {};  // at most one for each edge type
 };
 

@@ -10,16 +10,10 @@
 namespace gz {
 namespace {
 
-// A list of slots, and the number of the run that wants their sources.
-struct Wanted {
-  std::size_t run;
-  SourceList list;
-};
-
 // The list with this number in a window, from a table of indices.
 template <class Index>
 void fill(const SourceList& list, const RowWindow& window, std::size_t number) {
-  const RowTable table = list.csc->paged->table(0, window);
+  const RowTable table = list.csc->paged->table(window);
   const auto* const kept = reinterpret_cast<const Index*>(table.data);
   const auto* const read = reinterpret_cast<const Index*>(table.rest);
   list.fill([&, first = window.first[number]](std::int64_t i) {
@@ -29,19 +23,19 @@ void fill(const SourceList& list, const RowWindow& window, std::size_t number) {
 }
 
 // Lists of one file, as many at a time as may be. False if stopped.
-bool read_sources(std::span<const Wanted> wanted, std::int64_t max_bytes, std::stop_token stop,
+bool read_sources(std::span<const WantedList> wanted, std::int64_t max_bytes, std::stop_token stop,
                   SampleWindow& out) {
   try {
     need_neighbors(*wanted.front().list.csc);
   } catch (...) {
-    for (const Wanted& one : wanted) out.errors[one.run] = std::current_exception();
+    for (const WantedList& one : wanted) out.errors[one.run] = std::current_exception();
     return true;
   }
   PagedRows& paged = *wanted.front().list.csc->paged;
   std::size_t most = wanted.size();
   while (!wanted.empty()) {
     std::vector<IdList> lists;
-    for (const Wanted& one : wanted.first(std::min(most, wanted.size()))) {
+    for (const WantedList& one : wanted.first(std::min(most, wanted.size()))) {
       lists.push_back(one.list.slots);
     }
     RowWindow window;
@@ -79,6 +73,28 @@ bool SamplingRun::advance() {
   return !handle_.done();
 }
 
+std::vector<WantedList> advance(std::span<SamplingRun> runs, std::vector<std::size_t>& going,
+                                std::vector<std::exception_ptr>& errors,
+                                const std::function<void(std::size_t, Sample)>& take) {
+  std::erase_if(going, [&](std::size_t k) {
+    if (errors[k]) return true;
+    try {
+      if (runs[k].advance()) return false;
+      take(k, runs[k].take());
+    } catch (...) {
+      errors[k] = std::current_exception();
+    }
+    return true;
+  });
+  std::vector<WantedList> wanted;
+  for (const std::size_t k : going) {
+    for (const SourceList& list : runs[k].wanted()) {
+      if (list.slots.size() > 0) wanted.push_back({k, list});
+    }
+  }
+  return wanted;
+}
+
 SampleWindow sample_window(std::span<SamplingRun> runs, std::int64_t max_bytes,
                            const std::function<void(std::size_t, Sample)>& take,
                            std::stop_token stop) {
@@ -86,48 +102,33 @@ SampleWindow sample_window(std::span<SamplingRun> runs, std::int64_t max_bytes,
   out.errors.resize(runs.size());
   std::vector<std::size_t> going(runs.size());
   std::iota(going.begin(), going.end(), std::size_t{0});
-  const auto ends = [&](std::size_t k) {
-    if (out.errors[k]) return true;
-    try {
-      if (runs[k].advance()) return false;
-      take(k, runs[k].take());
-    } catch (...) {
-      out.errors[k] = std::current_exception();
-    }
-    return true;
-  };
-  const auto file = [](const Wanted& wanted) { return wanted.list.csc->paged.get(); };
-  while (true) {
-    std::erase_if(going, ends);
-    if (going.empty()) return out;
-    std::vector<Wanted> wanted;
-    for (const std::size_t k : going) {
-      for (const SourceList& list : runs[k].wanted()) {
-        if (list.slots.size() > 0) wanted.push_back({k, list});
-      }
-    }
-    std::stable_sort(wanted.begin(), wanted.end(), [&](const Wanted& a, const Wanted& b) {
+  const auto file = [](const WantedList& wanted) { return wanted.list.csc->paged.get(); };
+  while (!going.empty()) {
+    std::vector<WantedList> wanted = advance(runs, going, out.errors, take);
+    std::stable_sort(wanted.begin(), wanted.end(), [&](const WantedList& a, const WantedList& b) {
       return std::less{}(file(a), file(b));
     });
     for (auto first = wanted.begin(); first != wanted.end();) {
-      const auto last = std::find_if(
-          first, wanted.end(), [&](const Wanted& other) { return file(other) != file(*first); });
+      const auto last = std::find_if(first, wanted.end(), [&](const WantedList& other) {
+        return file(other) != file(*first);
+      });
       out.stopped = !read_sources({first, last}, max_bytes, stop, out);
       if (out.stopped) return out;
       first = last;
     }
   }
+  return out;
 }
 
 void read_sources(const Csc& csc, std::span<const std::int64_t> slots, std::int64_t* sources,
                   std::int64_t max_bytes, const std::function<void()>& checkpoint) {
   const auto size = static_cast<std::size_t>(chunk_sizes.walked_slots);
-  std::vector<Wanted> wanted;
+  std::vector<WantedList> wanted;
   for (std::size_t first = 0; first < slots.size(); first += size) {
     const auto part = slots.subspan(first, std::min(size, slots.size() - first));
     wanted.push_back({0, {&csc, part, sources + first}});
   }
-  for (std::span<const Wanted> left = wanted; !left.empty(); checkpoint()) {
+  for (std::span<const WantedList> left = wanted; !left.empty(); checkpoint()) {
     const auto together = left.first(std::min(left.size(), std::size_t{16}));
     SampleWindow out;
     out.errors.resize(1);
@@ -135,14 +136,6 @@ void read_sources(const Csc& csc, std::span<const std::int64_t> slots, std::int6
     if (out.errors.front()) std::rethrow_exception(out.errors.front());
     left = left.subspan(together.size());
   }
-}
-
-Sample sample_alone(SamplingRun run) {
-  Sample sample;
-  const auto take = [&](std::size_t, Sample made) { sample = std::move(made); };
-  const SampleWindow window = sample_window({&run, 1}, 0, take);
-  if (window.errors.front()) std::rethrow_exception(window.errors.front());
-  return sample;
 }
 
 }  // namespace gz

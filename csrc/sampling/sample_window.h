@@ -90,6 +90,18 @@ class SamplingRun {
   std::coroutine_handle<promise_type> handle_;
 };
 
+// A list, and the number of the run that wants it.
+struct WantedList {
+  std::size_t run;
+  SourceList list;
+};
+
+// Takes the runs that `going` has the numbers of a step on, and those that end out of it: with
+// take(number, sample), or an error. Returns what the others want, which may be nothing yet.
+std::vector<WantedList> advance(std::span<SamplingRun> runs, std::vector<std::size_t>& going,
+                                std::vector<std::exception_ptr>& errors,
+                                const std::function<void(std::size_t, Sample)>& take);
+
 struct SampleWindow {
   std::vector<std::exception_ptr> errors;  // [run]: why there is no sample, or null
   ReadStats read;
@@ -109,8 +121,5 @@ SampleWindow sample_window(std::span<SamplingRun> runs, std::int64_t max_bytes,
 // where a neighbour cannot be read.
 void read_sources(const Csc& csc, std::span<const std::int64_t> slots, std::int64_t* sources,
                   std::int64_t max_bytes, const std::function<void()>& checkpoint);
-
-// sample_window() for one run: raises its error.
-Sample sample_alone(SamplingRun run);
 
 }  // namespace gz

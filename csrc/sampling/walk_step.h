@@ -10,9 +10,7 @@
 
 #include "arrays/buffer.h"
 #include "base/rng.h"
-#include "io/fault_guard.h"
-#include "sampling/graph.h"
-#include "sampling/sample_window.h"
+#include "sampling/read_csc.h"
 #include "sampling/walks.h"
 #include "sampling/weighted.h"
 
@@ -87,22 +85,18 @@ class WalkStepper {
         is_biased_(request.is_biased()),
         checkpoint_(checkpoint) {}
 
-  // The node whose neighbourhood was found damaged, or -1.
-  std::int64_t bad_indptr() const { return bad_indptr_; }
-  std::int64_t bad_index() const { return bad_index_; }
-
-  // Takes one step of the group's live walks: slot and source of each. Returns false where
-  // something is damaged. `threads` is for what is paged.
-  bool step(WalkGroup& group, std::int64_t num_live) {
+  // Takes one step of the group's live walks: slot and source of each. Raises FormatError where
+  // something is damaged.
+  void step(WalkGroup& group, std::int64_t num_live) {
     std::int64_t* const open = group.open.data();
     std::copy_n(group.live.data(), num_live, open);
     std::int64_t left = num_live;
     for (int round = 0; left > 0; ++round) {
       guarded([&] { choose(group, open, left, round == 0); });
-      if (bad_indptr_ >= 0) return false;
+      if (bad_indptr_ >= 0) throw_bad_indptr(csc_, bad_indptr_);
       fetch(group.slot.data(), group.source.data(), open, left);
-      if (!check(group, open, left)) return false;
-      if (!is_biased_) return true;
+      check(group, open, left);
+      if (!is_biased_) return;
       if (csc_.paged != nullptr) {
         checkpoint_();
         left = reject_paged(group, open, left);
@@ -113,7 +107,6 @@ class WalkStepper {
       for (std::int64_t j = 0; j < left; ++j) weigh_all(group, open[j]);
       return check(group, open, left);
     }
-    return true;
   }
 
  private:
@@ -178,17 +171,10 @@ class WalkStepper {
     }
   }
 
-  bool check(const WalkGroup& group, const std::int64_t* walks, std::int64_t count) {
+  void check(const WalkGroup& group, const std::int64_t* walks, std::int64_t count) const {
     for (std::int64_t j = 0; j < count; ++j) {
-      const std::int64_t i = walks[j];
-      if (group.slot[i] < 0) continue;
-      const std::int64_t x = group.source[i];
-      if (static_cast<std::uint64_t>(x) >= static_cast<std::uint64_t>(csc_.num_src)) {
-        bad_index_ = x;
-        return false;
-      }
+      if (group.slot[walks[j]] >= 0) check_sources(csc_, group.source.data() + walks[j], 1);
     }
-    return true;
   }
 
   // Whether a candidate is taken or rejected, as far as that is known without a look at
@@ -363,8 +349,7 @@ class WalkStepper {
   const WalkBias bias_;
   const bool is_biased_;
   const std::function<void()>& checkpoint_;
-  std::int64_t bad_indptr_ = -1;
-  std::int64_t bad_index_ = -1;
+  std::int64_t bad_indptr_ = -1;  // a node whose neighbourhood was found damaged
 };
 
 }  // namespace gz

@@ -38,11 +38,7 @@ void walk_group(const std::vector<SampledEdgeType>& types, const std::vector<boo
   for (std::int64_t t = 0; t < length; ++t) {
     const std::size_t number = request.steps[static_cast<std::size_t>(t)];
     const SampledEdgeType& type = types[number];
-    WalkStepper stepper(type, is_sorted[number], request, checkpoint);
-    if (!stepper.step(group, num_live)) {
-      if (stepper.bad_indptr() >= 0) throw_bad_indptr(type.csc, stepper.bad_indptr());
-      throw_bad_index(type.csc, stepper.bad_index());
-    }
+    WalkStepper(type, is_sorted[number], request, checkpoint).step(group, num_live);
     const std::int64_t* const next =
         t + 1 < length ? types[request.steps[static_cast<std::size_t>(t + 1)]].csc.indptr : nullptr;
     std::int64_t left = 0;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <mutex>
 #include <stdexcept>
 #include <utility>
 
@@ -96,6 +95,26 @@ void finish_file(File& file, std::uint64_t checksums_offset, std::span<const std
   file.sync();
 }
 
+std::vector<std::uint64_t> hash_blocks(const File& file, std::uint64_t first, std::uint64_t count,
+                                       std::uint64_t end) {
+  constexpr std::int64_t kGrain = 8;  // blocks that one thread reads at a time
+  std::vector<std::uint64_t> hashes(count);
+  const auto hash = [&](std::int64_t from, std::int64_t to) {
+    const std::unique_ptr<unsigned char[]> bytes(new unsigned char[kBlockBytes]);
+    for (auto i = static_cast<std::uint64_t>(from); i < static_cast<std::uint64_t>(to); ++i) {
+      const std::uint64_t offset = kHeaderBytes + (first + i) * kBlockBytes;
+      const std::uint64_t size = std::min(kBlockBytes, end - offset);
+      if (file.read_at(bytes.get(), size, offset) != size) {
+        throw FormatError(file.path(), "rows", "end of file",
+                          std::to_string(size) + " bytes at offset " + std::to_string(offset));
+      }
+      hashes[i] = xxh64(bytes.get(), size);
+    }
+  };
+  parallel_for(static_cast<std::int64_t>(count), kGrain, 0, hash);
+  return hashes;
+}
+
 namespace {
 
 CommonHeader read_any_header(const File& file) {
@@ -136,30 +155,21 @@ std::uint64_t count_blocks(const std::string& path, std::vector<BadBlock>* bad) 
 }
 
 std::vector<BadBlock> verify_blocks(const std::string& path, std::uint64_t first,
-                                    std::uint64_t count, int threads) {
+                                    std::uint64_t count) {
   const File file = File::open(path);
   const CommonHeader common = read_any_header(file);
   first = std::min(first, common.num_blocks);
   count = std::min(count, common.num_blocks - first);
   const std::vector<std::uint64_t> table = read_table(file, common, first, count);
-
+  const std::vector<std::uint64_t> found = hash_blocks(file, first, count, common.checksums_offset);
   std::vector<BadBlock> bad;
-  std::mutex mutex;
-  parallel_for(static_cast<std::int64_t>(count), 1, threads, [&](std::int64_t i, std::int64_t) {
-    const std::uint64_t block = first + static_cast<std::uint64_t>(i);
-    const std::uint64_t offset = kHeaderBytes + block * kBlockBytes;
-    const std::uint64_t size = std::min(kBlockBytes, common.checksums_offset - offset);
-    const std::unique_ptr<unsigned char[]> bytes(new unsigned char[size]);
-    const std::size_t got = file.read_at(bytes.get(), size, offset);
-    const std::uint64_t expected = table[static_cast<std::size_t>(i)];
-    const std::uint64_t found = xxh64(bytes.get(), got);
-    if (got == size && found == expected) return;
-    const std::lock_guard lock(mutex);
-    bad.push_back({static_cast<std::int64_t>(block), offset, size,
-                   "found " + hex(found) + ", expected " + hex(expected)});
-  });
-  std::sort(bad.begin(), bad.end(),
-            [](const BadBlock& a, const BadBlock& b) { return a.block < b.block; });
+  for (std::uint64_t i = 0; i < count; ++i) {
+    if (found[i] == table[i]) continue;
+    const std::uint64_t offset = kHeaderBytes + (first + i) * kBlockBytes;
+    bad.push_back({static_cast<std::int64_t>(first + i), offset,
+                   std::min(kBlockBytes, common.checksums_offset - offset),
+                   "found " + hex(found[i]) + ", expected " + hex(table[i])});
+  }
   return bad;
 }
 

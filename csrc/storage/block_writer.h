@@ -58,6 +58,11 @@ class BlockWriter {
 void finish_file(File& file, std::uint64_t checksums_offset, std::span<const std::uint64_t> hashes,
                  void* header, std::size_t header_size);
 
+// Checksums of `count` blocks of a body that ends at `end`, from number `first` on, by several
+// threads. Raises FormatError where the file ends before.
+std::vector<std::uint64_t> hash_blocks(const File& file, std::uint64_t first, std::uint64_t count,
+                                       std::uint64_t end);
+
 // One block whose bytes do not match their checksum. `block` is -1 for the checksum table itself.
 struct BadBlock {
   std::int64_t block;
@@ -69,7 +74,7 @@ struct BadBlock {
 // Reads blocks [first, first + count) of a store file by system call (no page is mapped) and
 // returns those that are wrong. Raises FormatError for a bad header, OsError for a failed read.
 std::vector<BadBlock> verify_blocks(const std::string& path, std::uint64_t first,
-                                    std::uint64_t count, int threads);
+                                    std::uint64_t count);
 // How many blocks the file has; also checks its header and its checksum table.
 std::uint64_t count_blocks(const std::string& path, std::vector<BadBlock>* bad);
 

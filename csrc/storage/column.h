@@ -88,10 +88,9 @@ class ColumnWriter {
 
   // Replaces the number of rows declared, where it is known at the end only.
   void set_num_rows(std::uint64_t num_rows);
-  // Whole rows, C-contiguous: REQUIRES size to be a multiple of row_bytes().
+  // Whole rows, C-contiguous: REQUIRES size to be a multiple of a row's.
   void append(const void* rows, std::size_t size);
   void finish();
-  std::uint64_t row_bytes() const noexcept { return header_.row_bytes; }
 
  private:
   BlockWriter out_;

@@ -2,23 +2,16 @@
 
 #include <algorithm>
 #include <cstring>
-#include <memory>
-#include <numeric>
 #include <stdexcept>
 #include <vector>
 
-#include "arrays/parallel.h"
 #include "base/chunk_sizes.h"
 #include "base/errors.h"
-#include "base/xxh64.h"
 #include "storage/block_writer.h"
 #include "storage/column.h"
 
 namespace gz {
 namespace {
-
-// Blocks that one thread reads at a time.
-constexpr std::int64_t kGrain = 8;
 
 std::string rows_named(std::uint64_t begin, std::uint64_t end) {
   return "rows " + std::to_string(begin) + " to " + std::to_string(end);
@@ -113,21 +106,7 @@ void RowWriter::finish() {
     throw std::invalid_argument(file_.path() + ": found nothing in " + rows_named(begin, end) +
                                 ", expected every row to be written");
   }
-  std::vector<std::uint64_t> hashes(num_blocks_);
-  parallel_for(
-      static_cast<std::int64_t>(num_blocks_), kGrain, 0, [&](std::int64_t begin, std::int64_t end) {
-        const std::unique_ptr<unsigned char[]> bytes(new unsigned char[kBlockBytes]);
-        for (std::int64_t i = begin; i < end; ++i) {
-          const auto block = static_cast<std::uint64_t>(i);
-          const std::uint64_t offset = kHeaderBytes + block * kBlockBytes;
-          const std::uint64_t size = std::min(kBlockBytes, checksums_offset_ - offset);
-          if (file_.read_at(bytes.get(), size, offset) != size) {
-            throw FormatError(file_.path(), "rows", "end of file",
-                              std::to_string(size) + " bytes at offset " + std::to_string(offset));
-          }
-          hashes[block] = xxh64(bytes.get(), size);
-        }
-      });
+  const std::vector<std::uint64_t> hashes = hash_blocks(file_, 0, num_blocks_, checksums_offset_);
   ColumnHeader header = header_;
   try {
     // Rows first: a header says that all of them are there.

@@ -40,7 +40,6 @@ class RowWriter {
 
   // The first rows that are not written, [begin, end); num_rows twice if all are.
   std::pair<std::uint64_t, std::uint64_t> first_missing() const;
-  std::uint64_t num_rows() const noexcept { return num_rows_; }
   std::uint64_t row_bytes() const noexcept { return header_.row_bytes; }
 
  private:

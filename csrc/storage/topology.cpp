@@ -70,8 +70,7 @@ void Topology::check_size() const {
   expect_size(file_, header_.common.file_bytes);
 }
 
-void Topology::read_bounds(std::uint64_t first, std::uint64_t last, std::int64_t* out,
-                           int threads) const {
+void Topology::read_bounds(std::uint64_t first, std::uint64_t last, std::int64_t* out) const {
   check_size();
   const std::int64_t* const bounds = indptr();
   const auto from = static_cast<std::int64_t>(first);
@@ -79,7 +78,7 @@ void Topology::read_bounds(std::uint64_t first, std::uint64_t last, std::int64_t
   const auto edges = static_cast<std::int64_t>(num_edges());
   std::atomic<std::int64_t> bad{-1};
   const auto count = static_cast<std::int64_t>(last - first) + 1;
-  parallel_for(count, kBoundsGrain, threads, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(count, kBoundsGrain, 0, [&](std::int64_t begin, std::int64_t end) {
     // A map read at random has no read-ahead: this piece, and the next one while this is read.
     file_.will_need(header_.indptr_offset + 8 * static_cast<std::uint64_t>(from + begin),
                     16 * static_cast<std::uint64_t>(end - begin));
@@ -99,13 +98,12 @@ void Topology::read_bounds(std::uint64_t first, std::uint64_t last, std::int64_t
   if (bad.load() >= 0) throw_bad_bounds(bad.load());
 }
 
-void Topology::find_destinations(std::span<const std::int64_t> slot, std::int64_t* out,
-                                 int threads) const {
+void Topology::find_destinations(std::span<const std::int64_t> slot, std::int64_t* out) const {
   check_size();
   const std::int64_t* const bounds = indptr();
   const auto nodes = static_cast<std::int64_t>(num_dst());
   std::atomic<std::int64_t> bad{-1};
-  parallel_for(std::ssize(slot), kSlotsGrain, threads, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(std::ssize(slot), kSlotsGrain, 0, [&](std::int64_t begin, std::int64_t end) {
     guarded([&] {
       for (std::int64_t i = begin; i < end; ++i) {
         const std::int64_t at = slot[static_cast<std::size_t>(i)];

@@ -44,12 +44,10 @@ class Topology {
   // these show. Compares and never subtracts: damaged bounds differ by more than 64 bits hold. They
   // are copied to `out`, unless that is null. Raises OsError where they cannot be read. REQUIRES
   // first <= last <= num_dst().
-  void read_bounds(std::uint64_t first, std::uint64_t last, std::int64_t* out,
-                   int threads = 0) const;
+  void read_bounds(std::uint64_t first, std::uint64_t last, std::int64_t* out) const;
   // The node whose neighbours slot[i] is among, in out[i]; raises as read_bounds() does. REQUIRES
   // slots of edges.
-  void find_destinations(std::span<const std::int64_t> slot, std::int64_t* out,
-                         int threads = 0) const;
+  void find_destinations(std::span<const std::int64_t> slot, std::int64_t* out) const;
 
   // Has the neighbours in `count` slots from `first` on, as far as there are any, read into the
   // page cache while the caller goes on.

@@ -300,7 +300,7 @@ class IdSpace:
     def _bits(self, low: int, span: int) -> _core.IdBits:
         """Which integers of a range occur in any column."""
         self.take(_core.IdBits.num_bytes(span), span)
-        bits = _core.IdBits(low, span)
+        bits = _core.IdBits(span, low)
         for column in self.columns:
             for _, slab in column.slabs():
                 bits.add(slab.to(torch.int64))

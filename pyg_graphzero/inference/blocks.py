@@ -137,7 +137,7 @@ class Source:
         self.none: dict[str, _core.PagedRows] = {}
         self._types = list(graph.node_types)
         self._dst_type = self._types.index(node_type)
-        self._reader = _core.DiskGather(num_threads=1, buffer_bytes=16 << 20)
+        self._reader = _core.DiskGather(buffer_bytes=16 << 20)
         self._merge_gap = probe(contents.path).merge_gap
 
     def file_of(self, value: Any) -> str | None:
@@ -152,7 +152,7 @@ class Source:
         if file in self.room.held:
             return None
         column = self.contents.column(file)
-        none = _core.PagedRows(column.shape[0], [_core.ColumnFile.of(column)], self._reader)
+        none = _core.PagedRows(column.shape[0], _core.ColumnFile.of(column), self._reader)
         self.none[file] = none
         return none
 
@@ -206,7 +206,7 @@ class Source:
             groups = engine_array(torch.arange(begin >> _SLOT_BITS, -(-end // (1 << _SLOT_BITS))))
             for file in self._files(contents.schema.edge_type(name)):
                 self._load(block, file, _core.PagedRows(
-                    topology.num_edges, [_core.ColumnFile.of(contents.column(file))],
+                    topology.num_edges, _core.ColumnFile.of(contents.column(file)),
                     self._reader, 0, groups, _SLOT_BITS, self._merge_gap,
                 ))  # fmt: skip
 

@@ -162,11 +162,11 @@ class Residence:
         kept = groups_kept(need, self.plan)
         if copied is not None:
             return _core.PagedRows.ordered(
-                copied.order, [file], [copied.items], reader, kept, self.merge_gap
+                copied.order, file, copied.items, reader, kept, self.merge_gap
             )
         return _core.PagedRows(
             need.num_rows,
-            [file],
+            file,
             reader,
             group_bits=group_bits_of(need.row_bytes, need.num_rows),
             merge_gap=self.merge_gap,
@@ -194,7 +194,7 @@ def group_bits_of(row_bytes: int, num_rows: int) -> int:
 
 def _reader() -> _core.DiskGather:
     """A reader with half of ``READER_BYTES``."""
-    return _core.DiskGather(num_threads=1, buffer_bytes=READER_BYTES // 2)
+    return _core.DiskGather(buffer_bytes=READER_BYTES // 2)
 
 
 def _preload(files: weakref.ref[Residence]) -> None:
@@ -242,7 +242,7 @@ def page_topologies(
         bits = group_bits_of(topology.index_bytes, topology.num_edges)
         paged[topology.path] = _core.PagedRows(
             topology.num_edges,
-            [_core.ColumnFile.of_indices(topology)],
+            _core.ColumnFile.of_indices(topology),
             reader,
             int(share * (topology.num_edges >> bits)),
             group_bits=bits,

@@ -376,7 +376,7 @@ class ShardedStore(Store):
         if spare >= 2 * part:
             spare -= part
         else:
-            self._exchange.reader = _core.DiskGather(num_threads=1, buffer_bytes=READER_BYTES // 2)
+            self._exchange.reader = _core.DiskGather(buffer_bytes=READER_BYTES // 2)
         if self._opened.has_topology:
             return left, max(2 * spare // 3, left // 6)
         if spare <= 0:

@@ -17,11 +17,9 @@ namespace gz::test {
 inline BatchRequest batch_request(std::uint64_t key) { return {{{0, {1, 2, 3}, {}}}, key}; }
 
 // Four neighbours of a seed and three of each of these, for a sampler's begin().
-inline SampleRequest request_of(std::vector<Seeds> seeds, BatchKey key, int threads) {
-  SampleRequest asked;
-  asked.seeds = std::move(seeds);
+inline SampleRequest request_of(BatchRequest batch, int threads) {
+  SampleRequest asked{std::move(batch)};
   asked.num_neighbors = {{4, 3}};
-  asked.key = key;
   asked.threads = threads;
   return asked;
 }
@@ -29,9 +27,9 @@ inline SampleRequest request_of(std::vector<Seeds> seeds, BatchKey key, int thre
 // REQUIRES that `sampler` outlives it.
 inline std::shared_ptr<Recipe> recipe_of(const NeighborSampler& sampler,
                                          std::shared_ptr<const GatherPlan> plan) {
-  return std::make_shared<Recipe>(Recipe{[&sampler](SampleInput input, BatchKey key, int threads) {
+  return std::make_shared<Recipe>(Recipe{[&sampler](BatchRequest batch, int threads) {
                                            return sampler.begin(
-                                               request_of(std::move(input.seeds), key, threads));
+                                               request_of(std::move(batch), threads));
                                          },
                                          std::move(plan)});
 }
@@ -88,8 +86,8 @@ inline std::unique_ptr<Batch> wait(Batches& epoch) {
 inline std::shared_ptr<const Recipe> doing(std::function<void(std::uint64_t key)> body,
                                            std::int64_t size = 1) {
   return std::make_shared<Recipe>(
-      Recipe{[body = std::move(body), size](SampleInput, BatchKey key, int) -> SamplingRun {
-               body(key);
+      Recipe{[body = std::move(body), size](BatchRequest batch, int) -> SamplingRun {
+               body(batch.key);
                Sample sample;
                sample.nodes.emplace_back(size);
                co_return sample;

@@ -31,13 +31,24 @@ inline Seen everything(const Sample& sample) {
   return all;
 }
 
+// What a request gives alone.
+template <class Sampler, class Request>
+Sample sample_of(const Sampler& sampler, Request request) {
+  SamplingRun run = sampler.begin(std::move(request));
+  Sample sample;
+  const auto take = [&](std::size_t, Sample made) { sample = std::move(made); };
+  const SampleWindow window = sample_window({&run, 1}, 0, take);
+  if (window.errors.front()) std::rethrow_exception(window.errors.front());
+  return sample;
+}
+
 // Reads all that is to stay in memory.
 inline void preload(PagedRows& rows) {
   for (std::int64_t group = 0; group < rows.resident().num_groups();) group = rows.preload(group);
 }
 
 // For one node type and one edge type.
-inline SampleRequest request(std::span<const std::int64_t> seeds,
+inline SampleRequest request(const std::vector<std::int64_t>& seeds,
                              std::vector<std::int64_t> fanout) {
   SampleRequest made;
   made.seeds = {{0, seeds}};

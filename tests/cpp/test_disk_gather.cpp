@@ -243,15 +243,13 @@ TEST(disk_gather_against_memory) {
     for (const bool direct : {true, false}) {
       const ColumnFile column{DirectFile::open(path, direct), c.layout};
       for (const ReaderKind kind : kinds()) {
-        for (const int threads : {1, 3}) {
-          for (const std::uint64_t buffer : {1ULL << 12, 1ULL << 20}) {
-            DiskGather disk({{kind, 16}, threads, buffer});
-            for (const std::uint64_t gap : {0ULL, 3000ULL}) {
-              const auto requests = c.requests();
-              const GatherResult result = disk.gather(column, requests, {gap, 20'000, 1});
-              CHECK(complete(result) && c.outs == c.expected);
-              CHECK(result.stats.useful_bytes <= result.stats.bytes);
-            }
+        for (const std::uint64_t buffer : {1ULL << 12, 1ULL << 20}) {
+          DiskGather disk({{kind, 16}, buffer});
+          for (const std::uint64_t gap : {0ULL, 3000ULL}) {
+            const auto requests = c.requests();
+            const GatherResult result = disk.gather(column, requests, {gap, 20'000, 1});
+            CHECK(complete(result) && c.outs == c.expected);
+            CHECK(result.stats.useful_bytes <= result.stats.bytes);
           }
         }
       }
@@ -272,7 +270,7 @@ TEST(disk_gather_from_a_file_cut_short) {
     std::vector<std::vector<std::byte>> outs(3, std::vector<std::byte>(3 * 512));
     const std::vector<RowRequest> requests{
         {kept, {}, outs[0].data()}, {lost, {}, outs[1].data()}, {mixed, {}, outs[2].data()}};
-    DiskGather disk({{kind, 8}, 2, 1 << 20});
+    DiskGather disk({{kind, 8}, 1 << 20});
     const GatherResult result = disk.gather(column, requests, {1 << 20, 1 << 20, 1});
     CHECK(!result.errors[0] && !result.errors[2] && !result.stopped);
     CHECK_THROWS(OsError,
@@ -299,7 +297,7 @@ TEST(disk_gather_from_a_disk_that_fails) {
   for (const ReaderKind kind : kinds()) {
     std::vector<std::vector<std::byte>> outs(2, std::vector<std::byte>(2 * 512));
     const std::vector<RowRequest> requests{{good, {}, outs[0].data()}, {bad, {}, outs[1].data()}};
-    DiskGather disk({{kind, 8}, 1, 1 << 20});
+    DiskGather disk({{kind, 8}, 1 << 20});
     const GatherResult result = disk.gather(column, requests, {4096, 8192, 1});
     CHECK(!result.errors[0] && outs[0] == std::vector<std::byte>(1024, std::byte{42}));
     CHECK_THROWS(OsError, "cannot read row 5, 512 bytes at offset",
@@ -314,7 +312,7 @@ TEST(disk_gather_stops) {
   Case c(dir / "t", random, rows_of(0, 20'000, 512, 512), 4, 5000);
   const ColumnFile column{DirectFile::open(dir / "t"), c.layout};
   for (const ReaderKind kind : kinds()) {
-    DiskGather disk({{kind, 4}, 2, 1 << 16});
+    DiskGather disk({{kind, 4}, 1 << 16});
     std::stop_source stop;
     stop.request_stop();
     const auto unread = c.requests();
@@ -338,7 +336,7 @@ TEST(disk_gather_from_several_threads) {
     cases.emplace_back(dir / std::to_string(i), random, rows_of(0, 4000, 200, 256), 3, 1500);
   }
   for (const ReaderKind kind : kinds()) {
-    DiskGather disk({{kind, 32}, 2, 1 << 20});
+    DiskGather disk({{kind, 32}, 1 << 20});
     std::atomic<int> good{0};
     {
       std::vector<std::jthread> threads;

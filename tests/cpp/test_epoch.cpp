@@ -196,19 +196,19 @@ struct PagedLoading : RingLoading {
   explicit PagedLoading(int max_batches, bool gathers = true, std::int64_t num_nodes = 500)
       : RingLoading(num_nodes) {
     const auto file = Topology::open(ring.path);
-    const auto disk = std::make_shared<DiskGather>(DiskGatherOptions{{ReaderKind::kPool, 4}, 1});
+    const auto disk = std::make_shared<DiskGather>(DiskGatherOptions{{ReaderKind::kPool, 4}});
     const auto pages = std::make_shared<PagedRows>(
         ResidentRows::first(static_cast<std::int64_t>(file->num_edges()), 10, 0), 0,
-        std::vector{ColumnFile::of_indices(*file)}, disk, ReadLimits{0, 4096, 1});
+        ColumnFile::of_indices(*file), disk, ReadLimits{0, 4096, 1});
     paged = std::make_shared<NeighborSampler>(
         std::vector{num_nodes}, std::vector<SampledEdgeType>{{0, 0, csc_of(file, pages)}});
     auto made = std::make_shared<Recipe>();
     made->plan = gathers ? recipe->plan : nullptr;
     made->samples_together = true;
     made->sampled.max_batches = max_batches;
-    made->begin = [this](SampleInput input, std::uint64_t key, int threads) {
+    made->begin = [this](BatchRequest batch, int threads) {
       ++begun;
-      return paged->begin(request_of(std::move(input.seeds), key, threads));
+      return paged->begin(request_of(std::move(batch), threads));
     };
     windowed = std::move(made);
   }
@@ -357,10 +357,10 @@ TEST(batches_are_gathered_while_all_windows_are_sampled_that_may_be) {
   std::atomic<int> sampling{0};
   std::atomic<bool> goes_on{false};
   auto slow = std::make_shared<Recipe>(*loading.windowed);
-  slow->begin = [&](SampleInput input, std::uint64_t key, int threads) {
-    if (key >= 5) ++sampling;
-    while (key >= 5 && !goes_on) std::this_thread::sleep_for(1ms);
-    return loading.windowed->begin(std::move(input), key, threads);
+  slow->begin = [&](BatchRequest batch, int threads) {
+    if (batch.key >= 5) ++sampling;
+    while (batch.key >= 5 && !goes_on) std::this_thread::sleep_for(1ms);
+    return loading.windowed->begin(std::move(batch), threads);
   };
   const std::int64_t size = loading.inline_batch(0).bytes();
   Batches epoch(2, 3 * size);  // so that not all of them are gathered before

@@ -22,7 +22,8 @@ HgtSampler sampler_of(const Ring& ring) {
   return HgtSampler({ring.nodes}, {{0, 0, csc_of(Topology::open(ring.path))}});
 }
 
-HgtRequest hgt_request(std::span<const std::int64_t> seeds, std::vector<std::int64_t> num_samples) {
+HgtRequest hgt_request(const std::vector<std::int64_t>& seeds,
+                       std::vector<std::int64_t> num_samples) {
   HgtRequest made;
   made.seeds = {{0, seeds}};
   made.num_samples = {std::move(num_samples)};
@@ -40,12 +41,12 @@ TEST(hgt_over_garbage) {
     for (const char byte : {'\xFF', '\x7F', '\x80', '\x01'}) {
       overwrite(ring.path, kHeaderBytes + 8 * 500, std::string(8 * 501, byte));
       CHECK_THROWS(FormatError, "ring.gl: indptr[",
-                   sampler_of(ring).sample(hgt_request(seeds, hops)));
+                   sample_of(sampler_of(ring), hgt_request(seeds, hops)));
     }
     const Ring other(1000, 10);
     overwrite(other.path, kHeaderBytes + 8192, std::string(40'000, '\xFF'));
     CHECK_THROWS(FormatError, "ring.gl: indices: found node 4294967295",
-                 sampler_of(other).sample(hgt_request(seeds, hops)));
+                 sample_of(sampler_of(other), hgt_request(seeds, hops)));
   }
 }
 
@@ -60,8 +61,9 @@ TEST(hgt_over_a_file_that_is_cut) {
     const HgtSampler unchecked({100'000}, {{0, 0, csc}});
     const HgtSampler checked = sampler_of(ring);
     std::filesystem::resize_file(ring.path, kHeaderBytes + 100);
-    CHECK_THROWS(OsError, "was truncated", unchecked.sample(hgt_request(seeds, hops)));
-    CHECK_THROWS(FormatError, "file size: found 4196", checked.sample(hgt_request(seeds, hops)));
+    CHECK_THROWS(OsError, "was truncated", sample_of(unchecked, hgt_request(seeds, hops)));
+    CHECK_THROWS(FormatError, "file size: found 4196",
+                 sample_of(checked, hgt_request(seeds, hops)));
   }
 }
 
@@ -72,18 +74,18 @@ TEST(hgt_does_not_depend_on_threads) {
   for (std::int64_t v = 0; v < 5000; ++v) seeds.push_back(v * 7 % 50'000);
   HgtRequest asked = hgt_request(seeds, {500, 500});
   asked.threads = 1;
-  const Seen expected = everything(sampler.sample(asked));
+  const Seen expected = everything(sample_of(sampler, asked));
   std::vector<Seen> found(4);
   std::vector<std::jthread> callers;
   for (std::size_t t = 0; t < found.size(); ++t) {
     callers.emplace_back([&, t] {
       HgtRequest mine = asked;
       mine.threads = static_cast<int>(t) + 1;
-      found[t] = everything(sampler.sample(mine));
+      found[t] = everything(sample_of(sampler, mine));
     });
   }
   callers.clear();
   for (const Seen& seen : found) CHECK(seen == expected);
   asked.key = 8;
-  CHECK(everything(sampler.sample(asked)) != expected);
+  CHECK(everything(sample_of(sampler, asked)) != expected);
 }

@@ -20,14 +20,14 @@ using namespace gz;
 TEST(ids_in_a_bit_set_are_numbered_ascending) {
   std::vector<std::int64_t> ids;
   for (std::int64_t i = 0; i < 200'000; ++i) ids.push_back(-500 + (i * 7919) % 300'000);
-  RankedBits bits(300'000);
-  bits.add(ids, -500);
+  RankedBits bits(300'000, -500);
+  bits.add(ids);
   const std::int64_t count = bits.rank();
   CHECK(count == 200'000);
   std::vector<std::int64_t> numbers(ids.size());
-  bits.find(ids, numbers.data(), -500);
+  bits.find(ids, numbers.data());
   std::vector<std::int64_t> sorted(ids.size());
-  bits.read(0, sorted, -500);
+  bits.read(0, sorted);
   bool same = true;
   for (std::size_t i = 0; i < ids.size(); ++i) {
     same = same && sorted[static_cast<std::size_t>(numbers[i])] == ids[i];

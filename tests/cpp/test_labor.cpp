@@ -47,7 +47,8 @@ double correlation(const std::vector<double>& a, const std::vector<double>& b) {
   return 12 * sum / static_cast<double>(a.size());
 }
 
-SampleRequest labor_request(std::span<const std::int64_t> seeds, std::vector<std::int64_t> fanout) {
+SampleRequest labor_request(const std::vector<std::int64_t>& seeds,
+                            std::vector<std::int64_t> fanout) {
   SampleRequest made = request(seeds, std::move(fanout));
   made.labor = Labor{};
   return made;
@@ -119,9 +120,9 @@ TEST(labor_samples_are_what_the_definition_says) {
         asked.disjoint = timed;
         if (timed) asked.seeds[0].times = seed_times;
         asked.threads = 1;
-        const Sample sample = sampler.sample(asked);
+        const Sample sample = sample_of(sampler, asked);
         asked.threads = 3;
-        CHECK(everything(sampler.sample(asked)) == everything(sample));
+        CHECK(everything(sample_of(sampler, asked)) == everything(sample));
         const Sample::Edges& edges = sample.edges[0];
         std::int64_t at = 0, col = 0;
         bool good = edges.row.size() > 5000;
@@ -171,7 +172,7 @@ TEST(labor_reads_hubs_in_pieces) {
   std::iota(seeds.begin(), seeds.end(), 0);
   SampleRequest asked = labor_request(seeds, {10});
   const Variates variates(*asked.labor, asked.key, 0, 0);
-  const Sample sample = sampler.sample(asked);
+  const Sample sample = sample_of(sampler, asked);
   std::int64_t at = 0;
   bool good = true;
   for (std::int64_t v = 0; v < 1000; ++v) {
@@ -193,9 +194,9 @@ TEST(labor_reads_hubs_in_pieces) {
   // A fan-out beyond all degrees asks for no memory of its size.
   asked.num_neighbors = {{std::int64_t{1} << 60}};
   const std::int64_t all_edges = indptr[1000];
-  CHECK(sampler.sample(asked).edges[0].row.size() == all_edges);
+  CHECK(sample_of(sampler, asked).edges[0].row.size() == all_edges);
   asked.num_neighbors = {{-1}};
-  CHECK(sampler.sample(asked).edges[0].row.size() == all_edges);
+  CHECK(sample_of(sampler, asked).edges[0].row.size() == all_edges);
 }
 
 TEST(labor_over_damaged_files) {
@@ -204,11 +205,11 @@ TEST(labor_over_damaged_files) {
   const Ring other(1000, 10);
   overwrite(other.path, kHeaderBytes + 8192, std::string(40'000, '\xFF'));
   CHECK_THROWS(FormatError, "ring.gl: indices: found node 4294967295",
-               other.sampler().sample(labor_request(seeds, {2})));
+               sample_of(other.sampler(), labor_request(seeds, {2})));
   const Ring late(100'000, 5);
   Csc csc = csc_of(Topology::open(late.path));
   const auto file = std::exchange(csc.file, nullptr);
   const NeighborSampler unchecked({100'000}, {{0, 0, csc}});
   std::filesystem::resize_file(late.path, kHeaderBytes + 4096 * 100);
-  CHECK_THROWS(OsError, "was truncated", unchecked.sample(labor_request(seeds, {2})));
+  CHECK_THROWS(OsError, "was truncated", sample_of(unchecked, labor_request(seeds, {2})));
 }

@@ -67,7 +67,7 @@ TEST(sampling_by_packed_bounds_gives_the_same) {
       {ring.nodes}, {{0, 0, csc_of(file, nullptr, std::make_shared<PackedBounds>(*file))}});
   const std::vector<std::int64_t> seeds{0, 17, 999, 64, 63};
   const SampleRequest wanted = request(seeds, {3, -1, 2});
-  CHECK(everything(packed.sample(wanted)) == everything(ring.sampler().sample(wanted)));
+  CHECK(everything(sample_of(packed, wanted)) == everything(sample_of(ring.sampler(), wanted)));
 }
 
 TEST(bounds_are_packed_for_their_own_file_alone) {

@@ -78,7 +78,7 @@ TEST(sampling_by_packed_sources_gives_the_same) {
   for (const bool induced : {false, true}) {
     SampleRequest wanted = request(seeds, {3, -1, 2});
     wanted.induced = induced;
-    CHECK(everything(sampler.sample(wanted)) == everything(ring.sampler().sample(wanted)));
+    CHECK(everything(sample_of(sampler, wanted)) == everything(sample_of(ring.sampler(), wanted)));
   }
 }
 

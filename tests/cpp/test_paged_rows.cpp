@@ -53,9 +53,8 @@ struct Table {
   }
   std::shared_ptr<PagedRows> paged(ResidentRows resident, bool direct = true,
                                    std::int64_t frames = 0) const {
-    const DiskGatherOptions options{{ReaderKind::kAuto, 4}, 1, 1 << 16};
-    return std::make_shared<PagedRows>(std::move(resident), frames,
-                                       std::vector<ColumnFile>{this->file(direct)},
+    const DiskGatherOptions options{{ReaderKind::kAuto, 4}, 1 << 16};
+    return std::make_shared<PagedRows>(std::move(resident), frames, this->file(direct),
                                        std::make_shared<DiskGather>(options), ReadLimits{64, 4096});
   }
 
@@ -78,10 +77,10 @@ struct Copy {
   }
 
   PagedRows paged(const Table& of, std::int64_t resident, std::int64_t frames) const {
-    const DiskGatherOptions options{{ReaderKind::kAuto, 4}, 1, 1 << 16};
+    const DiskGatherOptions options{{ReaderKind::kAuto, 4}, 1 << 16};
     return PagedRows(ResidentRows::first(order->num_places(), order->group_bits(), resident),
-                     frames, {of.file()}, std::make_shared<DiskGather>(options), {64, 4096},
-                     {order, {table.file()}});
+                     frames, of.file(), std::make_shared<DiskGather>(options), {64, 4096},
+                     {order, table.file()});
   }
 
   Table table;
@@ -93,7 +92,7 @@ bool has_rows(const PagedRows& paged, const RowWindow& window, std::size_t list,
               std::span<const std::int64_t> wanted) {
   const Buffer<std::int64_t> at = window.places_of(list);
   std::vector<std::int64_t> got(kRow * wanted.size());
-  copy_rows(paged.table(0, window), at.data(), at.size(), reinterpret_cast<std::byte*>(got.data()));
+  copy_rows(paged.table(window), at.data(), at.size(), reinterpret_cast<std::byte*>(got.data()));
   for (std::size_t i = 0; i < got.size(); ++i) {
     if (got[i] != 10 * wanted[i / kRow] + static_cast<std::int64_t>(i % kRow)) return false;
   }
@@ -312,17 +311,16 @@ TEST(copies_that_are_not_of_their_order_are_refused) {
   const Table table(scratch / "rows", 501);
   const Copy copy(scratch / "again", table, {3, 0}, 2);
   const Table fewer(scratch / "fewer", 7);
-  const auto made = [&](std::vector<ColumnFile> files) {
+  const auto made = [&](ColumnFile again) {
     const auto reader = std::make_shared<DiskGather>(DiskGatherOptions{});
-    PagedRows(ResidentRows::first(509, 2, 0), 0, {table.file()}, reader, {64, 4096},
-              {copy.order, std::move(files)});
+    PagedRows(ResidentRows::first(509, 2, 0), 0, table.file(), reader, {64, 4096},
+              {copy.order, std::move(again)});
   };
   ColumnFile narrow = copy.table.file();
   narrow.layout.row_bytes = 8;
-  CHECK_THROWS(std::invalid_argument, "found 0 files, expected 1", made({}));
   CHECK_THROWS(std::invalid_argument, "found 7 rows of 24 bytes, expected 8 of 24",
-               made({fewer.file()}));
-  CHECK_THROWS(std::invalid_argument, "found 8 rows of 8 bytes, expected 8 of 24", made({narrow}));
+               made(fewer.file()));
+  CHECK_THROWS(std::invalid_argument, "found 8 rows of 8 bytes, expected 8 of 24", made(narrow));
 }
 
 TEST(orders_of_what_are_no_rows_are_refused) {

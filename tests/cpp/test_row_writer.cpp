@@ -40,7 +40,7 @@ void write(RowWriter& writer, std::uint64_t first, const std::vector<std::int32_
 bool is_right(const std::string& path, const std::vector<std::int32_t>& expected) {
   std::vector<BadBlock> bad;
   const std::uint64_t blocks = count_blocks(path, &bad);
-  if (!bad.empty() || !verify_blocks(path, 0, blocks, 1).empty()) return false;
+  if (!bad.empty() || !verify_blocks(path, 0, blocks).empty()) return false;
   const auto column = Column::open(path);
   std::vector<unsigned char> row(column->row_bytes());
   for (std::uint64_t r = 0; r < column->num_rows(); ++r) {

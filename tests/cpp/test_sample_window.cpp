@@ -92,10 +92,9 @@ struct Files {
 
 std::shared_ptr<PagedRows> pages_of(const Topology& file, ResidentRows resident,
                                     std::int64_t frames) {
-  const auto reader = std::make_shared<DiskGather>(DiskGatherOptions{{ReaderKind::kPool, 8}, 1});
-  return std::make_shared<PagedRows>(std::move(resident), frames,
-                                     std::vector{ColumnFile::of_indices(file)}, reader,
-                                     ReadLimits{256, 8192, 1});
+  const auto reader = std::make_shared<DiskGather>(DiskGatherOptions{{ReaderKind::kPool, 8}});
+  return std::make_shared<PagedRows>(std::move(resident), frames, ColumnFile::of_indices(file),
+                                     reader, ReadLimits{256, 8192, 1});
 }
 
 // `share` of four pages stays in memory, or as many as are used lately.
@@ -253,9 +252,9 @@ TEST(windows_over_files_are_the_samples_over_maps) {
         const Sampled window = sample_all(runs, room);
         bool same = !window.stopped && window.samples.size() == count;
         for (std::size_t k = 0; k < count; ++k) {
-          const Seen expected = all_of(mapped.sample(requests.all[k]));
+          const Seen expected = all_of(sample_of(mapped, requests.all[k]));
           same = same && !window.errors[k] && all_of(window.samples[k]) == expected &&
-                 all_of(paged.sample(requests.all[k])) == expected;
+                 all_of(sample_of(paged, requests.all[k])) == expected;
         }
         CHECK(same);
         CHECK(window.read.hits <= window.read.rows);
@@ -300,7 +299,8 @@ TEST(a_topology_cut_short_fails_the_batches_concerned) {
   const std::vector<SampleRequest> requests{request(low, {2, 2}), request(high, {2, 2}),
                                             request(other, {2, 2}), request(across, {2, 2})};
   std::vector<Seen> expected;
-  for (const auto& request : requests) expected.push_back(all_of(paged.sampler.sample(request)));
+  for (const auto& request : requests)
+    expected.push_back(all_of(sample_of(paged.sampler, request)));
   std::filesystem::resize_file(paged.ring.path, paged.file->indices_offset() + 90'000 * 5 * 4);
   for (const std::int64_t room : {kPlenty, std::int64_t{0}}) {
     std::vector<SamplingRun> runs = begin_all(paged.sampler, requests);
@@ -313,7 +313,7 @@ TEST(a_topology_cut_short_fails_the_batches_concerned) {
     }
   }
   CHECK_THROWS(OsError, "the file was truncated: cannot read row",
-               paged.sampler.sample(requests[1]));
+               sample_of(paged.sampler, requests[1]));
   // indptr is mapped: without it nothing can be drawn, and the process lives.
   std::filesystem::resize_file(paged.ring.path, kHeaderBytes);
   std::vector<SamplingRun> runs = begin_all(paged.sampler, requests);
@@ -327,7 +327,7 @@ TEST(errors_of_one_batch_do_not_reach_others) {
   const std::vector<std::int64_t> good{1, 2}, beyond{1000};
   std::vector<SampleRequest> requests{request(good, {2, 2}), request(beyond, {2, 2}),
                                       request(good, {2, 2})};
-  const Seen expected = all_of(paged.sampler.sample(requests[0]));
+  const Seen expected = all_of(sample_of(paged.sampler, requests[0]));
   const auto check = [&](const NeighborSampler& sampler) {
     std::vector<SamplingRun> runs = begin_all(sampler, requests);
     const Sampled window = sample_all(runs, kPlenty);
@@ -373,7 +373,7 @@ TEST(a_window_stops) {
 TEST(pages_of_something_else_are_refused) {
   const PagedRing paged(1000, 10);
   const Ring other(1000, 11);
-  CHECK_THROWS(std::invalid_argument, "expected one of 11000 rows of 4 bytes",
+  CHECK_THROWS(std::invalid_argument, "found 10000 rows of 4 bytes, expected 11000 of 4",
                csc_of(Topology::open(other.path), paged.pages));
 }
 
@@ -389,18 +389,15 @@ TEST(hgt_over_files_is_hgt_over_maps) {
     std::vector<SamplingRun> runs;
     std::vector<HgtRequest> requests;
     for (const SampleRequest& request : seeds.all) {
-      requests.push_back({.seeds = request.seeds,
-                          .num_samples = {{30, 20}, {9, 5}, {4, 4}},
-                          .key = request.key,
-                          .threads = 2});
+      requests.push_back({{request.seeds, request.key}, {{30, 20}, {9, 5}, {4, 4}}, 2});
       runs.push_back(paged.begin(requests.back()));
     }
     const Sampled window = sample_all(runs, kPlenty);
     bool same = true;
     for (std::size_t k = 0; k < count; ++k) {
-      const Seen expected = all_of(mapped.sample(requests[k]));
+      const Seen expected = all_of(sample_of(mapped, requests[k]));
       same = same && !window.errors[k] && all_of(window.samples[k]) == expected &&
-             all_of(paged.sample(requests[k])) == expected;
+             all_of(sample_of(paged, requests[k])) == expected;
     }
     CHECK(same && window.read.rows > 0);
   }

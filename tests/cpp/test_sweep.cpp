@@ -194,9 +194,8 @@ TEST(reached_rows_are_loaded) {
     const std::int64_t edges = graph.indptr[static_cast<std::size_t>(end)];
     CHECK(found.stop == 1 || std::ssize(rows) * 16 + edges * 4 <= limits.max_bytes);
     PagedRows loaded(
-        ResidentRows::of_bits(found.rows[0].num_rows, found.rows[0].words), 0,
-        {graph.column().file},
-        std::make_shared<DiskGather>(DiskGatherOptions{{ReaderKind::kAuto, 4}, 1, 1 << 16}),
+        ResidentRows::of_bits(found.rows[0].num_rows, found.rows[0].words), 0, graph.column().file,
+        std::make_shared<DiskGather>(DiskGatherOptions{{ReaderKind::kAuto, 4}, 1 << 16}),
         {64, 4096, 1});
     ReadStats stats;
     std::int64_t group = 0;
@@ -205,7 +204,7 @@ TEST(reached_rows_are_loaded) {
     const std::vector<std::int64_t> wanted(rows.begin(), rows.end());
     std::vector<std::int64_t> places(wanted.size());
     loaded.find_places(wanted, places.data());
-    const RowTable table = loaded.table(0);
+    const RowTable table = loaded.table();
     for (std::size_t i = 0; i < wanted.size(); ++i) {
       const auto* const row =
           reinterpret_cast<const float*>(table.data + places[i] * table.row_stride);

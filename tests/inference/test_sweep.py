@@ -245,7 +245,7 @@ def test_rows_and_bounds_that_do_not_fit(tmp_path):
     table = torch.arange(900.0).view(300, 3)
     write_column(tmp_path / "x.gd", table)
     column = _core.ColumnFile.of(_core.Column.open(str(tmp_path / "x.gd")))
-    reader = _core.DiskGather(num_threads=1, depth=4, buffer_bytes=1 << 20)
+    reader = _core.DiskGather(depth=4, buffer_bytes=1 << 20)
     loaded = _core.PagedRows.of_reached(rows, column, reader, 64)
     plan = _core.GatherPlan(1)
     plan.add_column(0, row_table(table), plan.add_paged(0, loaded, True))

@@ -91,7 +91,7 @@ PREPARE = """
     column = _core.ColumnFile.open(sys.argv[1], 0, 100, 512, 512)
 
     def check(reader="auto", disk=None):
-        disk = disk or _core.DiskGather(reader, num_threads=1)
+        disk = disk or _core.DiskGather(reader)
         out = torch.zeros(50, 512, dtype=torch.uint8)
         index = torch.arange(99, 0, -2)
         disk.gather(column, [index], [out])

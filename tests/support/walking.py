@@ -14,8 +14,8 @@ class PagedWalker(RandomWalker):
     """Nothing of the neighbours stays in memory, little is read at once."""
 
     def page(self, contents, topologies):
-        reader = _core.DiskGather(num_threads=1, buffer_bytes=1 << 16)
-        columns = {t.path: (t, [_core.ColumnFile.of_indices(t)]) for t in topologies}
+        reader = _core.DiskGather(buffer_bytes=1 << 16)
+        columns = {t.path: (t, _core.ColumnFile.of_indices(t)) for t in topologies}
         rows = {
             path: _core.PagedRows(t.num_edges, column, reader, group_bits=4)
             for path, (t, column) in columns.items()
