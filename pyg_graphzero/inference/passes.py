@@ -167,7 +167,7 @@ class LayerPass(Pass):
                 costs.LEAST_LAYER_EDGES,
                 costs.MAX_LAYER_EDGES,
             )
-        bounds = sweep_bounds(data, sweep.node_type, max_edges, nodes)
+        bounds = sweep_bounds(contents, sweep.edge_types, self.num_rows, max_edges, nodes)
         self._batches = Batches(data, sweep.node_type, bounds, num_workers, self.stats, nodes)
 
     def _parts(self) -> Iterator[Part]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from time import perf_counter
 from typing import Any, TypeVar
@@ -23,16 +23,19 @@ from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.needs import Kind, bytes_of_rows, files_of
 from pyg_graphzero.memory.prefetch import prefetch_files
-from pyg_graphzero.pyg.data import contents_of
 from pyg_graphzero.sampling.base import Prepared
 from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.store.columns import engine_array, gather, numbers_of, view_bounds
+from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.util.system import private_rss
 
 T = TypeVar("T")
 
 # Number of rows whose bounds are looked at together.
 _ROWS_AT_ONCE = 1 << 18
+# Number of batches that are made ahead, one after the other.
+_AHEAD = 2
 
 
 class Batches:
@@ -58,9 +61,9 @@ class Batches:
 
     Example:
         >>> import pyg_graphzero as gz
-        >>> data = gz.open(example_store).data()
-        >>> bounds = sweep_bounds(data, None, max_edges=4)
-        >>> batches = Batches(data, None, bounds, 0, LoaderStats(num_workers=0))
+        >>> store = gz.open(example_store)
+        >>> bounds = sweep_bounds(store.contents, [None], num_rows=4, max_edges=4)
+        >>> batches = Batches(store.data(), None, bounds, 0, LoaderStats(num_workers=0))
         >>> [(batch.first_row, batch.batch_size) for batch in batches]
         [(0, 2), (2, 2)]
     """
@@ -82,7 +85,7 @@ class Batches:
         self._bounds = bounds
         self._node_type = node_type
         self._nodes = range(int(bounds[-1])) if nodes is None else nodes
-        self._ahead = 2 * num_workers
+        self._ahead = _AHEAD if num_workers else 0
         self._source = self._source_of()
 
     def _source_of(self) -> Source | None:
@@ -99,7 +102,7 @@ class Batches:
         nodes, files = rows + edges, files_of(self)  # type: ignore[arg-type]
         out_bytes = max(bytes_of_rows(self.data).values())
         sizes = nodes * out_bytes + edges * costs.EDGE
-        flight = int(sizes.topk(min(rows.numel(), 3 + self._ahead)).values.sum())
+        flight = int(sizes.topk(min(rows.numel(), 2 + self._ahead)).values.sum())
         stored = max((file.row_bytes for file in files if file.kind is Kind.ROWS), default=0)
         of_edges = sum(file.row_bytes for file in files if file.kind is Kind.EDGES)
         largest = int(nodes.max()) * stored + int(edges.max()) * of_edges
@@ -186,26 +189,26 @@ def ahead(made: Iterable[T], most: int) -> Iterator[T]:
 
 
 def sweep_bounds(
-    data: Any, node_type: str | None, max_edges: int, nodes: range | Tensor | None = None
+    contents: StoreContents,
+    edge_types: Collection[EdgeType | None],
+    num_rows: int,
+    max_edges: int,
+    nodes: Tensor | range | None = None,
 ) -> Tensor:
     """Cuts the rows of a node type into runs of a bounded number of edges.
 
     Args:
-        data: ``store.data()``; its edge types that end in ``node_type`` are counted.
-        node_type: The node type of the rows; None in a homogeneous store.
+        contents: The store's files.
+        edge_types: Types whose edges are counted, all of which end in the node type.
+        num_rows: Number of the rows.
         max_edges: In-edges and rows of a batch together; a row that has more is a batch alone.
         nodes: The nodes that rows stand for; None: the rows themselves.
 
     Returns:
         ``int64 [num_batches + 1]``, 8 bytes a batch; ``[0]`` where there are no rows.
     """
-    contents = contents_of(data)
-    assert contents is not None
-    num_rows = contents.node_type(node_type).num_nodes if nodes is None else len(nodes)
-    ends = [name for name in data.edge_types if name[2] == node_type] if node_type else [None]
-    if node_type is None and not contents.schema.edge_types:
-        ends = []
     at_once = max(_ROWS_AT_ONCE, max_edges)
+    ends = edge_types if contents.schema.edge_types else []
 
     def costs_of(first: int, last: int) -> Any:
         """Edges and rows before each of these rows."""

@@ -215,7 +215,8 @@ WALKS = """
 
     def swept(store):
         data = store.data()
-        for batch in Batches(data, None, sweep_bounds(data, None, 40), 0, LoaderStats(0)):
+        bounds = sweep_bounds(store.contents, [None], 50, 40)
+        for batch in Batches(data, None, bounds, 0, LoaderStats(0)):
             pass
 
     def rows(store):
