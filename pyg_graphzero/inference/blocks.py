@@ -10,16 +10,14 @@ next block is read.
 from __future__ import annotations
 
 import threading
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from time import perf_counter
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from pyg_graphzero import _core
-from pyg_graphzero.loader.plan import BatchPlan
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.budget import Budget
 from pyg_graphzero.memory.needs import Kind, Need, file_of
@@ -91,15 +89,13 @@ class Block:
     """The rows of a run of batches.
 
     Attributes:
-        first: The first batch.
         stop: One past the last batch.
         rows: The rows that were read, by file.
         reads: Counts of rows, requests and bytes that were read.
         topology_bytes: Bytes of the topologies' entries for these batches.
     """
 
-    first: int
-    stop: int = 0
+    stop: int
     rows: dict[str, _core.PagedRows] = field(default_factory=dict)
     reads: _core.ReadStats = field(default_factory=_core.ReadStats)
     topology_bytes: int = 0
@@ -108,12 +104,10 @@ class Block:
 class Source:
     """Reads blocks; and is what a plan of batches asks which rows it is to gather.
 
-    The thread that reads keeps this alive, and no loader.
-
     Args:
         contents: The store's files.
         room: How the sweep uses its budget.
-        bounds: The rows of each batch, see :class:`~.sweep.SweepLoader`.
+        bounds: The rows of each batch, see :class:`~.sweep.Batches`.
         node_type: The node type of these rows.
         graph: The graph that is sampled.
     """
@@ -139,6 +133,7 @@ class Source:
         self._dst_type = self._types.index(node_type)
         self._reader = _core.DiskGather(buffer_bytes=16 << 20)
         self._merge_gap = probe(contents.path).merge_gap
+        self._mapped = 0
 
     def file_of(self, value: Any) -> str | None:
         """The file that an attribute's rows are in; None where they are in memory."""
@@ -156,23 +151,35 @@ class Source:
         self.none[file] = none
         return none
 
-    def read(self, first: int) -> Block:
-        """Reads the block that begins with batch ``first``.
+    def blocks(self) -> Iterator[Block]:
+        """Reads all blocks.
 
         Raises:
-            OSError: A row of the block cannot be read.
+            OSError: A row of a block cannot be read.
         """
-        block = Block(first)
-        self._read_nodes(block)
-        self._read_edges(block)
-        return block
+        first, count = 0, self.bounds.numel() - 1
+        while first < count and not self.is_cancelled.is_set():
+            block = Block(count)
+            self._read_nodes(first, block)
+            self._read_edges(first, block)
+            first = block.stop
+            yield block
+            del block  # memory has two, and three never
+
+    def forget(self, num_edges: int) -> None:
+        """Gives up mapped pages of topologies, once enough of their edges were used."""
+        self._mapped += num_edges * 8
+        if self._mapped >= self.room.mapped // 2:
+            self._mapped = 0
+            for name in self.graph.edge_types:
+                self.contents.topology(name).forget_pages()
 
     def _files(self, record: NodeTypeSchema | EdgeTypeSchema | None) -> list[str]:
         """Which of a type's attributes batches gather from blocks."""
         attrs = {} if record is None else record.attrs
         return [file for file in attrs.values() if file in self.none]
 
-    def _read_nodes(self, block: Block) -> None:
+    def _read_nodes(self, first: int, block: Block) -> None:
         schema, column = self.contents.schema, self.contents.column
         columns = [self._files(schema.node_type(name)) for name in self._types]
         edges = [self._files(schema.edge_type(name)) for name in self.graph.edge_types]
@@ -181,10 +188,9 @@ class Source:
             for parts in (columns, edges)
         )
         if not any(row_bytes) and not any(edge_bytes):
-            block.stop = self.bounds.numel() - 1
             return
         found = _core.reach(
-            self.graph.builder({}), self._dst_type, engine_array(self.bounds), block.first,
+            self.graph.builder({}), self._dst_type, engine_array(self.bounds), first,
             row_bytes, edge_bytes, self.room.block, self.room.mapped // 2,
         )  # fmt: skip
         block.stop = found.stop
@@ -194,9 +200,9 @@ class Source:
                     reached, _core.ColumnFile.of(column(file)), self._reader, self._merge_gap
                 ))  # fmt: skip
 
-    def _read_edges(self, block: Block) -> None:
+    def _read_edges(self, first: int, block: Block) -> None:
         contents = self.contents
-        first, stop = (int(self.bounds[at]) for at in (block.first, block.stop))
+        first, stop = self.bounds[[first, block.stop]].tolist()
         for name in self.graph.edge_types:
             if name is not None and name[2] != self._types[self._dst_type]:
                 continue
@@ -216,90 +222,3 @@ class Source:
             group, read = rows.load(group, self.room.rows_at_once)
             block.reads += read
         block.rows[file] = rows
-
-
-class Blocks:
-    """The blocks of one epoch of a sweep, one ahead.
-
-    Args:
-        source: Reads the blocks.
-        plan: How batches are put together, made for that source.
-
-    Attributes:
-        plan: How batches are put together; from which rows, :meth:`enter` says.
-        reads: Reads of all blocks until now, see :class:`Block`.
-        topology_bytes: Bytes of topologies in all blocks until now, see :class:`Block`.
-        waited: Seconds that a batch waited for a block that was not read yet.
-    """
-
-    def __init__(self, source: Source, plan: BatchPlan) -> None:
-        self.source = source
-        self.plan = plan
-        self.reads = _core.ReadStats()
-        self.topology_bytes = 0
-        self.waited = 0.0
-        self._columns = plan.columns
-        self._block: Block | None = None
-        self._next: Future[Block] | None = None
-        self._thread = ThreadPoolExecutor(1, "graphzero-sweep")
-        self._asked = 0
-        self._mapped = 0
-
-    def may_ask(self) -> bool:
-        """Whether the next batch may be asked for: memory has two blocks, and three never."""
-        return self._next is not None or (
-            self._block is not None and self._asked < self._block.stop
-        )
-
-    def enter(self, number: int) -> None:
-        """Has the plan gather batch ``number``; they come in order, each when it may.
-
-        Waits until its block is read.
-
-        Raises:
-            OSError: A row of the block cannot be read.
-        """
-        self._asked = max(self._asked, number + 1)
-        if self._block is not None and number < self._block.first:
-            raise RuntimeError(f"batch {number}: its rows are not in memory any more; sweep again")
-        if self._block is None or number >= self._block.stop:
-            if self._next is None:
-                self._read_ahead(number)
-            assert self._next is not None
-            begun = perf_counter()
-            try:
-                block = self._next.result()
-            finally:
-                self.waited += perf_counter() - begun
-            # A block has no rows of edges that end elsewhere; those stay empty.
-            columns = self._columns.with_loaded(list((self.source.none | block.rows).values()))
-            reads = self.reads + block.reads
-            # All at once: if an exception strikes before, all of it is done again.
-            self.plan.columns, self.reads = columns, reads
-            self.topology_bytes += block.topology_bytes
-            self._block, self._next = block, None
-            block.rows.clear()  # the plan has them, until the last of its batches is made
-
-    def delivered(self, first_row: int, num_edges: int) -> None:
-        """A batch was delivered, so that those before it are not used any more."""
-        block = self._block
-        assert block is not None
-        if self._next is None and first_row >= int(self.source.bounds[block.first]):
-            self._read_ahead(block.stop)
-        self._mapped += num_edges * 8
-        if self._mapped >= self.source.room.mapped // 2:
-            self._mapped = 0
-            for name in self.source.graph.edge_types:
-                self.source.contents.topology(name).forget_pages()
-
-    def close(self) -> None:
-        """Has what is under way end soon."""
-        self.source.is_cancelled.set()
-        self._thread.shutdown(wait=False)
-
-    def __del__(self) -> None:
-        self.close()
-
-    def _read_ahead(self, first: int) -> None:
-        if first < self.source.bounds.numel() - 1:
-            self._next = self._thread.submit(self.source.read, first)

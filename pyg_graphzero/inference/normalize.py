@@ -8,22 +8,23 @@ count them in a batch are given normalised weights instead.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from pyg_graphzero.inference.sweep import sweep_bounds
 from pyg_graphzero.memory.prefetch import prefetch_all
 from pyg_graphzero.nn.block import with_loops
 from pyg_graphzero.store.columns import in_memory
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.schema import EdgeType
 
-# Edges whose degrees are counted at once.
+# Edges and nodes whose degrees are counted at once.
 _CHUNK = 1 << 22
 # Gives ``1 / sqrt(degree)`` of every node, by a type of edges and a rule.
 RootsOf = Callable[[EdgeType | None, "Rule"], Tensor]
@@ -94,19 +95,16 @@ def inverse_roots(
                 f"for each of {indices.numel()} edges"
             )
     prefetch_all([Path(path) for path in paths])
-    first = 0
-    while first < num_rows:
-        ends = contents.bounds(name, first, min(first + _CHUNK, num_rows))
-        count = max(1, bisect_right(ends.numpy(), int(ends[0]) + _CHUNK) - 1)
-        stop, begin, end = first + count, int(ends[0]), int(ends[count])
-        counts = ends[: count + 1].diff()
-        col = torch.repeat_interleave(torch.arange(stop - first), counts)
+    runs = sweep_bounds(contents, [name], num_rows, _CHUNK).tolist()
+    for first, stop in pairwise(runs):
+        ends = contents.bounds(name, first, stop)
+        begin, end = int(ends[0]), int(ends[-1])
+        col = torch.repeat_interleave(torch.arange(stop - first), ends.diff())
         values = torch.ones(end - begin)
         if weights is not None:
             values = in_memory(weights[begin:end]).reshape(-1).to(torch.float32)
         src = in_memory(indices[begin:end], torch.int64) - first if rule.loops else col
         rule.add(degrees[first:stop].zero_(), src, col, values)
-        first = stop
     return inverse_root(degrees)
 
 

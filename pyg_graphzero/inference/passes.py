@@ -15,7 +15,7 @@ from torch import Tensor
 from pyg_graphzero.inference.normalize import RootsOf, Rule, weighted
 from pyg_graphzero.inference.rows import RowFile
 from pyg_graphzero.inference.schedule import Convolve, Replay, Sweep, bytes_of
-from pyg_graphzero.inference.sweep import SweepLoader, sweep_bounds
+from pyg_graphzero.inference.sweep import Batches, sweep_bounds
 from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.budget import Budget, how_many
@@ -32,8 +32,6 @@ from pyg_graphzero.util.system import private_rss
 
 # First row of a part of a sweep, its number of rows, gathered rows, and its convolutions.
 Part = tuple[int, int, dict[Value, Tensor], Convolve]
-# Batches of which the rows lie in memory, where they are fetched from shards.
-_FETCHED = 12
 
 
 class Own(NamedTuple):
@@ -79,6 +77,7 @@ class Pass(ABC):
     Attributes:
         num_rows: Number of the nodes.
         peak_memory: The most that was taken between two parts; 0: its caller sees it.
+        stats: Counts of reads and seconds of waiting until now.
     """
 
     def __init__(
@@ -94,21 +93,16 @@ class Pass(ABC):
         self._contents = contents
         self._replay = Replay(task.sweep)
         self._own = {value: rows_of(task.columns[value]) for value in values}
-        self._stats = LoaderStats(num_workers=1)
-        self._begun = perf_counter()
-
-    def stats(self) -> LoaderStats:
-        """Counts of reads and seconds of waiting until now."""
-        return self._stats
+        self.stats = LoaderStats(num_workers=1)
 
     def __iter__(self) -> Iterator[tuple[int, list[Tensor]]]:
         """The first row of each part, and rows of the sweep's outputs; on the CPU."""
+        begun = perf_counter()
         for first, count, rows, convolve in self._parts():
             for value, file in self._own.items():
                 rows[value] = file.read(first, count).to(self.task.device)
-            self._stats.batches += 1
-            self._stats.nodes += count
-            self._stats.elapsed = perf_counter() - self._begun
+            self.stats.batches += 1
+            self.stats.elapsed = perf_counter() - begun
             made = self._replay(rows, count, convolve)
             del rows, convolve
             yield first, made
@@ -152,8 +146,6 @@ class LayerPass(Pass):
         num_workers: Threads of the engine that work ahead.
         own: See :class:`Pass`.
 
-    Attributes:
-        loader: Makes the batches.
     """
 
     def __init__(
@@ -168,24 +160,18 @@ class LayerPass(Pass):
             row_bytes = Counter({sweep.node_type: 0})
             for value in sweep.gathered:
                 row_bytes[value.space.name] += bytes_of(value.row)
-            room = contents.memory - private_rss()
             max_edges = how_many(
-                room if nodes is None else room // _FETCHED,
+                contents.memory - private_rss(),
                 costs.LAYER_SHARE,
                 sweep.row_bytes + max(row_bytes.values()) + costs.LAYER_EDGE,
                 costs.LEAST_LAYER_EDGES,
                 costs.MAX_LAYER_EDGES,
             )
-        bounds = sweep_bounds(data, sweep.node_type, max_edges, nodes)
-        self.loader = SweepLoader(data, sweep.node_type, bounds, num_workers, nodes)
-
-    def stats(self) -> LoaderStats:
-        """Counts of reads and seconds of waiting until now."""
-        return self.loader.stats()
+        bounds = sweep_bounds(contents, sweep.edge_types, self.num_rows, max_edges, nodes)
+        self._batches = Batches(data, sweep.node_type, bounds, num_workers, self.stats, nodes)
 
     def _parts(self) -> Iterator[Part]:
-        for batch in self.loader:
-            yield self._part(batch)
+        return map(self._part, self._batches)
 
     def _part(self, batch: Any) -> Part:
         task, sweep, count = self.task, self.task.sweep, batch.batch_size

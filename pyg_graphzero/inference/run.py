@@ -218,9 +218,9 @@ class _Run:
                     size = rows.numel() * rows.element_size()
                     done.written_bytes += size if column.encoding is None else size // 2
                 done.peak_memory = max(done.peak_memory, step.peak_memory, private_rss())
-                bar.set_postfix_str(step.stats().verdict, refresh=False)
+                bar.set_postfix_str(step.stats.verdict, refresh=False)
                 bar.update(len(parts[0]))
-            stats = step.stats()
+            stats = step.stats
             done.edges = stats.edges
             done.read_bytes = stats.read_bytes + stats.topology_bytes
             done.verdict = stats.verdict

@@ -80,28 +80,26 @@ class SummedPass(Pass):
         self._chunk_rows = 1 << (max(1, chunk // stride).bit_length() - 1)
         budget.spend(2 * min(self._chunk_rows, self._column.shape[0]) * stride)
         self._room, self._sum_bytes = budget.left, 4 * width + costs.SUMMED_ROW
-        self._engine: _core.NeighborSums | None = None
         budget.check(self._sum_bytes, f" to add up neighbours in {self._contents.path}")
 
     def _parts(self) -> Iterator[Part]:
+        engine = _core.NeighborSums(
+            self._topology, self._column, self._direct, self._chunk_rows, self._mapped, self._room
+        )
         first = 0
         while first < self.num_rows:
             bounds = self.bounds_of_block(first)
             stop = first + bounds.numel() - 1
-            yield from self._block(first, stop, bounds)
+            sums = self._sums(engine, first, stop)
+            self.stats.edges += int(bounds[-1] - bounds[0])
+            for at in range(0, stop - first, self._batch):
+                end = min(at + self._batch, stop - first)
+                part = sums[at:end]
+                if self._is_mean:
+                    part /= bounds[at : end + 1].diff().clamp(min=1).unsqueeze(1)
+                yield first + at, end - at, {}, self._convolve(part)
             first = stop
-            del bounds
-
-    def _block(self, first: int, stop: int, bounds: Tensor) -> Iterator[Part]:
-        """One block's parts."""
-        sums = self._sums(first, stop)
-        self._stats.edges += int(bounds[-1] - bounds[0])
-        for at in range(0, stop - first, self._batch):
-            end = min(at + self._batch, stop - first)
-            part = sums[at:end]
-            if self._is_mean:
-                part /= bounds[at : end + 1].diff().clamp(min=1).unsqueeze(1)
-            yield first + at, end - at, {}, self._convolve(part)
+            del bounds, sums, part  # the next block has room for its own
 
     def bounds_of_block(self, first: int) -> Tensor:
         """The bounds of as many rows as have room for their sums, and edges meanwhile."""
@@ -115,11 +113,9 @@ class SummedPass(Pass):
         count = bisect_right(range(1, most + 1), self._room, key=cost)
         return bounds[: max(1, count) + 1].clone()
 
-    def _sums(self, first: int, stop: int) -> Tensor:
+    def _sums(self, engine: _core.NeighborSums, first: int, stop: int) -> Tensor:
         """Sums of neighbours' rows, for rows ``first`` to ``stop``; until the next ones."""
-        if self._engine is None:
-            self._engine = self._made_engine()
-        engine, stats = self._engine, self._stats
+        stats = self.stats
         engine.begin(first, stop)
         while engine.step():  # and a Ctrl-C between
             pass
@@ -133,11 +129,6 @@ class SummedPass(Pass):
             (end - begin) * self._topology.index_bytes + 8 * (stop - first)
         )
         return engine.sums()
-
-    def _made_engine(self) -> _core.NeighborSums:
-        return _core.NeighborSums(
-            self._topology, self._column, self._direct, self._chunk_rows, self._mapped, self._room
-        )
 
     def _convolve(self, sums: Tensor) -> Convolve:
         """The convolution, over these sums: no sources, and no edges."""

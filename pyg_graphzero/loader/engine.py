@@ -164,10 +164,6 @@ class EngineLoader(KeyedLoader[Graph_co]):
         except (TypeError, ValueError):  # a batch sampler that does not say; ValueError is PyG's
             return 2 * costs.MAX_WINDOW
 
-    def may_ask(self) -> bool:
-        """Whether the epoch may ask for one more batch ahead now; always where none is pending."""
-        return True
-
     def _request(self, plan: BatchPlan | None, index: Any, key: int) -> Request:
         """A batch from the positions of its seeds, for the engine to sample and maybe gather."""
         prepared = self._prepare(as_positions(index), key)

@@ -228,13 +228,11 @@ class Epoch:
         Returns:
             False where the epoch is known to have no batch ``first``.
         """
-        engine, loader = self._engine, self._loader
+        engine = self._engine
         if engine is None:
             return True
         stop, has_first = first + max(self._ahead, int(wanted is not None)), True
         while (number := engine.end) < stop:
-            if number != wanted and not loader.may_ask():
-                break
             try:
                 request = self._requests[number] = self._request(number)
             except StopIteration:

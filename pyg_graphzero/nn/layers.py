@@ -111,15 +111,15 @@ def _propagated(
             return conv.propagate(edge_index, size=size, **values)
         return F.pad(out, (0, 0, 0, len(rows) - len(out))) if is_square else out
 
-    return as_pyg_does(conv, src, dst, block, given, apart, propagate, edges)
+    return as_pyg_does(conv, src, dst, block, given, apart, edges, propagate=propagate)
 
 
-class _Propagating:
-    """A convolution with another ``propagate``, for one call of its ``forward``."""
+class _With:
+    """A convolution with other attributes, for one call of its ``forward``."""
 
-    def __init__(self, conv: Any, propagate: Callable[..., Tensor]) -> None:
+    def __init__(self, conv: Any, parts: dict[str, Any]) -> None:
         self._conv = conv
-        self.propagate = propagate
+        vars(self).update(parts)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._conv, name)
@@ -127,7 +127,7 @@ class _Propagating:
 
 def as_pyg_does(
     conv: Any, src: Tensor, dst: Tensor, block: Block, given: dict[str, Any], apart: bool,
-    propagate: Callable[..., Tensor] | None = None, edges: Tensor | None = None,
+    edges: Tensor | None = None, **parts: Any,
 ) -> Tensor:  # fmt: skip
     """Rows that the convolution's own ``forward`` computes for a block.
 
@@ -138,12 +138,12 @@ def as_pyg_does(
         block: The block.
         given: Other arguments of the convolution.
         apart: Whether rows of both were given apart.
-        propagate: Function in place of its ``propagate``; None for its own.
         edges: The block's edges, where the caller has made them.
+        **parts: Attributes in place of the convolution's, such as ``propagate``.
     """
     is_square = not apart and type(conv) not in kinds.BIPARTITE
     x = src if is_square else (src, dst)
-    called = conv if propagate is None else _Propagating(conv, propagate)
+    called = _With(conv, parts) if parts else conv
     edges = block.edge_index() if edges is None else edges
     out: Tensor = type(conv).forward(called, x=x, edge_index=edges, **given)
     return out[: block.num_dst] if is_square else out
@@ -273,21 +273,16 @@ def _gat(
         )
     else:
         out = neighbor_sum(rows, edges.src, edges.bounds, share)
-    return _finished(conv, out, dst)
+    out = out.flatten(1) if conv.concat else out.mean(dim=1)
+    if conv.res is not None:
+        out = out + conv.res(dst)
+    return out if conv.bias is None else out + conv.bias
 
 
 def _shares(conv: Any, scores: Tensor, bounds: Tensor) -> Tensor:
     """Share of each edge among its destination's in-edges, after dropout."""
     share = neighbor_softmax(scores, bounds)
     return dropout(share, p=conv.dropout, training=conv.training)
-
-
-def _finished(conv: Any, out: Tensor, dst: Tensor) -> Tensor:
-    """GAT's result from the sums of its heads: joined or averaged, with residual and bias."""
-    out = out.flatten(1) if conv.concat else out.mean(dim=1)
-    if conv.res is not None:
-        out = out + conv.res(dst)
-    return out if conv.bias is None else out + conv.bias
 
 
 def _folded(weight: Tensor, attention: Tensor) -> Tensor:
@@ -304,20 +299,16 @@ def spread(rows: Tensor, bounds: Tensor, count: int) -> Tensor:
 def _gatv2(
     conv: Any, src: Tensor, dst: Tensor, block: Block, given: dict[str, Any], apart: bool
 ) -> Tensor:
-    heads, width = conv.heads, conv.out_channels
     edges = block.with_loops() if conv.add_self_loops else block
-    rows = conv.lin_l(src).view(-1, heads, width)
-    own = (
-        rows[: block.num_dst]
-        if conv.share_weights and not apart
-        else conv.lin_r(dst).view(-1, heads, width)
-    )
-    scores = neighbor_score(
-        rows, own, conv.att, edges.src, edges.bounds, negative_slope=conv.negative_slope
-    )
-    share = _shares(conv, scores, edges.bounds)
-    out = neighbor_sum(rows, edges.src, edges.bounds, share)
-    return _finished(conv, out, dst)
+
+    def propagate(edge_index: Tensor, x: tuple[Tensor, Tensor], **_: Any) -> Tensor:
+        scores = neighbor_score(*x, conv.att, edges.src, edges.bounds, conv.negative_slope)
+        return neighbor_sum(x[0], edges.src, edges.bounds, _shares(conv, scores, edges.bounds))
+
+    return as_pyg_does(
+        conv, src, dst, block, given, apart,
+        propagate=propagate, edge_updater=lambda *_, **__: None, add_self_loops=False,
+    )  # fmt: skip
 
 
 def _transformer(
@@ -327,7 +318,7 @@ def _transformer(
         scores = neighbor_dot(query, key, block.src, block.bounds) / math.sqrt(conv.out_channels)
         return neighbor_sum(value, block.src, block.bounds, _shares(conv, scores, block.bounds))
 
-    return as_pyg_does(conv, src, dst, block, given, apart, propagate)
+    return as_pyg_does(conv, src, dst, block, given, apart, propagate=propagate)
 
 
 #: Way to compute convolutions whose message is the neighbour's row, times a weight if there is one.

@@ -17,7 +17,7 @@ from torch_geometric.nn import GAT, GCN, GraphSAGE, HeteroConv, SAGEConv, Sequen
 
 import pyg_graphzero as gz
 from graphs import heterogeneous, homogeneous, write_store
-from pyg_graphzero.inference import run
+from pyg_graphzero.inference.passes import Pass
 from pyg_graphzero.inference.rows import RowFile
 from pyg_graphzero.store.column_writer import Column
 from pyg_graphzero.store.editor import StoreEditor
@@ -324,13 +324,13 @@ def wide(tmp_path_factory):
 
 def keep_within_budgets(rank, model, path, expected):
     """Runs in a process of its own, since malloc of this one has freed memory to give away."""
-    steps, found, stats_of = [], [], run.LayerPass.stats
+    steps, found, begin = [], [], Pass.__init__
 
-    def stats(step):
-        steps.append(stats_of(step))
-        return steps[-1]
+    def noted(step, *args):
+        steps.append(step)
+        begin(step, *args)
 
-    with patch.object(run.LayerPass, "stats", stats):
+    with patch.object(Pass, "__init__", noted):
         for extra in (500 * MB, 65 * MB, 100 * MB):  # first all that libraries take once
             memory = budget_beside(extra)
             with gz.open(path, memory=memory) as store:
@@ -340,7 +340,7 @@ def keep_within_budgets(rank, model, path, expected):
             # Messages of a batch are the model's, not the loader's.
             assert summary.peak_memory <= 1.1 * memory
             assert_equal(column(path, f"out{extra}"), expected)
-            found.append(steps[-1])
+            found.append(steps[-1].stats)
     _, few, many = found
     assert 0 < many.rows < 0.9 * few.rows
     assert many.reads < 0.5 * few.reads

@@ -473,8 +473,6 @@ def nn(width):
 CONVS = {
     "SAGEConv sum": (lambda: SAGEConv(8, 5, aggr="sum", project=True, normalize=True), False),
     "SAGEConv two": (lambda: SAGEConv(8, 5, aggr=["mean", "max"]), False),
-    "SAGEConv median": (lambda: SAGEConv(8, 5, aggr="median"), False),
-    "GraphConv": (lambda: GraphConv(8, 5), True),
     "GraphConv mean": (lambda: GraphConv(8, 5, aggr="mean"), True),
     "GCNConv plain": (lambda: GCNConv(8, 5, normalize=False), True),
     "GCNConv max": (lambda: GCNConv(8, 5, aggr="max"), True),
@@ -486,7 +484,6 @@ CONVS = {
     "ResGatedGraphConv": (lambda: pyg.ResGatedGraphConv(8, 5), False),
     "of one's own": (lambda: Doubled(8, 5), False),
     "hooked": (lambda: hooked(), False),
-    "unfused": (lambda: unfused(), False),
 }
 
 
@@ -499,12 +496,6 @@ def hooked():
     conv = SAGEConv(8, 5)
     conv.register_message_forward_hook(lambda module, inputs, out: 3 * out)
     conv.register_forward_hook(lambda module, inputs, out: out + 1)
-    return conv
-
-
-def unfused():
-    conv = SAGEConv(8, 5)
-    conv.fuse = False
     return conv
 
 

@@ -199,9 +199,9 @@ def swept(model, path, memory):
     """The output, its summary, and how many blocks there were."""
     sum_up, blocks = SummedPass._sums, []
 
-    def counted(step, first, *more):
-        blocks.append(first)
-        return sum_up(step, first, *more)
+    def counted(*run):
+        blocks.append(run)
+        return sum_up(*run)
 
     name = f"out{memory}"
     with patch.object(SummedPass, "_sums", counted), gz.open(path, memory=memory) as store:

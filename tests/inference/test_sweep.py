@@ -17,7 +17,8 @@ from graphs import heterogeneous, homogeneous, write_store
 from pyg_graphzero import _core
 from pyg_graphzero.inference import sweep as sweep_module
 from pyg_graphzero.inference.blocks import SweepPlan, plan_sweep
-from pyg_graphzero.inference.sweep import SweepLoader, sweep_bounds
+from pyg_graphzero.inference.sweep import Batches, sweep_bounds
+from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.memory.needs import Kind, Need
 from pyg_graphzero.store.columns import row_table, write_column
 
@@ -54,54 +55,50 @@ def room(monkeypatch):
     return set_room
 
 
-def sweep(path, node_type, max_edges=60, workers=0, skipped=0):
-    data = gz.open(path).data()
-    bounds = sweep_bounds(data, node_type, max_edges)[skipped:]
-    return SweepLoader(data, node_type, bounds, workers)
+def sweep(path, node_type, workers=0, stats=None):
+    store = gz.open(path)
+    data, contents = store.data(), store.contents
+    names = [name for name in data.edge_types if name[2] == node_type] if node_type else [None]
+    bounds = sweep_bounds(contents, names, contents.node_type(node_type).num_nodes, 60)
+    return Batches(data, node_type, bounds, workers, stats or LoaderStats(workers))
+
+
+def counted(path):
+    """Nodes that batches have, and counts of reads."""
+    stats = LoaderStats(0)
+    return {n for batch in sweep(path, None, 0, stats) for n in batch.n_id.tolist()}, stats
 
 
 @pytest.mark.parametrize(
-    ("block", "workers", "skipped"),
-    [(1, 0, 0), (600, 3, 0), (1500, 2, 2), (5_000, 1, 0), (10**9, 2, 0)],
+    ("block", "workers"), [(1, 0), (600, 3), (1500, 2), (5_000, 1), (10**9, 2)]
 )
 @pytest.mark.parametrize("name", ["plain", "typed", "authors", "coded"])
-def test_batches_are_those_of_mapped_columns(stores, room, name, block, workers, skipped):
+def test_batches_are_those_of_mapped_columns(stores, room, name, block, workers):
     path, node_type = stores[name]
-    mapped = sweep(path, node_type, skipped=skipped)
-    expected = list(mapped)
+    expected = list(sweep(path, node_type))
     assert len(expected) > 3
-    assert (expected[0].first_row > 0) == (skipped > 0)
-    assert mapped.stats().rows == 0
     room(block)
-    loader = sweep(path, node_type, workers=workers, skipped=skipped)
-    for _ in range(2):
-        found = list(loader)
-        assert_same(found, expected)
-    assert loader.stats().batches == len(expected)
+    assert_same(list(sweep(path, node_type, workers)), expected)
 
 
 def test_columns_that_are_held_are_mapped(stores, room):
     path, node_type = stores["typed"]
-    expected = list(sweep(path, node_type))
     columns = gz.open(path).contents.schema.node_type("author").attrs
+    expected = list(sweep(path, node_type))
     room(2000, held=(columns["x"],))
-    loader = sweep(path, node_type)
-    found = list(loader)
-    assert_same(found, expected)
-    every = loader.stats()
+    held = LoaderStats(0)
+    assert_same(list(sweep(path, node_type, 0, held)), expected)
     room(2000)
-    list(loader)
-    assert 0 < every.rows < loader.stats().rows
+    every = LoaderStats(0)
+    list(sweep(path, node_type, 0, every))
+    assert 0 < held.rows < every.rows
 
 
 def test_each_row_is_read_once_a_block(stores, room):
     path, _ = stores["plain"]
+    assert counted(path)[1].rows == 0  # mapped
     room(10**9)
-    loader = sweep(path, None)
-    reached = set()
-    for batch in loader:
-        reached |= set(batch.n_id.tolist())
-    stats = loader.stats()
+    reached, stats = counted(path)
     slots = -(-3000 // 4096) * 4096  # edge attributes come in runs of 4096 slots
     assert stats.rows == 2 * len(reached) + min(slots, 3000)  # x and y; edge_attr
     assert stats.useful_bytes == len(reached) * (32 + 8) + 3000 * 12
@@ -109,9 +106,9 @@ def test_each_row_is_read_once_a_block(stores, room):
     assert stats.reads >= 3
     # Smaller blocks have rows in common, which are read for each of them.
     room(3000)
-    list(loader)
-    assert loader.stats().rows > stats.rows
-    assert loader.stats().topology_bytes == stats.topology_bytes
+    _, smaller = counted(path)
+    assert smaller.rows > stats.rows
+    assert smaller.topology_bytes == stats.topology_bytes
 
 
 def test_no_rows(tmp_path, room):
@@ -127,41 +124,14 @@ def test_no_rows(tmp_path, room):
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_file_that_is_cut_short(stores, room, tmp_path, workers):
     path = shutil.copytree(stores["plain"][0], tmp_path / "store")
-    expected = list(sweep(path, None))
     room(1)  # a batch each
-    loader = sweep(path, None, workers=workers)
+    batches = iter(sweep(path, None, workers))
     file = path / gz.open(path).contents.schema.node_type(None).attrs["x"]
-    # Batches that need none of the last rows are made all the same.
-    lost = 290
     column = gz.open(path).contents.column(str(file.relative_to(path)))
     with file.open("r+b") as opened:
-        opened.truncate(column.data_offset + lost * column.row_stride)
-    iterator = iter(loader)
-    failed = 0
-    for number, want in enumerate(expected):
-        if int(want.n_id.max()) >= lost:
-            failed += 1
-            with pytest.raises(OSError, match=f"x.gd.*|{file.name}") as caught:
-                next(iterator)
-            assert file.name in str(caught.value)
-            loader.load_state_dict({**loader.state_dict(), "num_batches": number + 1})
-            iterator = iter(loader)
-        else:
-            assert_same([next(iterator)], [want])
-    assert 0 < failed < len(expected)
-    with pytest.raises(StopIteration):
-        next(iterator)
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_sweep_goes_on_where_it_stopped(stores, room, workers):
-    path = stores["plain"][0]
-    expected = list(sweep(path, None))
-    room(1)  # a batch each
-    loader = sweep(path, None, workers=workers)
-    list(zip(loader, range(3), strict=False))
-    loader.load_state_dict({**loader.state_dict(), "num_batches": 3})
-    assert_same(list(loader), expected[3:])
+        opened.truncate(column.data_offset + 290 * column.row_stride)
+    with pytest.raises(OSError, match=file.name):
+        list(batches)
 
 
 def test_a_damaged_topology(stores, room, tmp_path):
@@ -183,7 +153,7 @@ def threads():
 def test_a_sweep_that_is_given_up_leaves_no_thread(stores, room):
     room(500)
     before = threads()
-    iterator = iter(sweep(stores["plain"][0], None, workers=2))
+    iterator = iter(sweep(stores["plain"][0], None, 2))
     next(iterator)
     under_way = threads() - before
     del iterator

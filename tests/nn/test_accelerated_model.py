@@ -75,35 +75,6 @@ def test_lazy_layers_are_made_by_the_first_batch():
     assert plain(fast, next(batches)).size(0) == SEEDS
 
 
-class Fickle(nn.Module):
-    """Takes another way now and then."""
-
-    def __init__(self):
-        super().__init__()
-        self.net, self.calls = Stack(SAGEConv), 0
-
-    def forward(self, x, edge_index):
-        self.calls += 1
-        x = self.net(x, edge_index)
-        x = F.dropout(x, 0.5, self.training)
-        return x.sin() if self.calls % 3 else x.cos()
-
-
-def test_a_forward_pass_that_differs_from_batch_to_batch_runs_as_it_is():
-    fast = gz.nn.accelerate(Fickle())
-    reference = Fickle()
-    reference.load_state_dict(fast.state_dict())
-    for batch, _ in zip(loader(), range(3), strict=False):
-        torch.manual_seed(3)
-        out = plain(fast, batch)
-        torch.manual_seed(3)
-        reference.calls = fast.calls - 1
-        expected = plain(reference, stock(batch))
-    assert "same for every batch" in gz.nn.explain(fast).as_it_is
-    assert fast.forward.num_stock == 1
-    torch.testing.assert_close(out, expected)
-
-
 CALLS = {
     "trim_to_layer": lambda model, batch: model(
         batch.x, batch.edge_index, num_sampled_nodes_per_hop=batch.num_sampled_nodes,
@@ -195,25 +166,6 @@ class Residual(nn.Module):
 def test_functions_that_are_computed_in_another_way():
     fast = compare(Residual(), plain)
     assert "runs as it is" not in str(gz.nn.explain(fast))
-
-
-def test_dropout_leaves_out_as_much(monkeypatch):
-    torch.manual_seed(0)
-    model = pyg.GraphSAGE(WIDTH, 64, 2, 7, dropout=0.75)
-    fast = gz.nn.accelerate(copy.deepcopy(model))
-    batch = next(iter(loader()))
-    seen, draw = [], torch.nn.Dropout.forward
-
-    def watched(module, given):
-        seen.append((given, draw(module, given)))
-        return seen[-1][1]
-
-    monkeypatch.setattr(torch.nn.Dropout, "forward", watched)
-    plain(fast, batch)
-    given, out = seen[-1]  # those before are of the small graph
-    assert torch.equal(out[out != 0], (given * 4)[out != 0])
-    count = int((given != 0).sum())
-    assert abs(int((out != 0).sum()) - count / 4) <= 5 * (count * 3 / 16) ** 0.5
 
 
 def test_gradients_of_gradients():

@@ -77,8 +77,7 @@ def test_adapters_have_gradients(name, is_zero):
     for conv in (model.first, model.second):
         for lin in lins:
             setattr(conv, lin, Adapted(getattr(conv, lin), is_zero))
-    model, fast = both(model)
-    agree(model, fast, next(iter(loader())))
+    fast = compare(model, plain, count=1)
     assert hops(fast) == [1, 0]
     assert all(p.grad is not None for n, p in fast.named_parameters() if n.endswith("up"))
 
@@ -133,10 +132,10 @@ def test_layers_that_are_no_product_are_not_exchanged_with_sums():
     for make in (pyg.GCNConv, pyg.GATConv):
         model = Stack(make, width=40)
         model.first.lin = mlp(model.first.lin)
-        agree(*both(model), next(iter(loader())))
+        compare(model, plain, count=1)
     model = Stack(pyg.GATConv, width=40)
     model.first.lin = nn.Linear(WIDTH, 40)  # with a bias, that PyG's has not
-    agree(*both(model), next(iter(loader())))
+    compare(model, plain, count=1)
 
 
 def test_layers_of_types_that_do_more_than_multiply():
@@ -145,16 +144,12 @@ def test_layers_of_types_that_do_more_than_multiply():
         lin = getattr(model.first, name)
         lin = lin.lins["author"] if name == "kqv_lin" else lin
         parametrize.register_parametrization(lin, "weight", Halved())
-        model, fast = both(model)
-        agree(model, fast, next(iter(hetero_batches())), typed)
-        assert hops(fast)[0] is None
+        assert hops(compare(model, typed, hetero_batches(), count=1))[0] is None
 
 
 def test_gradients_that_are_zero_are_not_missing():
     """Adam moves a parameter whose gradient is zero, and not one that has none."""
-    model, fast = both(initialized(TypedPair(), typed))
-    for batch, _ in zip(hetero_batches(), range(3), strict=False):
-        agree(model, fast, batch, typed)
+    fast = compare(initialized(TypedPair(), typed), typed, hetero_batches())
     assert fast.forward.num_stock == 0
 
 
@@ -205,6 +200,7 @@ def test_norms_count_each_batch_once():
 
         def forward(self, x, edge_index):
             self.calls += 1
+            torch.rand(3)
             if self.calls == 5:
                 self.turned.append(self.calls)
             out = super().forward(x, edge_index)
@@ -213,9 +209,15 @@ def test_norms_count_each_batch_once():
     model = Turns(nn.BatchNorm1d)
     model.turned = []
     model, fast = both(model, norms="whole")
+    torch.manual_seed(0)
     for batch, _ in zip(loader(), range(6), strict=False):
         agree(model, fast, batch)
+    state = torch.get_rng_state()
+    torch.manual_seed(0)
+    torch.rand(2 * 6, 3)
+    assert torch.equal(torch.get_rng_state(), state)
     assert "same for every batch" in as_it_is(fast)
+    assert fast.forward.num_stock == 1 + 1
     assert fast.calls == 6
     assert fast.turned == model.turned == [5]
     assert int(fast.norms[0].num_batches_tracked) == 6
@@ -390,8 +392,7 @@ def test_functions_with_gradients_of_their_own(by_rows):
             hidden = Halves.apply(self.first(x, edge_index), by_rows)
             return self.second(hidden, edge_index)
 
-    model, fast = both(Between(pyg.SAGEConv))
-    agree(model, fast, next(iter(loader())))
+    fast = compare(Between(pyg.SAGEConv), plain, count=1)
     assert ("gradients are others" in as_it_is(fast)) == by_rows
 
 
@@ -474,9 +475,7 @@ def test_rows_that_change_places():
             one, other = (one, other) if self.calls < 3 else (other, one)
             return self.last(one.relu(), edge_index) + other.tanh()[:, :7]
 
-    model, fast = both(Swaps())
-    for batch, _ in zip(loader(), range(4), strict=False):
-        agree(model, fast, batch)
+    compare(Swaps(), plain, count=4)
 
 
 # ---- changes on the way -----------------------------------------------------------------------

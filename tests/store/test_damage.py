@@ -186,7 +186,8 @@ WALKS = """
     import torch, pyg_graphzero as gz
     from pyg_graphzero.store.columns import gather
     from pyg_graphzero.inference.normalize import Rule, inverse_roots
-    from pyg_graphzero.inference.sweep import SweepLoader, sweep_bounds
+    from pyg_graphzero.inference.sweep import Batches, sweep_bounds
+    from pyg_graphzero.loader.stats import LoaderStats
 
     NODES = torch.arange(50)
 
@@ -214,7 +215,8 @@ WALKS = """
 
     def swept(store):
         data = store.data()
-        for batch in SweepLoader(data, None, sweep_bounds(data, None, 40)):
+        bounds = sweep_bounds(store.contents, [None], 50, 40)
+        for batch in Batches(data, None, bounds, 0, LoaderStats(0)):
             pass
 
     def rows(store):
