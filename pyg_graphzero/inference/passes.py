@@ -33,6 +33,9 @@ from pyg_graphzero.util.system import private_rss
 # First row of a part of a sweep, its number of rows, gathered rows, and its convolutions.
 Part = tuple[int, int, dict[Value, Tensor], Convolve]
 
+# Batches of which the rows lie in memory, where they are fetched from shards.
+_FETCHED = 12
+
 
 class Own(NamedTuple):
     """Nodes to sweep over, of those that a store has.
@@ -160,8 +163,9 @@ class LayerPass(Pass):
             row_bytes = Counter({sweep.node_type: 0})
             for value in sweep.gathered:
                 row_bytes[value.space.name] += bytes_of(value.row)
+            room = contents.memory - private_rss()
             max_edges = how_many(
-                contents.memory - private_rss(),
+                room if nodes is None else room // _FETCHED,
                 costs.LAYER_SHARE,
                 sweep.row_bytes + max(row_bytes.values()) + costs.LAYER_EDGE,
                 costs.LEAST_LAYER_EDGES,

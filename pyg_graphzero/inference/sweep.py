@@ -18,13 +18,14 @@ from torch import Tensor
 
 from pyg_graphzero import _core
 from pyg_graphzero.inference.blocks import Block, Source, plan_sweep
-from pyg_graphzero.loader.plan import BatchPlan
+from pyg_graphzero.loader.plan import BatchPlan, Fetched
 from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.needs import Kind, bytes_of_rows, files_of
 from pyg_graphzero.memory.prefetch import prefetch_files
-from pyg_graphzero.sampling.base import Prepared
 from pyg_graphzero.sampling.neighbor import NeighborSampler
+from pyg_graphzero.shards.exchange import Wanted
+from pyg_graphzero.shards.window import Request, made_alone
 from pyg_graphzero.store.columns import engine_array, gather, numbers_of, view_bounds
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.schema import EdgeType
@@ -139,21 +140,50 @@ class Batches:
             if source is not None:
                 source.is_cancelled.set()
 
+    def _run(self, number: int) -> list[int]:
+        """The first row of a batch, and one past its last."""
+        run: list[int] = self._bounds[number : number + 2].tolist()
+        return run
+
     def _made(self, plan: BatchPlan, numbers: range) -> Iterator[Any]:
         """Makes batches of rows that are in memory."""
         sampler = self.graph_sampler
+        shards: Any = plan.shards
         recipe = sampler.recipe(plan.columns)
         dst_type = plan.node_types.index(self._node_type)
 
-        def make(number: int) -> tuple[_core.Batch, Any]:
-            first, stop = self._bounds[number : number + 2].tolist()
-            rows = engine_array(numbers_of(self._nodes, first, stop))
-            made = sampler.make(recipe, Prepared([(dst_type, rows, None)], lambda _: None), number)
-            batch = plan.assemble(sampler.sample_of(made), made.gathered)
+        def request(number: int) -> Request:
+            rows = engine_array(numbers_of(self._nodes, *self._run(number)))
+            return recipe, [(dst_type, rows, None)], number, number, []
+
+        def finished(number: int, made: _core.Batch, fetched: Fetched | None) -> Any:
+            batch = plan.assemble(sampler.sample_of(made), made.gathered, None, fetched)
+            first, stop = self._run(number)
             batch.first_row, batch.batch_size = first, stop - first
             return made, batch
 
-        for made, batch in ahead(map(make, numbers), self._ahead):
+        def alone() -> Iterator[Any]:
+            for number in numbers:
+                yield finished(number, made_alone(request(number), sampler.num_threads), None)
+
+        def in_windows() -> Iterator[Any]:
+            for part, window in ahead(windows(), 1):
+                for place, number in enumerate(part):
+                    yield finished(number, window.batch(place), window.rows(place))
+
+        def wanted_of(place: int, made: _core.Batch) -> Wanted:
+            return plan.wanted(sampler.sample_of(made))
+
+        def windows() -> Iterator[Any]:
+            first = numbers.start
+            while first < numbers.stop:
+                part = numbers[first - numbers.start :][: shards.together]
+                requests = [request(number) for number in part]
+                yield part, shards.sample(requests, wanted_of, sampler.num_threads)
+                first = part.stop
+
+        batches = alone() if shards is None else in_windows()
+        for made, batch in ahead(batches, self._ahead):
             self._stats.sample += made.sample_seconds
             self._stats.gather += made.gather_seconds
             self._stats.edges += made.num_edges

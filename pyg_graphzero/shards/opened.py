@@ -20,7 +20,7 @@ from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.shards.exchange import Exchange, ExchangeStats, Key, Shelf, Wanted
 from pyg_graphzero.shards.fetcher import Fetcher
 from pyg_graphzero.shards.owners import Owners
-from pyg_graphzero.shards.window import Request, Window, sample
+from pyg_graphzero.shards.window import Request, Window, made_alone, sample
 from pyg_graphzero.store.columns import EncodedRows, gather, in_memory, view_topology
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.leftovers import Draft
@@ -323,7 +323,10 @@ class Shards:
         """Begins to sample some batches, and to fetch the rows that ``wanted_of`` says of each."""
 
         def make() -> tuple[list[Any], list[Wanted]]:
-            made = sample(self._fetcher.exchange, self._names, requests, num_threads)
+            if self.has_topology:
+                made = sample(self._fetcher.exchange, self._names, requests, num_threads)
+            else:
+                made = [made_alone(request, num_threads) for request in requests]
             wanted = [
                 {} if isinstance(batch, Exception) else wanted_of(place, batch)
                 for place, batch in enumerate(made)

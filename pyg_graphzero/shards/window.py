@@ -93,6 +93,12 @@ class Window:
         return united
 
 
+def made_alone(request: Request, num_threads: int) -> _core.Batch:
+    """A batch whose neighbours this process has."""
+    recipe, seeds, key, number, excluded = request
+    return recipe.make(seeds, key, num_threads, number, excluded)
+
+
 def sample(
     exchange: Exchange, names: Mapping[str, Any], requests: Sequence[Request], num_threads: int
 ) -> list[Any]:
