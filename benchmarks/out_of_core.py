@@ -52,8 +52,6 @@ _TOO_LITTLE = 10**8  # for any process with torch in it
 # Encoding of the features, by the first part of a store's name.
 ENCODINGS = {"f32": None, "f16": "float16", "i8": "int8"}
 _SIZES = ["2000000x128", "6000000x128", "10000000x128", "2000000x512"]
-_COLUMNS = ["batches/s", "first", "last", "of batches", "hits", "reads/batch", "MB/batch"]
-_COLUMNS += ["reads: time/ideal", "anon+file", "charged"]
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
@@ -285,9 +283,10 @@ def main(argv: list[str] | None = None) -> None:
     more = {"limit": limit, "feature_bytes": feature_bytes, "uring_refusal": _core.uring_refusal()}
     write(args.out / f"{args.name}.json", record(args, argv, graph=facts, results=results, **more))
     share = f"{limit / feature_bytes:.0%} of the features' bytes"
-    print(table(f"out of core: limit {format_bytes(limit)} ({share}), cold", results, _COLUMNS))
+    print(table(f"out of core: limit {format_bytes(limit)} ({share}), cold", results))
     watched = [e for e in results if e["limit"] == limit and e["group"] not in ("stock", "memmap")]
-    print(memory_chart([[e for e in watched if e["timeline"]]], args.out, args.name))
+    if watched := [each for each in watched if each["timeline"]]:
+        memory_chart(watched, args.out / f"{args.name}_memory.png")
 
 
 def facts_of(args: argparse.Namespace, path: Path) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def main(argv: list[str] | None = None) -> None:
     write(args.json, record(args, argv, **report))
     print(machine())
     title = f"{format_bytes(report['neighbours_bytes'])} in {format_bytes(report['limit'])}"
-    print(table(title, report["results"], ["K steps/s", "RssAnon"]))
+    print(table(title, report["results"]))
 
 
 def measure(args: argparse.Namespace, path: Path) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from pyg_graphzero.util.disk import DiskSpeed
 from pyg_graphzero.util.sizes import format_bytes
 
 Result = dict[str, Any]
-_MISSING = "chart left out: install matplotlib"
 
 
 def whole_epochs(result: Result) -> list[dict[str, Any]]:
@@ -29,14 +28,6 @@ def rate(result: Result, epoch: int | None = None) -> float | None:
     if not -len(whole) <= epoch < len(whole):
         return None
     return whole[epoch]["batches"] / whole[epoch]["seconds"]
-
-
-def speed(result: Result) -> float | None:
-    """Batches a second: of the steady state where it is known, else of all; or less than this."""
-    if "batches_per_second" in result:  # it is a summary
-        return result["batches_per_second"]
-    steady = result["found"].get("steady")
-    return steady["batches"] / steady["elapsed"] if steady else rate(result) or result["at_most"]
 
 
 def last_counts(result: Result) -> dict[str, Any]:
@@ -64,9 +55,11 @@ def figures(result: Result) -> dict[str, Any]:
     counts, taken = last_counts(result), result["batch_seconds"]
     batches = counts.get("batches") or (result["epochs"][-1]["batches"] if result["epochs"] else 0)
     read = reading(result)
+    steady = result["found"].get("steady")
     found: dict[str, Any] = {
-        "batches": len(taken),
-        "batches_per_second": None if result["at_most"] else speed(result),
+        "batches": len(taken) or None,
+        "at_most": result["at_most"],
+        "batches_per_second": steady["batches"] / steady["elapsed"] if steady else rate(result),
         "first_epoch": rate(result, 0),
         "last_epoch": rate(result, -1),
         "first_batch_seconds": taken[0] if taken else None,
@@ -83,7 +76,7 @@ def figures(result: Result) -> dict[str, Any]:
             found[f"{name}_per_batch"] = counts[name] / batches if counts.get(name) else None
     if counts.get("rows"):
         found["hit_rate"] = counts["hits"] / counts["rows"]
-    if result["found"].get("steady"):
+    if steady:
         found["steady_batches"] = batches
         found["stall_share"] = counts["stall"] / counts["elapsed"]
     return {name: value for name, value in found.items() if value is not None}
@@ -94,9 +87,10 @@ def percent(value: float) -> str:
     return f"{value:.0%}"
 
 
-# The columns that scenarios choose from: a figure, and how it is shown.
+# The columns of a table: a figure, and how it is shown.
 COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
     "batches/s": ("batches_per_second", number),
+    "at most": ("at_most", number),
     "first": ("first_epoch", number),
     "last": ("last_epoch", number),
     "of batches": ("batches", number),
@@ -109,26 +103,23 @@ COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
     "stall": ("stall_share", percent),
     "seconds": ("seconds", number),
     "K steps/s": ("steps_per_second", lambda rate: number(rate / 1e3)),
-    "RssAnon": ("anon", format_bytes),
+    "anon": ("anon", format_bytes),
     "anon+file": ("anon_and_file", format_bytes),
-    "charged": ("charged", format_bytes),
-    "read": ("read_bytes", format_bytes),
-    "written": ("write_bytes", format_bytes),
 }
 
 
-def table(title: str, results: list[Result], columns: list[str]) -> str:
-    """Every run in a line, and what went wrong below."""
-    rows = []
-    for each in results:
-        found = each["found"] | figures(each) | each.get("peak", {}) | each.get("io", {})
-        shown = [COLUMNS[column] for column in columns]
-        cells = [form(found[name]) if name in found else "" for name, form in shown]
-        if each["at_most"]:
-            cells[0] = f"<{number(each['at_most'])}"
-        rows.append([each["name"], each["store"], *cells])
+def table(title: str, results: list[Result]) -> str:
+    """Every run in a line, the figures that any of them has, and what went wrong below."""
+    of_runs = [each["found"] | figures(each) | each.get("peak", {}) for each in results]
+    shown = {
+        column: [form(found[name]) if name in found else "" for found in of_runs]
+        for column, (name, form) in COLUMNS.items()
+        if any(name in found for found in of_runs)
+    }
+    names = [[each["name"], each["store"]] for each in results]
+    rows = [name + list(cells) for name, *cells in zip(names, *shown.values(), strict=True)]
     errors = [f"{each['name']}: {each['error']}" for each in results if each["error"]]
-    return "\n".join([markdown(title, ["run", "store", *columns], rows), *errors])
+    return "\n".join([markdown(title, ["run", "store", *shown], rows), *errors])
 
 
 def short(result: Result) -> str:
@@ -140,53 +131,17 @@ def short(result: Result) -> str:
     return f"{result['name']}: {', '.join(epochs) or found}"
 
 
-# Charts ###########################################################################################
+def memory_chart(results: list[Result], path: Path) -> None:
+    """Draws memory over time of runs under one limit."""
+    from matplotlib.figure import Figure  # runs are processes of the same script, and need none
 
-
-def memory_chart(axes_of: list[list[Result]], folder: Path, name: str) -> str:
-    """Draws ``NAME_memory.png``.
-
-    Args:
-        axes_of: Runs whose memory is shown, one list for each axes.
-        folder: Directory of the chart.
-        name: Name of the scenario.
-
-    Returns:
-        A line that says where the chart is, or why there is none.
-    """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        return _MISSING
-    if shown := [each for each in axes_of if each]:
-        height = 4.5 if len(shown) == 1 else 1.2 + 1.6 * len(shown)
-        figure = Figure(figsize=(8, height), layout="constrained")
-        memory_lines(figure, shown)
-        FigureCanvasAgg(figure)
-        figure.savefig(folder / f"{name}_memory.png", dpi=90)
-    return f"written: {name}_memory.png in {folder}"
-
-
-def memory_lines(figure: Any, axes_of: list[list[Result]]) -> None:
-    """Memory over time; of a run that is alone on its axes, by kind, and what is charged."""
-    parts = {
-        "RssAnon": ("anon",),
-        "RssAnon + RssFile": ("anon", "file"),
-        "control group": ("charged",),
-    }
-    rows = figure.subplots(len(axes_of), 1, squeeze=False)[:, 0]
-    for axes, results in zip(rows, axes_of, strict=True):
-        first, alone = results[0], len(results) == 1
-        for each in results:
-            for label, kinds in (parts if alone else {each["name"]: ("anon", "file")}).items():
-                seconds = [point["seconds"] for point in each["timeline"]]
-                held = [sum(point.get(k, 0) for k in kinds) / 1e9 for point in each["timeline"]]
-                axes.plot(seconds, held, label=label, linewidth=1)
-        for kind, style in (("limit", "-"), ("budget", ":")):
-            if first[kind]:
-                at = first[kind] / 1e9
-                axes.axhline(at, color="black", linestyle=style, linewidth=1, label=kind)
-        label = f"{first['name']}, seconds" if alone else "seconds"
-        axes.set(xlabel=label, ylabel="GB", ylim=(0, None))
-        axes.legend(fontsize=6)
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    axes = figure.subplots()
+    for each in results:
+        seconds = [point["seconds"] for point in each["timeline"]]
+        held = [(point["anon"] + point["file"]) / 1e9 for point in each["timeline"]]
+        axes.plot(seconds, held, label=each["name"], linewidth=1)
+    axes.axhline(results[0]["limit"] / 1e9, color="black", linewidth=1, label="limit")
+    axes.set(xlabel="seconds", ylabel="GB", ylim=(0, None))
+    axes.legend(fontsize=6)
+    figure.savefig(path, dpi=90)

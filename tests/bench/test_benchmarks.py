@@ -220,13 +220,11 @@ def test_papers100m(tmp_path):
     for each in (converted, shape, bolt, load, optimized, trained, inferred):
         assert each["error"] is None
         assert each["peak"]["anon"] > 50e6
-        assert set(each["io"]) == {"read_bytes", "write_bytes"}
     summed = {each["name"]: each for each in summary.summed_up(found)["results"]}
     cited = ["seconds_per_batch", "epoch_seconds", "stall_share", "steady_batches", "peak"]
     assert summed["train, 3 GB"].keys() >= {*cited, "first_batch_seconds"}
     assert summed["train, 3 GB"]["found"]["curve"][-1]["val_accuracy"] >= 0
     assert not (tmp_path / "here" / "papers100m").exists()
-    assert (tmp_path / "papers100m_memory.png").stat().st_size < 200_000
 
 
 # Peers --------------------------------------------------------------------------------------------
