@@ -40,6 +40,7 @@ from harness.record import (
     medians,
     parser,
     record,
+    show,
     step_arguments,
     step_graph,
     write,
@@ -59,7 +60,6 @@ LOADERS = ("ours", "stock")
 FEATURES = {"memory": None, "float32": None, "float16": "float16", "int8": "int8"}
 # Ways and models that take sums in place of the rows of the last hop.
 WITH_SUMS = (("load", ""), ("accelerated", "sage"))
-COLUMNS = ("seconds", "cpu_seconds", "load_cpu", "step_cpu", "nodes")
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -99,11 +99,7 @@ def main(argv: list[str] | None = None) -> None:
         del data
         rounds, peak = with_peak(lambda: in_turns(works, args.rounds))
     results = {name: medians(found, args.batches) for name, found in rounds.items()}
-    print(f"{'a batch':44}", *(f"{column:>11}" for column in COLUMNS), "      MB   busy")
-    for name, each in results.items():
-        cells = (f"{each.get(column, 0):11,.4g}" for column in COLUMNS)
-        busy = each.get("busy", 0) / each["seconds"]
-        print(f"{name:44}", *cells, f"{each.get('bytes', 0) / 1e6:8.1f} {busy:6.0%}")
+    print(show("a batch", results))
     if len(works) == 1:
         print(f"peak of anonymous memory {peak / 1e9:.3f} GB")
     write(args.json, record(args, argv, gpu=gpu, results=results, peak_bytes=peak))

@@ -35,6 +35,7 @@ from harness.record import (
     medians,
     parser,
     record,
+    show,
     step_arguments,
     step_graph,
     widths,
@@ -109,7 +110,7 @@ def main(argv: list[str] | None = None) -> None:
                 }
                 for name in rounds
             }
-            _show(model, results[model])
+            print(show(model, results[model]))
     del recycling
     write(args.json, record(args, argv, batch=sizes, results=results))
 
@@ -208,15 +209,6 @@ def _peak(name: str, model: str, path: Path, args: argparse.Namespace) -> int:
     peak = with_peak(lambda: [step() for _ in range(2)])[1] - before
     del recycling
     return peak
-
-
-def _show(model: str, found: dict[str, Any]) -> None:
-    base = found.get("stock", next(iter(found.values())))
-    print(f"\n{model:14} {'s a step':>9} {'CPU s':>7} {'less CPU':>9} {'peak GB':>8}")
-    for name, each in found.items():
-        peak = "" if each["peak_bytes"] is None else f"{each['peak_bytes'] / 1e9:8.2f}"
-        ratio = base["cpu_seconds"] / each["cpu_seconds"]
-        print(f"{name:14} {each['seconds']:9.3f} {each['cpu_seconds']:7.2f} {ratio:8.1f}x {peak}")
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 import pyg_graphzero as gz
-from harness.record import in_turns, parser, record, sampling_arguments, write
+from harness.record import in_turns, parser, record, sampling_arguments, show, write
 from pyg_graphzero.bench.synthetic import power_law
 from pyg_graphzero.util.machine import machine
 
@@ -114,9 +114,8 @@ def main(argv: list[str] | None = None) -> None:
     steps = start.numel() * length
     rates = {name: [steps / each["seconds"] for each in found] for name, found in runs.items()}
     print(f"{machine()}")
-    print(f"{'':28} {'M steps/s a thread':>20}")
-    for name, rate in rates.items():
-        print(f"{name:28} {statistics.median(rate) / args.threads / 1e6:20.2f}")
+    medians = {name: {"steps/s": statistics.median(rate)} for name, rate in rates.items()}
+    print(show(f"{args.threads} threads", medians))
     write(args.json, record(args, argv, steps_per_second=rates))
 
 

@@ -21,6 +21,7 @@ from torch_geometric.data import Data
 from pyg_graphzero.bench.entrant import ENVIRONMENT
 from pyg_graphzero.bench.process import Clock
 from pyg_graphzero.bench.synthetic import NUM_CLASSES, power_law
+from pyg_graphzero.bench.table import markdown, number
 from pyg_graphzero.bench.training import MODELS
 from pyg_graphzero.util.machine import machine, storage
 
@@ -181,11 +182,11 @@ def in_turns(
         returned, which may be these two of another process.
     """
     found: dict[str, list[dict[str, float]]] = {name: [] for name in works}
-    for number in range(rounds + 1):
+    for turn in range(rounds + 1):
         for name, work in works.items():
             with Clock() as clock:
                 value = work()
-            if number:
+            if turn:
                 taken = {"seconds": clock.seconds, "cpu_seconds": clock.cpu_seconds}
                 found[name].append(taken | (value if isinstance(value, dict) else {}))
     return found
@@ -194,3 +195,14 @@ def in_turns(
 def medians(rounds: list[dict[str, float]], per: int = 1) -> dict[str, float]:
     """The median of each figure, divided by ``per``."""
     return {key: median(each[key] for each in rounds) / per for key in rounds[0]}
+
+
+def show(title: str, found: Mapping[str, Mapping[str, Any]]) -> str:
+    """A table of the numbers that each has, by name."""
+    values = [item for each in found.values() for item in each.items()]
+    columns = dict.fromkeys(name for name, value in values if isinstance(value, (int, float)))
+    rows = []
+    for name, each in found.items():
+        cells = (each.get(column) for column in columns)
+        rows.append([name, *("" if cell is None else number(cell) for cell in cells)])
+    return markdown(title, ["", *columns], rows)

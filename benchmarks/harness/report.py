@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pyg_graphzero.bench.table import markdown, number
+from harness.record import show
 from pyg_graphzero.util.disk import DiskSpeed
-from pyg_graphzero.util.sizes import format_bytes
 
 Result = dict[str, Any]
 
@@ -82,44 +80,11 @@ def figures(result: Result) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def percent(value: float) -> str:
-    """Without digits behind the point."""
-    return f"{value:.0%}"
-
-
-# The columns of a table: a figure, and how it is shown.
-COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
-    "batches/s": ("batches_per_second", number),
-    "at most": ("at_most", number),
-    "first": ("first_epoch", number),
-    "last": ("last_epoch", number),
-    "of batches": ("batches", number),
-    "s/batch": ("seconds_per_batch", number),
-    "epoch, min": ("epoch_seconds", lambda seconds: number(seconds / 60)),
-    "hits": ("hit_rate", percent),
-    "reads/batch": ("reads_per_batch", number),
-    "MB/batch": ("read_bytes_per_batch", lambda size: number(size / 1e6)),
-    "reads: time/ideal": ("reading_over_ideal", "{:.2f}".format),
-    "stall": ("stall_share", percent),
-    "seconds": ("seconds", number),
-    "K steps/s": ("steps_per_second", lambda rate: number(rate / 1e3)),
-    "anon": ("anon", format_bytes),
-    "anon+file": ("anon_and_file", format_bytes),
-}
-
-
 def table(title: str, results: list[Result]) -> str:
-    """Every run in a line, the figures that any of them has, and what went wrong below."""
-    of_runs = [each["found"] | figures(each) | each.get("peak", {}) for each in results]
-    shown = {
-        column: [form(found[name]) if name in found else "" for found in of_runs]
-        for column, (name, form) in COLUMNS.items()
-        if any(name in found for found in of_runs)
-    }
-    names = [[each["name"], each["store"]] for each in results]
-    rows = [name + list(cells) for name, *cells in zip(names, *shown.values(), strict=True)]
+    """The figures of every run, and what went wrong below."""
+    rows = {each["name"]: each["found"] | figures(each) | each.get("peak", {}) for each in results}
     errors = [f"{each['name']}: {each['error']}" for each in results if each["error"]]
-    return "\n".join([markdown(title, ["run", "store", *shown], rows), *errors])
+    return "\n".join([show(title, rows), *errors])
 
 
 def short(result: Result) -> str:

@@ -167,7 +167,7 @@ def test_out_of_core(tmp_path):
     cited += ["read_bytes_per_batch", "reading_over_ideal", "peak", "disk"]
     summed = {each["name"]: each for each in summary.summed_up(found)["results"]}
     assert summed["graphbolt scheme, f32"].keys() >= set(cited)
-    assert not (tmp_path / "out-of-core").exists()
+    assert not list(tmp_path.glob("out-of-core*"))
     assert (tmp_path / "out_of_core_memory.png").stat().st_size < 100_000
 
 
@@ -186,8 +186,8 @@ def test_walks_out_of_core(tmp_path, monkeypatch, capsys):
     for each in summed.values():
         assert each["found"]["steps_per_second"] > 0
         assert each["peak"]["anon"] > 50e6
-    assert not (tmp_path / "graph" / "walks-20000-40").exists()
-    assert "K steps/s" in capsys.readouterr().out
+    assert not (tmp_path / "graph" / "walks-20000").exists()
+    assert "steps_per_second" in capsys.readouterr().out
 
 
 @pytest.mark.long
