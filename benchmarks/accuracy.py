@@ -211,7 +211,6 @@ def main(argv: list[str] | None = None) -> None:
         if name == "coauthor physics" and args.features != ["float32"]:
             data.x = F.normalize(data.x)
         print(f"{name}: {data.num_nodes:,} nodes, {data.x.size(1)} features")
-        print("features, MB, relative RMSE; model; options, nodes a batch and a window, CPU ms")
         for encoding in args.features:
             with tempfile.TemporaryDirectory() as folder:
                 store = Path(folder) / "store"
@@ -233,13 +232,7 @@ def main(argv: list[str] | None = None) -> None:
                         **scores(disk, args, options, epochs, MODELS[model]),
                     }
                     rows.append(row)
-                    print(
-                        f"{encoding:9} {row['bytes'] / 1e6:6.1f} {row['relative_rmse']:6.2%}  "
-                        f"{model:13} {option:10} {row['nodes_per_batch']:8,.0f} "
-                        f"{row['nodes_per_window']:8,.0f} {row['cpu_ms']:6.2f}  "
-                        f"{' '.join(f'{score:.4f}' for score in row['scores'])}  {row['mean']:.4f}",
-                        flush=True,
-                    )
+                    print(row, flush=True)
                     write(args.json, record(args, argv, rows=rows))
 
 

@@ -20,9 +20,8 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.typing import WITH_PYG_LIB
 
 import pyg_graphzero.loader
-from harness.record import in_turns, parser, record, sampling_arguments, write
+from harness.record import in_turns, parser, record, sampling_arguments, show, write
 from pyg_graphzero.bench.synthetic import power_law, power_law_hetero
-from pyg_graphzero.bench.table import markdown
 from pyg_graphzero.util.machine import machine
 
 # Name in the table: loader, whether its graph has types, and arguments beside the usual ones.
@@ -115,17 +114,16 @@ def main(argv: list[str] | None = None) -> None:
     args = made.parse_args(argv)
     torch.manual_seed(0)
     data = graphs(args.nodes, args.edges, args.dim)
-    rows, found = [], []
+    found, table = [], {}
     for case in args.cases:
         for workers in args.workers:
             rates = compare(case, data, workers, args)
             found.append({"case": case, "workers": workers, "batches_per_second": rates})
-            ours, stock = (statistics.median(rates.get(name, [0])) for name in ("ours", "stock"))
-            ratio = f"{ours / stock:.1f}" if stock else "–"
-            rows.append([case, str(workers), f"{ours:,.0f}", f"{stock:,.1f}", ratio])
-            print(*rows[-1], sep="  ", flush=True)
+            row = {name: statistics.median(each) for name, each in rates.items()}
+            table[f"{case}, {workers} workers"] = row
+            print(case, workers, row, flush=True)
     print(machine())
-    print(markdown("batches a second", ["loader", "workers", "ours", "stock", "times"], rows))
+    print(show("batches a second", table))
     write(args.json, record(args, argv, results=found))
 
 

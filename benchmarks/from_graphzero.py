@@ -30,28 +30,14 @@ from torch_geometric.sampler import NodeSamplerInput
 
 import pyg_graphzero as gz
 from harness.child import Task, Tell, answer
-from harness.record import in_turns, medians, parser, record, sampling_arguments, write
+from harness.record import in_turns, medians, parser, record, sampling_arguments, show, write
 from harness.run import CHILD, Run, play
-from pyg_graphzero.bench.table import markdown, number
 from pyg_graphzero.util.machine import machine
-from pyg_graphzero.util.sizes import format_bytes
 
 HIDDEN, CLASSES = 64, 10
 # Repetitions of operations that take little time.
 _REPEAT = 50
 _BIASED = 0.5, 2.0
-# Names of measurements, in seconds or bytes, by the label of their line in the table.
-ROWS = {
-    "conversion from CSV": "convert",
-    "opening": "open",
-    "one hop of neighbours": "fanout",
-    "walks": "walk",
-    "walks, p=0.5, q=2": "biased walk",
-    "a batch with its rows": "batch",
-    "an epoch of its GraphSAGE script": "epoch",
-    "peak memory, convert": "peak of convert",
-    "peak memory, use": "peak of use",
-}
 
 
 class Sage(torch.nn.Module):
@@ -288,23 +274,7 @@ def main(argv: list[str] | None = None) -> None:
     figures = {name: medians(each) for name, each in rounds.items()}
     write(args.json, record(args, argv, medians=figures))
     print(machine())
-    print(table(figures, args))
-
-
-def table(found: dict[str, dict[str, float]], args: Any) -> str:
-    """A line for each thing, seconds as milliseconds."""
-    title = (
-        f"{args.nodes:,} nodes, {args.edges:,} edges, {args.dim} features; {args.batch_size} seeds,"
-        f" {args.fanout[0]} neighbours, {args.walk_length} steps; ms"
-    )
-    ratio = ["ratio"] if len(found) > 1 else []
-    lines = []
-    for label, name in ROWS.items():
-        cells = [each[name] for each in found.values()]
-        more = [number(cells[1] / cells[0])] if ratio else []
-        shown = (format_bytes(c) if name.startswith("peak") else number(1e3 * c) for c in cells)
-        lines.append([label, *shown, *more])
-    return markdown(title, ["", *found, *ratio], lines)
+    print(show("seconds, bytes", figures))
 
 
 if __name__ == "__main__":

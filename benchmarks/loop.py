@@ -18,7 +18,6 @@ kernel of a step ran in. With one contestant the peak of its memory is taken.
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -26,7 +25,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import torch_geometric.loader
 from torch_geometric.data import Data
@@ -36,8 +34,17 @@ from torch_geometric.utils import index_sort
 from torch_geometric.utils.sparse import index2ptr
 
 import pyg_graphzero as gz
-from harness.asked import Asked
-from harness.record import in_turns, medians, parser, record, step_arguments, step_graph, write
+from harness.record import (
+    by_dgl,
+    in_turns,
+    medians,
+    parser,
+    record,
+    show,
+    step_arguments,
+    step_graph,
+    write,
+)
 from harness.timeline import with_peak
 from pyg_graphzero.bench.contestants import StockPyG
 from pyg_graphzero.bench.synthetic import NUM_CLASSES
@@ -53,7 +60,6 @@ LOADERS = ("ours", "stock")
 FEATURES = {"memory": None, "float32": None, "float16": "float16", "int8": "int8"}
 # Ways and models that take sums in place of the rows of the last hop.
 WITH_SUMS = (("load", ""), ("accelerated", "sage"))
-COLUMNS = ("seconds", "cpu_seconds", "load_cpu", "step_cpu", "nodes")
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -68,7 +74,6 @@ def main(argv: list[str] | None = None) -> None:
     made.add_argument("--features", choices=FEATURES, default="memory")
     made.add_argument("--sums", nargs="+", choices=["none", "mean"], default=["none"])
     made.add_argument("--device", default="cpu", help="or cuda")
-    made.add_argument("--dgl", help="a Python that has DGL")
     args = made.parse_args(argv)
     device = torch.device(args.device)
     if device.type == "cuda" and not torch.cuda.is_available():
@@ -94,11 +99,7 @@ def main(argv: list[str] | None = None) -> None:
         del data
         rounds, peak = with_peak(lambda: in_turns(works, args.rounds))
     results = {name: medians(found, args.batches) for name, found in rounds.items()}
-    print(f"{'a batch':44}", *(f"{column:>11}" for column in COLUMNS), "      MB   busy")
-    for name, each in results.items():
-        cells = (f"{each.get(column, 0):11,.4g}" for column in COLUMNS)
-        busy = each.get("busy", 0) / each["seconds"]
-        print(f"{name:44}", *cells, f"{each.get('bytes', 0) / 1e6:8.1f} {busy:6.0%}")
+    print(show("a batch", results))
     if len(works) == 1:
         print(f"peak of anonymous memory {peak / 1e9:.3f} GB")
     write(args.json, record(args, argv, gpu=gpu, results=results, peak_bytes=peak))
@@ -188,21 +189,19 @@ def _graphbolt(
     data: Any, seeds: torch.Tensor, folder: Path, args: argparse.Namespace
 ) -> Callable[[], dict[str, float]]:
     dst, order = index_sort(data.edge_index[1], max_value=args.nodes)
-    arrays = {
-        "indptr": index2ptr(dst, args.nodes),
-        "indices": data.edge_index[0][order],
-        "x": data.x,
-        "y": data.y,
-        "seeds": seeds,
-    }
-    for name, array in arrays.items():
-        np.save(folder / f"{name}.npy", array.numpy())
-    settings = {name: getattr(args, name) for name in ("fanout", "batch_size", "dropout")}
-    settings["widths"] = [args.dim, *[args.hidden] * (len(args.fanout) - 1), NUM_CLASSES]
-    (folder / "settings.json").write_text(json.dumps(settings))
-    script = Path(__file__).parent / "harness" / "dgl_loop.py"
-    ask = Asked([args.dgl, script, folder])
-    return lambda: json.loads(ask())
+    return by_dgl(
+        args,
+        "GraphSAGE",
+        1,
+        folder / "graph.npz",
+        indptr=index2ptr(dst, args.nodes),
+        indices=data.edge_index[0][order],
+        x=data.x,
+        y=data.y,
+        seeds=seeds,
+        batch_size=args.batch_size,
+        fanout=args.fanout,
+    )
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import gc
-import json
 import shutil
 import sys
 import time
@@ -37,7 +36,7 @@ from harness.communities import CommunityGraph, check_rows
 from harness.grid import Compete, Point, compete, grid_table, least_budget, point_of, worse
 from harness.peers import compete_alone
 from harness.record import limited_arguments, parser, record, write
-from harness.report import Result, memory_chart, table
+from harness.report import memory_chart, table
 from harness.run import CHILD, Run, play_all
 from pyg_graphzero import _core
 from pyg_graphzero.bench.synthetic import NUM_CLASSES
@@ -52,8 +51,6 @@ _TOO_LITTLE = 10**8  # for any process with torch in it
 # Encoding of the features, by the first part of a store's name.
 ENCODINGS = {"f32": None, "f16": "float16", "i8": "int8"}
 _SIZES = ["2000000x128", "6000000x128", "10000000x128", "2000000x512"]
-_COLUMNS = ["batches/s", "first", "last", "of batches", "hits", "reads/batch", "MB/batch"]
-_COLUMNS += ["reads: time/ideal", "anon+file", "charged"]
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
@@ -61,7 +58,6 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     limited_arguments(made, "200MB")
     made.set_defaults(model="accelerated")
     made.add_argument("--nodes", type=int, default=20_000_000)
-    made.add_argument("--edges-per-node", type=float, default=6.0)
     made.add_argument("--features", type=int, default=128)
     made.add_argument("--batches", type=int, default=0, help="of an epoch; 0: all seeds")
     made.add_argument("--epochs", type=int, default=3)
@@ -112,59 +108,32 @@ def serve(task: Task, tell: Tell) -> None:
 # The parent #######################################################################################
 
 
-class Stores:
-    """The graph as stores, each made when it is first wanted.
+def make(graph: CommunityGraph, path: Path, group: str = "") -> None:
+    """A store of the graph, where it is not there yet, named by its encoding.
 
     Args:
-        folder: Where.
-        graph: Which.
-
-    Raises:
-        ValueError: The folder has the stores of another graph.
-
-    Attributes:
-        folder: Where they are.
+        graph: The graph.
+        path: The store.
+        group: Group of the run: ``later`` reads copies of rows that an earlier run has made,
+            others begin without.
     """
-
-    def __init__(self, folder: Path, graph: CommunityGraph) -> None:
-        self.folder = folder / "out-of-core"
-        self._graph = graph
-        facts = json.dumps(dataclasses.asdict(graph))
-        mark = self.folder / "graph.json"
-        if mark.exists() and mark.read_text() != facts:
-            raise ValueError(
-                f"{self.folder}: found the stores of {mark.read_text()}, expected {facts}; "
-                "remove them, or name another --dir"
-            )
-        self.folder.mkdir(parents=True, exist_ok=True)
-        mark.write_text(facts)
-
-    def make(self, name: str, group: str = "") -> Path:
-        """A store: one of ``ENCODINGS``.
-
-        Args:
-            name: Name of the store.
-            group: Group of the run: ``later`` reads copies of rows that an earlier run has made,
-                others begin without.
-        """
-        path = self.folder / name
-        if not path.exists():
-            start = time.perf_counter()
-            self._graph.write(path, encoding=ENCODINGS[name])
-            print(f"made {name} in {time.perf_counter() - start:.0f} s", flush=True)
-        elif group != "later":
-            remove_copies(path)
-        return path
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        start = time.perf_counter()
+        graph.write(path, encoding=ENCODINGS[path.name])
+        print(f"made {path.name} in {time.perf_counter() - start:.0f} s", flush=True)
+    elif group != "later":
+        remove_copies(path)
 
 
-def choose(args: argparse.Namespace, stores: Stores, limit: int) -> list[Run]:
-    """The runs that were asked for.
+def folder_of(args: argparse.Namespace, graph: CommunityGraph) -> Path:
+    """Where the stores of a graph are."""
+    return args.dir / f"out-of-core-{graph.num_nodes}x{graph.num_features}-{graph.seed}"
 
-    Args:
-        args: The arguments.
-        stores: Where stores come from.
-        limit: On memory, bytes.
-    """
+
+def choose(args: argparse.Namespace, graph: CommunityGraph, limit: int) -> list[Run]:
+    """The runs that were asked for, under a limit on memory in bytes."""
+    folder = folder_of(args, graph)
     some = {"epochs": 1, "seconds": args.seconds, "num_seeds": args.batches * args.batch_size}
     full = some | {"epochs": args.epochs, "seconds": args.epoch_seconds}
     beside = parse_size(args.training_memory, "--training-memory")
@@ -173,19 +142,17 @@ def choose(args: argparse.Namespace, stores: Stores, limit: int) -> list[Run]:
 
     def add(name: str, group: str, do: str, store: str, cold: bool = True, **more: Any) -> None:
         task = Task(
-            do, str(stores.folder / store), seeds=SEEDS, fanout=args.fanout,
+            do, str(folder / store), seeds=SEEDS, fanout=args.fanout,
             batch_size=args.batch_size, model=args.model, seed=args.seed, **{"limit": limit} | more,
         )  # fmt: skip
         path = args.stock_path if group == "stock" else None
-        make = partial(stores.make, store, group)
+        before = partial(make, graph, folder / store, group)
         if group in args.only and store in args.encodings:
-            runs.append(Run(name, group, task, cold, args.patience, path, make))
+            runs.append(Run(name, group, task, cold, args.patience, path, before))
 
     for workers in (0, 2):
         add(f"stock, {workers} workers", "stock", "stock", "f32", workers=workers, **some)
-    for threads in (4, 16, 64):
-        given = some | {"options": {"threads": threads}}
-        add(f"memmap random, {threads} threads", "memmap", "memmap", "f32", **given)
+    add("memmap random, 64 threads", "memmap", "memmap", "f32", options={"threads": 64}, **some)
     for store in ("f32", "f16"):
         add(f"graphbolt scheme, {store}", "graphbolt", "graphbolt", store, options=cache, **full)
     full["workers"] = 2
@@ -213,13 +180,12 @@ def choose(args: argparse.Namespace, stores: Stores, limit: int) -> list[Run]:
 
 def grid_points(args: argparse.Namespace) -> Iterator[Point]:
     """Points of the grid, or of lines of budgets; each store is removed after its own."""
-    halves: dict[str, dict[str, Result]] = {}  # GraphBolt's scheme in float16, for those of int8
     for size in args.sizes:
         nodes, features = map(int, size.split("x"))
-        graph = CommunityGraph(nodes, args.edges_per_node, features, seed=args.seed)
-        stores = Stores(args.dir / size, graph)
+        graph = CommunityGraph(nodes, num_features=features, seed=args.seed)
         for encoding in args.encodings:
-            store = stores.make(encoding)
+            store = folder_of(args, graph) / encoding
+            make(graph, store)
             alone = args.line or encoding == "i8"  # GraphBolt's scheme has no int8
             rivals = ("ours", "off") if alone else ("ours", "off", "scheme")
             for fanout in args.fanouts:
@@ -233,10 +199,7 @@ def grid_points(args: argparse.Namespace) -> Iterator[Point]:
                 for limit in limits(args, 4 * nodes * features, play_one):
                     at = {"graph": size, "fanout": fanout, "limit": limit}
                     runs = {name: play_one(name, limit) for name in rivals}
-                    if encoding == "f16":
-                        halves[str(at)] = {name: runs[name] for name in runs if name == "scheme"}
                     share = limit / (4 * nodes * features)
-                    runs = halves.get(str(at), {}) | runs
                     yield point_of(runs, **at, encoding=encoding, share=share)
             if not args.keep:
                 shutil.rmtree(store)
@@ -268,26 +231,28 @@ def main(argv: list[str] | None = None) -> None:
     if args.grid or args.line:
         lay_grid(args, argv)
         return
-    graph = CommunityGraph(args.nodes, args.edges_per_node, args.features, seed=args.seed)
+    graph = CommunityGraph(args.nodes, num_features=args.features, seed=args.seed)
     feature_bytes = 4 * args.nodes * args.features
     limit = parse_size(args.memory, "--memory") if args.memory else int(args.cap * feature_bytes)
     with MemoryCap(limit):  # before an hour's work: can it be done here?
         pass
-    stores = Stores(args.dir, graph)
+    folder = folder_of(args, graph)
     try:
-        facts = facts_of(args, stores.make("f32"))
+        make(graph, folder / "f32")
+        facts = facts_of(args, folder / "f32")
         print(machine(), graph, facts, sep="\n", flush=True)
-        results = play_all(choose(args, stores, limit), Path(__file__), args.drop_caches)
+        results = play_all(choose(args, graph, limit), Path(__file__), args.drop_caches)
     finally:
         if not args.keep:
-            shutil.rmtree(stores.folder)
+            shutil.rmtree(folder)
     facts |= dataclasses.asdict(graph)
     more = {"limit": limit, "feature_bytes": feature_bytes, "uring_refusal": _core.uring_refusal()}
     write(args.out / f"{args.name}.json", record(args, argv, graph=facts, results=results, **more))
     share = f"{limit / feature_bytes:.0%} of the features' bytes"
-    print(table(f"out of core: limit {format_bytes(limit)} ({share}), cold", results, _COLUMNS))
+    print(table(f"out of core: limit {format_bytes(limit)} ({share}), cold", results))
     watched = [e for e in results if e["limit"] == limit and e["group"] not in ("stock", "memmap")]
-    print(memory_chart([[e for e in watched if e["timeline"]]], args.out, args.name))
+    if watched := [each for each in watched if each["timeline"]]:
+        memory_chart(watched, args.out / f"{args.name}_memory.png")
 
 
 def facts_of(args: argparse.Namespace, path: Path) -> dict[str, Any]:

@@ -17,8 +17,8 @@ package's batches, without training) have a limit of their own: the topology, th
 2 GB; after the scheme, this package has a budget of what that took. With a share of 0 ``load`` is
 under each limit like others, which is its budget too; ``--order`` says what becomes of rows, and
 every run begins without copies of them. Needs root, or a user for whom
-``systemd-run --user --scope`` can limit memory; ``--limit none`` goes without. Writes a JSON and
-a chart, and removes what it made unless told to ``--keep`` it.
+``systemd-run --user --scope`` can limit memory; ``--limit none`` goes without. Writes a JSON,
+and removes what it made unless told to ``--keep`` it.
 
 Disk at scale 1: topology 13.4 GB (directed: 7.4), labels and masks 1.2 GB, features 14.2 GB in
 int8, 28.4 GB in float16. Edges wait to be sorted in 26 GB beside the topology. Optimizing writes
@@ -40,7 +40,7 @@ from papers100m_phases import ENCODINGS, PHASES, serve
 
 from harness.child import Task, answer
 from harness.record import limited_arguments, parser, record, write
-from harness.report import Result, memory_chart, table
+from harness.report import Result, table
 from harness.run import CHILD, Run, play_all
 from pyg_graphzero.store.copies import remove_copies
 from pyg_graphzero.util.sizes import parse_size
@@ -58,8 +58,6 @@ ITEM_BYTES = {"float32": 4, "float16": 2, "int8": 1}
 _EDGE_BYTES = 4
 # Arguments that every phase is told as options.
 _TOLD = ("scale", "directed", "features", "eval_nodes")
-_COLUMNS = ["batches/s", "s/batch", "epoch, min", "seconds", "hits", "MB/batch", "stall"]
-_COLUMNS += ["reads: time/ideal", "RssAnon", "anon+file", "charged", "read", "written"]
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
@@ -180,9 +178,7 @@ def main(argv: list[str] | None = None) -> None:
         if not args.keep:
             shutil.rmtree(folder)
     write(args.out / f"{args.name}.json", record(args, argv, graph=facts, results=results))
-    print(table("papers100m: every phase begins cold", results, _COLUMNS))
-    watched = [[each] for each in results if each.get("timeline")]
-    print(memory_chart(watched, args.out, args.name))
+    print(table("papers100m: every phase begins cold", results))
 
 
 def with_same_memory(run: Run, results: Sequence[Result]) -> Run:

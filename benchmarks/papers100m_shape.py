@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -30,8 +29,7 @@ HOTTEST = (0.009, 0.18, 0.36)
 _SEEDS_AT_ONCE = 256  # of batches that are counted with repetitions
 
 
-@dataclass(frozen=True)
-class Touched:
+class Touched(NamedTuple):
     """Nodes whose rows an epoch reads.
 
     Attributes:
@@ -43,10 +41,6 @@ class Touched:
     nodes: float
     distinct: float
     hottest: tuple[float, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The attributes as plain values."""
-        return asdict(self)
 
 
 PUBLISHED = Touched(662_000, 0.31, (0.26, 0.94, 0.99))
@@ -89,7 +83,7 @@ def epochs(task: Task, data: Any, caches: dict[str, SieveCache]) -> Iterator[dic
         distinct = int(torch.count_nonzero(counts)) / len(counts)
         touched = Touched(accesses / len(batches), distinct, shares(counts.numpy()))
         yield {
-            "touched": touched.to_dict(),
+            "touched": touched._asdict(),
             "missed": {name: count / accesses for name, count in missed.items()},
         }
 
@@ -125,9 +119,9 @@ def shape(task: Task, tell: Tell) -> dict[str, Any]:
             f"{share:.0%}": SieveCache(data.num_nodes, int(share * data.num_nodes), 1)
             for share in HOTTEST[1:]
         }
-        found: dict[str, Any] = {"published": PUBLISHED.to_dict(), "epochs": []}
+        found: dict[str, Any] = {"published": PUBLISHED._asdict(), "epochs": []}
         if task.options["scale"] != 1:  # there the epochs show it
-            found["at_scale_1"] = at_scale(task, data, task.options["scale"]).to_dict()
+            found["at_scale_1"] = at_scale(task, data, task.options["scale"])._asdict()
         for each in epochs(task, data, caches):
             found["epochs"].append(each)
             found["seconds"] = time.perf_counter() - begin

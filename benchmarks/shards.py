@@ -31,15 +31,12 @@ from torch_geometric.nn import GraphSAGE
 
 import pyg_graphzero as gz
 from harness.cap import MemoryCap
-from harness.record import parser, record, write
-from pyg_graphzero.bench.table import markdown
+from harness.record import parser, record, show, write
 from pyg_graphzero.bench.training import Trainer
 from pyg_graphzero.loader.cluster import ClusterData
 from pyg_graphzero.util.sizes import folder_bytes, parse_size
 from pyg_graphzero.util.system import private_rss
 
-_COLUMNS = ["disk, MB", "anon, MB", "MB/batch", "at first", "kept, MB/batch", "exchanges/batch"]
-_COLUMNS += ["waits", "CPU s/batch", "fetch, GB/s", "gloo, GB/s"]
 _WINDOW, _ROUNDS = 4, 15  # batches, and windows that are fetched without training
 _MOST_FETCHED = 100_000  # rows of such a window, which the budget has room for
 
@@ -180,20 +177,25 @@ def disk(store: gz.Store) -> int:
     return sum(map(folder_bytes, places))
 
 
-def row_of(found: list[dict[str, Any]]) -> list[str]:
-    """Figures of the last epoch: means over ranks; the most memory and disk."""
+def figures(found: list[dict[str, Any]]) -> dict[str, float]:
+    """Figures of the last epoch, bytes and seconds: means over ranks; the most memory and disk."""
 
     def mean(name: str, epoch: int = -1) -> float:
         of_ranks = [each["epochs"][epoch] for each in found]
         return sum(each.get(name, 0) / each["batches"] for each in of_ranks) / len(found)
 
-    disk = max(each["disk"] for each in found) / 1e6
-    anon = max(epoch["anon"] for each in found for epoch in each["epochs"]) / 1e6
-    sizes = [mean("received"), mean("received", 0), NUM_FEATURES * mean("kept")]
-    cells = [f"{disk:,.0f}", f"{anon:,.0f}", *(f"{size / 1e6:.2f}" for size in sizes)]
-    cells += [f"{mean('exchanges'):.2f}", f"{mean('wait') / mean('elapsed'):.2f}"]
-    speeds = [sum(each[name] for each in found) / len(found) for name in ("fetch", "gloo")]
-    return [*cells, f"{mean('cpu'):.2f}", *(f"{speed / 1e9:.2f}" for speed in speeds)]
+    return {
+        "disk": max(each["disk"] for each in found),
+        "anon": max(epoch["anon"] for each in found for epoch in each["epochs"]),
+        "received/batch": mean("received"),
+        "at first": mean("received", 0),
+        "kept/batch": NUM_FEATURES * mean("kept"),
+        "exchanges/batch": mean("exchanges"),
+        "waits": mean("wait") / mean("elapsed"),
+        "CPU s/batch": mean("cpu"),
+        "fetch, B/s": sum(each["fetch"] for each in found) / len(found),
+        "gloo, B/s": sum(each["gloo"] for each in found) / len(found),
+    }
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -203,15 +205,15 @@ def main(argv: list[str] | None = None) -> None:
         print(json.dumps(train(args, **json.loads(args.rank))), flush=True)
         return
     args.dir.mkdir(parents=True, exist_ok=True)
-    rows: list[list[str]] = []
+    rows: dict[str, dict[str, float]] = {}
     runs: list[dict[str, Any]] = []
     for ranks in args.ranks:
         for by in args.by:
             found = play(args, words, ranks, by)
             runs.append({"ranks": ranks, "by": by, "found": found})
-            rows.append([f"{ranks} ranks", by, *row_of(found)])
-            print(*rows[-1], flush=True)
-    print(markdown("shards", ["ranks", "parts", *_COLUMNS], rows))
+            rows[f"{ranks} ranks, {by}"] = figures(found)
+            print(rows, flush=True)
+    print(show("shards", rows))
     write(args.json, record(args, words, runs=runs))
 
 

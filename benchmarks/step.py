@@ -14,24 +14,33 @@ from __future__ import annotations
 
 import argparse
 import copy
-import json
 import multiprocessing
 import os
-import subprocess
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.nn import GAT, GCN, GIN, GraphSAGE
 
 import pyg_graphzero as gz
 from harness.academic import academic
-from harness.record import in_turns, medians, parser, record, step_arguments, step_graph, write
+from harness.record import (
+    by_dgl,
+    in_turns,
+    medians,
+    parser,
+    record,
+    show,
+    step_arguments,
+    step_graph,
+    widths,
+    write,
+)
 from harness.timeline import with_peak
 from harness.typed_models import BY_RELATION, LAYERS, NUM_RELATIONS, TYPED
 from pyg_graphzero import _core
@@ -44,19 +53,18 @@ from pyg_graphzero.util.machine import machine
 MODELS = {"GraphSAGE": GraphSAGE, "GCN": GCN, "GIN": GIN, "GAT": GAT}
 _SEEDS = "paper"  # the type of nodes whose classes are learned
 CONTESTANTS = ("stock", "trimmed", "accelerated", "products")
+HEADS = 2  # of GAT and HGT
 
 
 def main(argv: list[str] | None = None) -> None:
     """Runs the comparison."""
     made = parser("step", __doc__)
     step_arguments(made, rounds=7)
-    made.add_argument("--heads", type=int, default=2, help="of GAT and HGT")
     made.add_argument("--link", action="store_true", help="seeds are edges, with a negative each")
     made.add_argument("--typed", action="store_true", help="papers, authors, institutions: --nodes")
     names = [*MODELS, *BY_RELATION, *TYPED]
     made.add_argument("--models", nargs="+", choices=names, default=list(MODELS))
     made.add_argument("--only", nargs="+", choices=CONTESTANTS, default=list(CONTESTANTS))
-    made.add_argument("--dgl", help="a Python that has DGL: its layers take part")
     args = made.parse_args(argv)
     if any((model in TYPED) != args.typed for model in args.models):
         made.error(f"{', '.join(TYPED)} take --typed, other models do not")
@@ -74,13 +82,23 @@ def main(argv: list[str] | None = None) -> None:
         sizes = {"nodes": batch.num_nodes, "edges": batch.num_edges}
         print(f"{sizes['nodes']:,} nodes, {sizes['edges']:,} edges a batch")
         for model in args.models:
-            works = {
+            works: dict[str, Callable[[], Any]] = {
                 name: work
                 for name in args.only
                 if (work := _step(name, model, batch, args)) is not None
             }
             if args.dgl is not None:
-                works["DGL"] = _dgl(model, batch, Path(folder) / "batch.npz", args)
+                works["DGL"] = by_dgl(
+                    args,
+                    model,
+                    HEADS,
+                    Path(folder) / "batch.npz",
+                    x=batch.x,
+                    y=batch.y[: args.batch_size],
+                    edge_index=batch.edge_index,
+                    nodes=batch.num_sampled_nodes,
+                    edges=batch.num_sampled_edges,
+                )
             rounds = in_turns(works, args.rounds)
             works.clear()
             results[model] = {
@@ -92,7 +110,7 @@ def main(argv: list[str] | None = None) -> None:
                 }
                 for name in rounds
             }
-            _show(model, results[model])
+            print(show(model, results[model]))
     del recycling
     write(args.json, record(args, argv, batch=sizes, results=results))
 
@@ -144,11 +162,10 @@ def _step(name: str, model: str, batch: Any, args: argparse.Namespace) -> Callab
         batch = copy.copy(batch)
         attach_hops(batch)
     if model in MODELS:
-        options = {"dropout": args.dropout} | ({"heads": args.heads} if model == "GAT" else {})
+        options = {"dropout": args.dropout} | ({"heads": HEADS} if model == "GAT" else {})
         net = MODELS[model](args.dim, args.hidden, len(args.fanout), NUM_CLASSES, **options)
     else:
-        widths = [args.dim, *[args.hidden] * (len(args.fanout) - 1), NUM_CLASSES]
-        net = LAYERS[model](widths, batch.metadata() if args.typed else None, args.heads)
+        net = LAYERS[model](widths(args), batch.metadata() if args.typed else None, HEADS)
     names = ["x", "edge_index", *["edge_type"] * (model in BY_RELATION)]
     autocast = torch.autocast("cpu", torch.bfloat16, enabled=args.autocast)
     trainer = Trainer(net, name, _SEEDS if args.typed else None, names, autocast)
@@ -162,39 +179,16 @@ def _step(name: str, model: str, batch: Any, args: argparse.Namespace) -> Callab
     return step
 
 
-def _dgl(model: str, batch: Any, path: Path, args: argparse.Namespace) -> Callable[[], Any]:
-    """Steps of DGL's layers in a process of its own, which says how long each took."""
-    np.savez(
-        path,
-        x=batch.x.numpy(),
-        y=batch.y[: args.batch_size].numpy(),
-        edge_index=batch.edge_index.numpy(),
-        nodes=batch.num_sampled_nodes,
-        edges=batch.num_sampled_edges,
-        widths=[args.dim, *[args.hidden] * (len(args.fanout) - 1), NUM_CLASSES],
-        heads=args.heads,
-        dropout=args.dropout,
-    )
-    script = Path(__file__).parent / "harness" / "dgl_step.py"
-
-    def step() -> Any:
-        words = [args.dgl, str(script), str(path), model]
-        return json.loads(subprocess.check_output(words, text=True))
-
-    return step
-
-
 def _products(batch: Any, args: argparse.Namespace) -> Callable[[], None]:
     depth = len(args.fanout)
     rows = [sum(batch.num_sampled_nodes[: depth - layer]) for layer in range(depth)]
-    widths = [args.dim, *[args.hidden] * (depth - 1), NUM_CLASSES]
     tensors = [
         (
-            torch.randn(count, 2 * widths[layer], requires_grad=layer > 0),
-            torch.randn(2 * widths[layer], widths[layer + 1], requires_grad=True),
-            torch.randn(count, widths[layer + 1]),
+            torch.randn(count, 2 * ins, requires_grad=layer > 0),
+            torch.randn(2 * ins, outs, requires_grad=True),
+            torch.randn(count, outs),
         )
-        for layer, count in enumerate(rows)
+        for layer, (count, (ins, outs)) in enumerate(zip(rows, pairwise(widths(args)), strict=True))
     ]
 
     def step() -> None:
@@ -215,15 +209,6 @@ def _peak(name: str, model: str, path: Path, args: argparse.Namespace) -> int:
     peak = with_peak(lambda: [step() for _ in range(2)])[1] - before
     del recycling
     return peak
-
-
-def _show(model: str, found: dict[str, Any]) -> None:
-    base = found.get("stock", next(iter(found.values())))
-    print(f"\n{model:14} {'s a step':>9} {'CPU s':>7} {'less CPU':>9} {'peak GB':>8}")
-    for name, each in found.items():
-        peak = "" if each["peak_bytes"] is None else f"{each['peak_bytes'] / 1e9:8.2f}"
-        ratio = base["cpu_seconds"] / each["cpu_seconds"]
-        print(f"{name:14} {each['seconds']:9.3f} {each['cpu_seconds']:7.2f} {ratio:8.1f}x {peak}")
 
 
 if __name__ == "__main__":

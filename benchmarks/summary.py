@@ -25,8 +25,18 @@ PAGES = {
     "papers100m": ("papers100m",),
 }
 # Fields of a run that a summary keeps besides its figures.
-_OF_A_RUN = ["name", "store", "limit", "budget", "workers", "error", "at_most", "facts", "found"]
-_OF_A_RUN += ["peak", "disk"]
+_OF_A_RUN = (
+    "name",
+    "store",
+    "limit",
+    "budget",
+    "workers",
+    "error",
+    "facts",
+    "found",
+    "peak",
+    "disk",
+)
 # Other fields of a record that no page cites.
 _LEFT_OUT = ("steady", "stats", "cached", "environment", "split", "doubt")
 _MOST_NUMBERS = 5

@@ -11,14 +11,12 @@ compares steps a second, the median of the calls in the second half.
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import statistics
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -33,22 +31,6 @@ from pyg_graphzero.util.sizes import format_bytes, parse_size
 
 # A budget in which any file fits: it is mapped.
 _MAPPED = 1 << 50
-
-
-def parse(argv: list[str] | None = None) -> argparse.Namespace:
-    """The arguments."""
-    made = parser("walks_out_of_core", __doc__)
-    folder_arguments(made)
-    made.add_argument("--nodes", type=int, default=24_000_000)
-    made.add_argument("--edges-per-node", type=float, default=40.0)
-    made.add_argument("--walks", type=int, default=600_000, help="of a call of ours")
-    made.add_argument("--map-walks", type=int, default=5_000, help="of a call over a map")
-    made.add_argument("--walk-length", type=int, default=20, help="steps")
-    made.add_argument("--map-threads", type=int, nargs="+", default=[os.cpu_count() or 1, 64])
-    made.add_argument("--seconds", type=float, default=60, help="no call begins later")
-    made.add_argument("--cap", type=float, default=0.25, help="limit, as a share of the neighbours")
-    made.add_argument("--memory", help="limit, such as 2GB, instead of a share")
-    return made.parse_args(argv)
 
 
 def serve(task: Task, tell: Tell) -> None:
@@ -73,37 +55,40 @@ def serve(task: Task, tell: Tell) -> None:
 
 def main(argv: list[str] | None = None) -> None:
     """Makes the graph, lets everybody walk, and reports."""
-    args = parse(argv)
-    path = args.dir / f"walks-{args.nodes}-{args.edges_per_node:g}"
+    made = parser("walks_out_of_core", __doc__)
+    folder_arguments(made)
+    made.add_argument("--nodes", type=int, default=24_000_000)
+    made.add_argument("--walks", type=int, default=600_000, help="of a call of ours")
+    made.add_argument("--map-walks", type=int, default=5_000, help="of a call over a map")
+    made.add_argument("--walk-length", type=int, default=20, help="steps")
+    made.add_argument("--map-threads", type=int, nargs="+", default=[os.cpu_count() or 1, 64])
+    made.add_argument("--seconds", type=float, default=60, help="no call begins later")
+    made.add_argument("--memory", help="limit, such as 2GB; a quarter of the neighbours by default")
+    args = made.parse_args(argv)
+    path = args.dir / f"walks-{args.nodes}"
     args.dir.mkdir(parents=True, exist_ok=True)
     if not path.exists():
-        CommunityGraph(args.nodes, args.edges_per_node, num_features=4).write(path)
-    try:
-        report = measure(args, path)
-    finally:
-        if not args.keep:
-            shutil.rmtree(path)
-    write(args.json, record(args, argv, **report))
-    print(machine())
-    title = f"{format_bytes(report['neighbours_bytes'])} in {format_bytes(report['limit'])}"
-    print(table(title, report["results"], ["K steps/s", "RssAnon"]))
-
-
-def measure(args: argparse.Namespace, path: Path) -> dict[str, Any]:
-    """All runs."""
+        CommunityGraph(args.nodes, edges_per_node=40, num_features=4).write(path)
     neighbours = sum(file.stat().st_size for file in path.rglob("*.gl"))
-    limit = parse_size(args.memory, "--memory") if args.memory else int(args.cap * neighbours)
+    limit = parse_size(args.memory, "--memory") if args.memory else neighbours // 4
     returned = 8 * args.walks * (args.walk_length + 1)  # on top of a budget
-    runs = [("ours", args.walks, 0, limit - returned)]
-    runs += [(f"map, {n} threads", args.map_walks, n, _MAPPED) for n in args.map_threads]
-    made = []
-    for name, walks, threads, budget in runs:
+    contestants = [("ours", args.walks, 0, limit - returned)]
+    contestants += [(f"map, {n} threads", args.map_walks, n, _MAPPED) for n in args.map_threads]
+    runs = []
+    for name, walks, threads, budget in contestants:
         options = {"walks": walks, "walk_length": args.walk_length}
         task = Task("walk", str(path), limit, budget, workers=threads, seconds=args.seconds,
                     options=options)  # fmt: skip
-        made.append(Run(name, name, task))
-    results = play_all(made, Path(__file__), args.drop_caches)
-    return {"neighbours_bytes": neighbours, "limit": limit, "results": results}
+        runs.append(Run(name, name, task))
+    try:
+        results = play_all(runs, Path(__file__), args.drop_caches)
+    finally:
+        if not args.keep:
+            shutil.rmtree(path)
+    found = {"neighbours_bytes": neighbours, "limit": limit, "results": results}
+    write(args.json, record(args, argv, **found))
+    print(machine())
+    print(table(f"{format_bytes(neighbours)} in {format_bytes(limit)}", results))
 
 
 if __name__ == "__main__":

@@ -35,8 +35,6 @@ class _Files(NamedTuple):
         limit: Limit on memory.
         swap: Limit on swap, or on memory and swap together.
         counts_all: Whether it is on both.
-        usage: Bytes in use.
-        cache: Field of ``memory.stat`` with pages of files.
         events: File that counts killed processes.
     """
 
@@ -45,19 +43,16 @@ class _Files(NamedTuple):
     limit: str
     swap: str
     counts_all: bool
-    usage: str
-    cache: str
     events: str
 
 
 _VERSIONS = (
     _Files(
         _CGROUP / "memory", CGROUP_V1[0], CGROUP_V1[0], "memory.memsw.limit_in_bytes", True,
-        *CGROUP_V1[1:], "memory.oom_control",
+        "memory.oom_control",
     ),
     _Files(
-        _CGROUP, "cgroup.subtree_control", CGROUP_V2[0], "memory.swap.max", False, *CGROUP_V2[1:],
-        "memory.events",
+        _CGROUP, "cgroup.subtree_control", CGROUP_V2[0], "memory.swap.max", False, "memory.events",
     ),
 )  # fmt: skip
 
@@ -135,38 +130,12 @@ class MemoryCap:
             return [*self._scoped(), *command]
         return ["sh", "-c", _ENTER, str(self._group / "cgroup.procs"), *command]
 
-    def usage(self, pid: int) -> dict[str, int]:
-        """Bytes charged to the control group of a process that runs under the limit.
-
-        Returns:
-            ``charged``, and of that ``cache``: pages of files, mapped or not. Empty if the process
-            has ended, or has not entered its group yet.
-        """
-        group = self._group or self._group_of(pid)
-        if group is None:
-            return {}
-        try:
-            charged = int((group / self._files.usage).read_text())
-            return {"charged": charged, "cache": int(_stat(group)[self._files.cache])}
-        except (OSError, KeyError):
-            return {}
-
-    def _group_of(self, pid: int) -> Path | None:
-        try:
-            lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
-        except OSError:
-            return None
-        for line in lines:
-            _, controllers, group = line.split(":", 2)
-            if controllers == "" and group.endswith(".scope"):
-                return _CGROUP / group.strip("/")
-        return None
-
     def killed(self) -> int:
         """Processes the kernel has killed because of the limit; 0 where it does not tell."""
         if self._group is None:
             return 0
-        return int(_stat(self._group, self._files.events).get("oom_kill", 0))
+        lines = (self._group / self._files.events).read_text().splitlines()
+        return int(dict(line.split() for line in lines).get("oom_kill", 0))
 
     def __enter__(self) -> Self:
         return self
@@ -185,7 +154,3 @@ class MemoryCap:
                     raise
                 time.sleep(0.05)
         self._group = None
-
-
-def _stat(group: Path, file: str = "memory.stat") -> dict[str, str]:
-    return dict(line.split() for line in (group / file).read_text().splitlines())

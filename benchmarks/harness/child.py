@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 Tell = Callable[[dict[str, Any]], None]
@@ -127,19 +126,10 @@ def answer(serve: Callable[[Task, Tell], None]) -> None:
 
     try:
         task = Task(**json.loads(sys.stdin.readline()))
-        before = io_bytes()
         serve(task, tell)
-        used = {name: value - before[name] for name, value in io_bytes().items()}
-        tell({"event": "done", "io": used})
+        tell({"event": "done"})
     except BaseException as error:
         tell({"event": "error", "error": f"{type(error).__name__}: {error}"})
         raise
     # Threads may still be reading ahead of an epoch that was cut short: nothing waits for them.
     os._exit(0)
-
-
-def io_bytes() -> dict[str, int]:
-    """Bytes that this process has caused to be read from disks and written to them so far."""
-    lines = Path("/proc/self/io").read_text().splitlines()
-    counts = dict(line.split(": ") for line in lines)
-    return {name: int(counts[name]) for name in ("read_bytes", "write_bytes")}

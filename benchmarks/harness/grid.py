@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from harness.child import Task
-from harness.report import Result, percent, reading, short, whole_epochs
+from harness.record import show
+from harness.report import Result, reading, short, whole_epochs
 from harness.run import Run, play
-from pyg_graphzero.bench.table import markdown, number
+from pyg_graphzero.bench.table import number
 from pyg_graphzero.store.copies import remove_copies
-from pyg_graphzero.util.sizes import format_bytes
 
 Point = dict[str, Any]
 Compete = Callable[[str, int], Result]
@@ -29,10 +29,6 @@ CONTESTANTS = {"ours": ("ours", "auto"), "off": ("ours", "off"), "scheme": ("gra
 _NOISE = 1.1
 _LEAST = re.compile(r"MemoryBudgetError: .*?expected (more than )?([\d,]+) MB")
 _SERIES = ("batch_seconds", "timeline")
-_HEADER = [
-    *("graph, rows, fan-out", "limit", "first epoch, s", "second", "order=off"),
-    *("GraphBolt's scheme (int8: its float16)", "times", "disk's limit, s", "peak", "row cache"),
-]
 
 
 def least_budget(result: Result) -> int | None:
@@ -83,15 +79,6 @@ def second_epoch(result: Result | None) -> float | None:
     return epochs[1]["seconds"] if len(epochs) > 1 else None
 
 
-def row_cache(result: Result) -> str:
-    """When used rows were copied, or why they were not."""
-    for number_of, epoch in enumerate(result["epochs"], 1):
-        if size := epoch["counts"]["copied"]:
-            return f"made in epoch {number_of}, {format_bytes(size)}"
-    said = result["epochs"][-1]["counts"]["said"]
-    return next((line for line in reversed(said) if "order" in line or "cop" in line), "not made")
-
-
 def point_of(runs: dict[str, Result], **more: Any) -> Point:
     """A point's figures.
 
@@ -109,41 +96,20 @@ def point_of(runs: dict[str, Result], **more: Any) -> Point:
         **found,
         "first": ours["epochs"][0]["seconds"] if ours["epochs"] else None,
         "disk": (reading(ours | {"disk": disk}) or {"ideal_seconds": 0.0})["ideal_seconds"],
-        "peak": ours["peak"]["anon_and_file"],
         "least": least_budget(ours),
-        "row_cache": ours["error"] or row_cache(ours),
         "runs": runs,
     }
 
 
-def times(point: Point) -> float | None:
-    """How often as long GraphBolt's scheme takes, where both are known."""
-    known = point["scheme"] is not None and point["ours"] not in (None, inf)
-    return point["scheme"] / point["ours"] if known else None
-
-
 def grid_table(title: str, points: list[Point]) -> str:
-    """Every point in a line of Markdown."""
-
-    def cell(seconds: float | None) -> str:
-        return "" if seconds is None else "does not fit" if seconds == inf else number(seconds)
-
-    rows = []
-    for point in points:
-        rate = times(point)
-        cache = f"at least {point['least'] / 1e6:,.0f} MB" if point["least"] else point["row_cache"]
-        rows.append(
-            [
-                f"{point['graph']}, {point['encoding']}, {point['fanout']}",
-                f"{point['limit'] / 1e6:,.0f} MB ({point['share']:.0%})",
-                *(cell(point[name]) for name in ("first", *CONTESTANTS)),
-                "" if rate in (None, inf) else f"{rate:.1f}",
-                number(point["disk"]) if point["first"] else "",
-                percent(point["peak"] / point["limit"]) if point["first"] else "",
-                cache,
-            ]
-        )
-    return markdown(title, _HEADER, rows)
+    """A table of second epochs in seconds, infinite where a budget was refused."""
+    shown = ("first", *CONTESTANTS, "disk", "least", "share")
+    kind = ("graph", "encoding", "fanout", "limit")
+    rows = {
+        ", ".join(str(point[name]) for name in kind): {name: point[name] for name in shown}
+        for point in points
+    }
+    return show(title, rows)
 
 
 def worse(points: list[Point]) -> Iterator[str]:
@@ -158,5 +124,5 @@ def worse(points: list[Point]) -> Iterator[str]:
             if ours > _NOISE * best[0]:
                 yield f"{at}: {number(ours)} s, with {best[1]:,} bytes {number(best[0])} s"
             if ours > _NOISE * (point["off"] or inf):
-                yield f"{at}: {number(ours)} s, with order=off {number(point['off'])} s"
+                yield f"{at}: {number(ours)} s, with row_cache=False {number(point['off'])} s"
             best = min(best, (ours, point["limit"]))

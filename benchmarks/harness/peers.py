@@ -6,15 +6,12 @@ this package's sampler, so that only the way to get rows differs.
 
 from __future__ import annotations
 
-import logging
 import mmap
 import os
-import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count
-from logging.handlers import BufferingHandler
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -145,8 +142,6 @@ class Ours(Contestant):
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
-        self.said = BufferingHandler(sys.maxsize)
-        logging.basicConfig(level=logging.INFO, handlers=[self.said], force=True)
         row_cache = "auto" if task.options.get("order", "auto") == "auto" else False
         self.store = open_store(task.store, memory=task.budget, row_cache=row_cache)
         self.loader = NeighborLoader(
@@ -165,13 +160,9 @@ class Ours(Contestant):
         return self.loader
 
     def counts(self) -> dict[str, Any]:
-        """All of ``loader.stats()``, what the budget went to, bytes of copies, and the log."""
+        """All of ``loader.stats()``, and what the budget went to."""
         stats, plan = self.loader.stats(), self.store.memory_plan
         found = {} if stats is None else stats.to_dict()
-        found["copied"] = sum(self.store.info()["copies"].values())
-        found["said"] = [
-            each.getMessage().removeprefix(f"{self.task.store}: ") for each in self.said.buffer
-        ]
         return found if plan is None else found | {"memory_plan": dict(plan.parts)}
 
 

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import shlex
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -13,12 +14,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
 import torch
 from torch_geometric.data import Data
 
 from pyg_graphzero.bench.entrant import ENVIRONMENT
 from pyg_graphzero.bench.process import Clock
-from pyg_graphzero.bench.synthetic import power_law
+from pyg_graphzero.bench.synthetic import NUM_CLASSES, power_law
+from pyg_graphzero.bench.table import markdown, number
 from pyg_graphzero.bench.training import MODELS
 from pyg_graphzero.util.machine import machine, storage
 
@@ -68,6 +71,7 @@ def step_arguments(made: argparse.ArgumentParser, rounds: int) -> None:
     sampling_arguments(made, 5_000_000, 75_000_000, [15, 10, 5], rounds=rounds)
     made.add_argument("--undirected", action="store_true", help="every edge both ways")
     made.add_argument("--hidden", type=int, default=256, help="width of the model")
+    made.add_argument("--dgl", help="a Python that has DGL, whose layers take part")
     made.add_argument("--dropout", type=float, default=0.0, help="between its layers")
     made.add_argument(
         "--autocast", action="store_true", help="products in bfloat16; DGL's stay in float32"
@@ -80,6 +84,28 @@ def step_graph(args: argparse.Namespace, dim: int) -> Data:
     if args.undirected:
         data.edge_index = torch.cat((data.edge_index, data.edge_index.flip(0)), 1)
     return data
+
+
+def widths(args: argparse.Namespace) -> list[int]:
+    """Widths of a model's features, of its hidden layers and of its classes."""
+    return [args.dim, *[args.hidden] * (len(args.fanout) - 1), NUM_CLASSES]
+
+
+def by_dgl(
+    args: argparse.Namespace, model: str, heads: int, path: Path, **arrays: Any
+) -> Callable[[], dict[str, float]]:
+    """Training by DGL in a process of its own each time, which says how long it took.
+
+    Args:
+        args: Has ``dgl``, a Python that has DGL.
+        model: See ``dgl_peer.py``.
+        heads: Of attention.
+        path: Where what it reads is written.
+        arrays: A batch, or a graph.
+    """
+    np.savez(path, widths=widths(args), heads=heads, dropout=args.dropout, **arrays)
+    words = [args.dgl, str(Path(__file__).with_name("dgl_peer.py")), str(path), model]
+    return lambda: json.loads(subprocess.check_output(words, text=True))
 
 
 def limited_arguments(made: argparse.ArgumentParser, training_memory: str) -> None:
@@ -156,11 +182,11 @@ def in_turns(
         returned, which may be these two of another process.
     """
     found: dict[str, list[dict[str, float]]] = {name: [] for name in works}
-    for number in range(rounds + 1):
+    for turn in range(rounds + 1):
         for name, work in works.items():
             with Clock() as clock:
                 value = work()
-            if number:
+            if turn:
                 taken = {"seconds": clock.seconds, "cpu_seconds": clock.cpu_seconds}
                 found[name].append(taken | (value if isinstance(value, dict) else {}))
     return found
@@ -169,3 +195,14 @@ def in_turns(
 def medians(rounds: list[dict[str, float]], per: int = 1) -> dict[str, float]:
     """The median of each figure, divided by ``per``."""
     return {key: median(each[key] for each in rounds) / per for key in rounds[0]}
+
+
+def show(title: str, found: Mapping[str, Mapping[str, Any]]) -> str:
+    """A table of the numbers that each has, by name."""
+    values = [item for each in found.values() for item in each.items()]
+    columns = dict.fromkeys(name for name, value in values if isinstance(value, (int, float)))
+    rows = []
+    for name, each in found.items():
+        cells = (each.get(column) for column in columns)
+        rows.append([name, *("" if cell is None else number(cell) for cell in cells)])
+    return markdown(title, ["", *columns], rows)

@@ -186,7 +186,7 @@ def follow(
 
     last = "it was started"
     try:
-        with timeline(process.pid, cap) as watch:
+        with timeline(process.pid) as watch:
             print(json.dumps(dataclasses.asdict(task)), file=process.stdin, flush=True)
             while line := within(patience, give_up, process.stdout.readline):
                 event = json.loads(line)
@@ -204,8 +204,7 @@ def follow(
         elif cap is not None and cap.killed():
             why = f"killed by the kernel: more memory than the limit of {cap.limit:,} bytes"
         result["error"] = f"after {last}: {why}"
-    kinds = (("anon", "file"), ("anon",), ("charged",))
-    result["peak"] = {"_and_".join(each): watch.peak(*each) for each in kinds}
+    result["peak"] = {"anon_and_file": watch.peak("anon", "file"), "anon": watch.peak("anon")}
     result["timeline"] = thinned([each for each in watch.points if each])
 
 
@@ -228,7 +227,7 @@ def note(kind: str, event: dict[str, Any], result: dict[str, Any]) -> None:
         result["nodes"] = result.get("nodes", 0) + event["nodes"]
     elif kind == "epoch":
         result["epochs"].append(event)
-    else:  # "found", "error", and "done", which has the bytes read and written
+    else:  # "found" and "error"; "done" has nothing
         result |= event
 
 

@@ -1,18 +1,19 @@
-"""Memory of a process tree over time, and of the control group it runs in."""
+"""Memory of a process, and of a process tree over time."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from harness.cap import MemoryCap
+import psutil
+
 from pyg_graphzero.bench.process import Watch, tree
 
 _PROC = Path("/proc")
 _INTERVAL_S = 0.2
-_KINDS = {"RssAnon": "anon", "RssFile": "file", "RssShmem": "shmem"}
 T = TypeVar("T")
 
 
@@ -31,37 +32,28 @@ def with_peak(work: Callable[[], T]) -> tuple[T, int]:
     return value, 1024 * (high - file)
 
 
-def timeline(root: int, cap: MemoryCap | None = None) -> Watch:
+def timeline(root: int) -> Watch:
     """Looks at the memory of a process tree at even intervals.
 
-    Only ``/proc/PID/status`` is read, which disturbs no process. A shared page counts once for each
+    Only ``/proc/PID/statm`` is read, which disturbs no process. A shared page counts once for each
     process of the tree that has it.
 
     Args:
         root: The process.
-        cap: The limit it runs under, or None.
 
     Returns:
-        Its points have ``seconds`` since the first, ``anon``, ``file`` and ``shmem`` bytes, and
-        what ``MemoryCap.usage`` tells; nothing once the process has ended.
+        Its points have ``seconds`` since the first, and bytes: ``anon``, and ``file``, in which
+        shared memory counts; nothing once the process has ended.
     """
     start = time.perf_counter()
 
     def look() -> dict[str, Any]:
-        point = dict.fromkeys(_KINDS.values(), 0)
-        seen = False
+        point = {"seconds": round(time.perf_counter() - start, 2), "anon": 0, "file": 0}
         for process in tree(root):
-            try:
-                lines = (_PROC / str(process.pid) / "status").read_text().splitlines()
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            for line in lines:
-                name, _, value = line.partition(":")
-                if name in _KINDS:  # a process that has ended and was not waited for has none
-                    point[_KINDS[name]] += int(value.split()[0]) * 1024
-                    seen = True
-        usage = {} if cap is None else cap.usage(root)
-        now = round(time.perf_counter() - start, 2)
-        return {"seconds": now, **point, **usage} if seen else {}
+            with suppress(psutil.Error):  # it has ended meanwhile
+                found = process.memory_info()
+                point["anon"] += found.rss - found.shared
+                point["file"] += found.shared
+        return point if point["file"] else {}
 
     return Watch(look, _INTERVAL_S)

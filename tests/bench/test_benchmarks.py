@@ -167,7 +167,7 @@ def test_out_of_core(tmp_path):
     cited += ["read_bytes_per_batch", "reading_over_ideal", "peak", "disk"]
     summed = {each["name"]: each for each in summary.summed_up(found)["results"]}
     assert summed["graphbolt scheme, f32"].keys() >= set(cited)
-    assert not (tmp_path / "out-of-core").exists()
+    assert not list(tmp_path.glob("out-of-core*"))
     assert (tmp_path / "out_of_core_memory.png").stat().st_size < 100_000
 
 
@@ -186,8 +186,8 @@ def test_walks_out_of_core(tmp_path, monkeypatch, capsys):
     for each in summed.values():
         assert each["found"]["steps_per_second"] > 0
         assert each["peak"]["anon"] > 50e6
-    assert not (tmp_path / "graph" / "walks-20000-40").exists()
-    assert "K steps/s" in capsys.readouterr().out
+    assert not (tmp_path / "graph" / "walks-20000").exists()
+    assert "steps_per_second" in capsys.readouterr().out
 
 
 @pytest.mark.long
@@ -220,13 +220,11 @@ def test_papers100m(tmp_path):
     for each in (converted, shape, bolt, load, optimized, trained, inferred):
         assert each["error"] is None
         assert each["peak"]["anon"] > 50e6
-        assert set(each["io"]) == {"read_bytes", "write_bytes"}
     summed = {each["name"]: each for each in summary.summed_up(found)["results"]}
     cited = ["seconds_per_batch", "epoch_seconds", "stall_share", "steady_batches", "peak"]
     assert summed["train, 3 GB"].keys() >= {*cited, "first_batch_seconds"}
     assert summed["train, 3 GB"]["found"]["curve"][-1]["val_accuracy"] >= 0
     assert not (tmp_path / "here" / "papers100m").exists()
-    assert (tmp_path / "papers100m_memory.png").stat().st_size < 200_000
 
 
 # Peers --------------------------------------------------------------------------------------------

@@ -1,9 +1,10 @@
-"""A training step of DGL's layers on a batch, in an environment that has DGL and not this package.
+"""Training by DGL's layers, in an environment that has DGL and not this package.
 
-    PYTHON dgl_step.py BATCH.npz MODEL
+    PYTHON dgl_peer.py ARRAYS.npz MODEL
 
-The batch is cut into DGL's blocks first, as its samplers give them; that is not timed. Prints what
-the second step took as a line of JSON.
+Prints what the second epoch of DGL GraphBolt took, as a line of JSON; or the second step, where the
+arrays are those of a batch. That is cut into DGL's blocks first, as its samplers give them, which
+is not timed.
 """
 
 from __future__ import annotations
@@ -16,18 +17,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import dgl
+import dgl.graphbolt as gb
 import dgl.nn as dglnn
 import numpy as np
 import torch
 import torch.nn.functional as F
-
-
-def measure(work: Callable[[], dict[str, int]]) -> None:
-    """Prints what ``work`` returns, its seconds and its CPU seconds as a line of JSON."""
-    began, used = time.perf_counter(), time.process_time()
-    found = work()
-    taken = {"seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - used}
-    print(json.dumps(found | taken), flush=True)
 
 
 def blocks_of(batch: Mapping[str, np.ndarray], depth: int) -> list[Any]:
@@ -83,25 +77,61 @@ class Model(torch.nn.Module):
         return x
 
 
-def main() -> None:
-    path, kind = sys.argv[1:]
-    batch = np.load(path)
-    widths = [int(width) for width in batch["widths"]]
-    blocks = blocks_of(batch, len(widths) - 1)
+def step_of(batch: Mapping[str, np.ndarray], model: Model) -> Callable[[], int]:
+    """A training step on a batch."""
+    blocks = blocks_of(batch, len(model.layers))
     for block in blocks:
         block.create_formats_()
     x, y = torch.from_numpy(batch["x"]), torch.from_numpy(batch["y"])
-    model = Model(kind, widths, int(batch["heads"]), float(batch["dropout"]))
     optimizer = torch.optim.Adam(model.parameters())
 
-    def step() -> dict[str, int]:
+    def step() -> int:
         optimizer.zero_grad()
         F.cross_entropy(model(blocks, x), y).backward()
         optimizer.step()
-        return {}
+        return len(x)
 
-    step()
-    measure(step)
+    return step
+
+
+def epoch_of(graph: Mapping[str, np.ndarray], model: Model) -> Callable[[], int]:
+    """An epoch of GraphBolt's batches."""
+    indptr, indices, x, y, seeds = (
+        torch.from_numpy(graph[name]) for name in ("indptr", "indices", "x", "y", "seeds")
+    )
+    features = gb.BasicFeatureStore({("node", None, "x"): gb.TorchBasedFeature(x)})
+    items = gb.ItemSet((seeds, y[seeds]), names=("seed_nodes", "labels"))
+    batches = gb.ItemSampler(items, batch_size=int(graph["batch_size"]), shuffle=True)
+    # The last of its fan-outs is that of the seeds.
+    fanout = graph["fanout"][::-1].tolist()
+    batches = batches.sample_neighbor(gb.fused_csc_sampling_graph(indptr, indices), fanout)
+    batches = batches.fetch_feature(features, node_feature_keys=["x"])
+    loader = gb.DataLoader(batches, num_workers=0)
+    optimizer = torch.optim.Adam(model.parameters())
+
+    def epoch() -> int:
+        nodes = 0
+        for batch in loader:
+            optimizer.zero_grad()
+            x = batch.node_features["x"]
+            F.cross_entropy(model(batch.blocks, x), batch.labels).backward()
+            optimizer.step()
+            nodes += len(x)
+        return nodes
+
+    return epoch
+
+
+def main() -> None:
+    path, kind = sys.argv[1:]
+    arrays = np.load(path)
+    model = Model(kind, arrays["widths"].tolist(), int(arrays["heads"]), float(arrays["dropout"]))
+    work = (epoch_of if "indptr" in arrays else step_of)(arrays, model)
+    work()
+    began, used = time.perf_counter(), time.process_time()
+    found = {"nodes": work()}
+    taken = {"seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - used}
+    print(json.dumps(found | taken), flush=True)
 
 
 if __name__ == "__main__":
