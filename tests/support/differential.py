@@ -557,19 +557,16 @@ def _positives(case: Case, batch: Any) -> Tensor:
     return torch.stack([src.n_id[ends[0]], dst.n_id[ends[1]]])
 
 
-def _sorted(columns: list[Tensor]) -> Tensor:
-    table = torch.stack(columns)
-    for column in reversed(range(len(columns))):
-        table = table[:, table[column].argsort(stable=True)]
-    return table
+def _sorted(columns: list[Tensor]) -> list[tuple[int, ...]]:
+    return sorted(zip(*(column.tolist() for column in columns), strict=True))
 
 
-def _nodes(batch: Any, name: Any) -> Tensor:
+def _nodes(batch: Any, name: Any) -> list[tuple[int, ...]]:
     out = _of(batch, name)
     return _sorted([out.n_id, out.batch] if "batch" in out else [out.n_id])
 
 
-def _edges(case: Case, batch: Any, name: Any) -> Tensor:
+def _edges(case: Case, batch: Any, name: Any) -> list[tuple[int, ...]]:
     out = _of(batch, name)
     src, dst = (_of(batch, end) for end in _ends(name))
     row, col = out.edge_index

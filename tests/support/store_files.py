@@ -109,8 +109,11 @@ def reseal(store: Path) -> None:
 
     def change(body: dict[str, Any]) -> None:
         for name, record in body["files"].items():
-            record["bytes"] = (store / name).stat().st_size
-            record["header_hash"] = schema.header_hash(store / name)
+            if (file := store / name).is_file():
+                record["bytes"], record["header_hash"] = (
+                    file.stat().st_size,
+                    schema.header_hash(file),
+                )
 
     edit_schema(store, change)
 
