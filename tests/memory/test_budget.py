@@ -311,30 +311,6 @@ def test_labor_needs_the_topology_in_memory(wide):
     assert_same(found, batches(wide, None, **labor)[0])
 
 
-def test_a_truncated_file_fails_the_batches_that_need_it(homogeneous, tmp_path):
-    path = tmp_path / "store"
-    shutil.copytree(homogeneous, path)
-    store = gz.open(path, memory=budget_beside(ROOM))
-    data = store.data()
-    list(gz.loader.NeighborLoader(data, [2], input_nodes=torch.tensor([10, 20])))
-    loader = gz.loader.NeighborLoader(
-        data, [2], input_nodes=torch.tensor([10, 85_000, 20]), batch_size=1
-    )
-    with (path / "node" / "x.gd").open("r+b") as file:
-        file.truncate(4096 + 1024 * 80_000)
-    iterator = iter(loader)
-    outcomes = []
-    for _ in range(3):
-        try:
-            outcomes.append(next(iterator).n_id[0].item())
-        except OSError as error:
-            outcomes.append(str(error))
-    assert "node/x.gd" in outcomes[1]
-    assert "row 85000, 1024 bytes at offset" in outcomes[1]
-    # The other two may have drawn such a node as a neighbour.
-    assert 10 in outcomes or 20 in outcomes
-
-
 def map_a_file(rank, path):
     """Runs in a process of its own: here, malloc gives what it has free to the next one."""
     before = private_rss()

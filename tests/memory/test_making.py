@@ -17,7 +17,7 @@ from interrupting import At, Struck
 from same import assert_same
 from systems import needs_linux
 from torch_geometric.data import HeteroData
-from tuned import ROOM, SAMPLED, epoch, goes_on, residence_of, training
+from tuned import ROOM, SAMPLED, epoch, goes_on, partials, residence_of, training
 
 import pyg_graphzero as gz
 from graphs import random_edges
@@ -36,10 +36,6 @@ pytestmark = pytest.mark.usefixtures("eager")
 
 def copies(store):
     return list((store / "orders").glob("[0-9a-f]*"))
-
-
-def partials(store):
-    return list((store / "orders").glob(".*"))
 
 
 @pytest.fixture

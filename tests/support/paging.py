@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
-from pyg_graphzero.memory import keeper, residence
+from pyg_graphzero.memory import keeper
 from pyg_graphzero.memory.needs import Kind, Needs
 from pyg_graphzero.memory.plan import MemoryPlan
 from pyg_graphzero.util.disk import DiskSpeed
@@ -48,6 +48,5 @@ def paged(is_paged: bool = True) -> Iterator[None]:
         patch.object(keeper, "is_ample", lambda *_: False),
         patch.object(keeper, "divide", _division),
         patch.object(keeper, "probe", lambda _: _DISK),
-        patch.object(residence, "group_bits_of", lambda *_: 4),
     ):
         yield
