@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import xxhash
+from mutate import number, word
 from outcome import note
 from store_files import (
     COLUMN_FIELDS,
     TOPOLOGY_FIELDS,
-    edit_schema,
     overwrite,
+    reseal,
     set_field,
     write_body,
 )
@@ -27,11 +28,6 @@ from store_files import (
 from pyg_graphzero.store import schema
 
 HEADER = 4096
-_NUMBERS = [
-    0, 1, 2, 7, -1, -2, 63, 64, 89, 90, 91, 120, 255, 256, 499, 500, 501, 4095, 4096, 4097,
-    2**15, 2**16, 2**31 - 1, 2**31, -(2**31), 2**32 - 1, 2**32, 2**33, 2**40, 2**52, 2**60,
-    6 * 10**18, -6 * 10**18, 2**62, 2**63 - 1, -(2**63), -(2**63) + 1, 0x7FF0000000000000,
-]  # fmt: skip
 
 
 @dataclass
@@ -54,15 +50,6 @@ class Damage:
     late: list[Callable[[], None]] = field(default_factory=list)
 
 
-def _number(rng: random.Random, old: int = 0) -> int:
-    kind = rng.random()
-    if kind < 0.3:
-        return old + rng.choice([-1, 1, 2, -2, 8, 4096, -4096])
-    if kind < 0.85:
-        return rng.choice(_NUMBERS)
-    return rng.getrandbits(64)
-
-
 def _files(root: Path) -> list[Path]:
     """Files of the store and files beside it, but the schema and empty ones."""
     every = [p for p in root.rglob("*") if p.is_file() and not p.is_symlink()]
@@ -81,19 +68,6 @@ def _is_listed(path: Path, root: Path) -> bool:
         return store not in path.parents or str(path.relative_to(store)) in files
     except (KeyError, TypeError, ValueError):
         return False
-
-
-def reseal(store: Path, path: Path) -> None:
-    """Makes store.json agree with the size and the header hash that a file has now."""
-
-    def change(body: dict[str, Any]) -> None:
-        record = body["files"].get(str(path.relative_to(store)))
-        if record is not None:
-            record["bytes"] = path.stat().st_size
-            record["header_hash"] = schema.header_hash(path)
-
-    with suppress(KeyError, TypeError, ValueError, AttributeError):  # damaged before
-        edit_schema(store, change)
 
 
 def reseal_blocks(path: Path) -> None:
@@ -148,6 +122,12 @@ class Vandal:
         self.done.touched.add(name)
         note(f"damage: {name}: {what}")
 
+    def _reseal(self) -> None:
+        """Makes store.json agree with what its files are now."""
+        self.done.is_sealed = True
+        with suppress(KeyError, TypeError, ValueError, AttributeError):  # damaged before
+            reseal(self.store)
+
     def _pick(self) -> Path | None:
         files = _files(self.root)
         return self.rng.choice(files) if files else None
@@ -165,26 +145,18 @@ class Vandal:
         files = [p for p in _files(self.root) if _is_ours(p) and p.stat().st_size > HEADER]
         # Files that guide the reading of others are damaged more often than rows.
         weights = [
-            1 if p.name.split(".")[0] not in _GUIDES else 4 if p.suffix == ".gd" else 6
+            1 if p.name.split(".")[0] not in GUIDES else 4 if p.suffix == ".gd" else 6
             for p in files
         ]
         if not files:
             return None
         path = self.rng.choices(files, weights)[0]
-        size = path.stat().st_size - HEADER
-        size = min(size, self.rng.choice([64, 800, 4096, size]))
         raw = path.read_bytes()
+        end = min(len(raw), HEADER + self.rng.choice([64, 800, 4096, len(raw)]))
+        damaged = bytearray(raw)
         for _ in range(self.rng.choice([1, 1, 2, 3])):
-            width = self.rng.choice([1, 4, 4, 8, 8, 8])
-            at = HEADER + self.rng.randrange(max(1, size // width)) * width
-            old = int.from_bytes(raw[at : at + width], "little", signed=True)
-            count = 2 if self.rng.random() < 0.2 else 1
-            new = b"".join(
-                (_number(self.rng, old) % (1 << 8 * width)).to_bytes(width, "little")
-                for _ in range(count)
-            )
-            overwrite(path, at, new)
-            self._touch(path, f"{width} bytes at {at}: {old} is {new.hex()}")
+            self._touch(path, word(damaged, self.rng.randrange(HEADER, end), self.rng))
+        path.write_bytes(damaged)
         if path.stat().st_size != len(raw):
             self.done.refused |= _is_listed(path, self.root)
         elif path.read_bytes() != raw:
@@ -193,8 +165,7 @@ class Vandal:
             self.done.is_found = False
             self._touch(path, "its checksums made anew")
             reseal_blocks(path)
-            reseal(self.store, path)
-            self.done.is_sealed = True
+            self._reseal()
             self.done.refused = False
         return None
 
@@ -209,14 +180,13 @@ class Vandal:
             fields = TOPOLOGY_FIELDS if path.suffix == ".gl" else COLUMN_FIELDS
             part = self.rng.choice(fields[:-1])
             old = part.read(raw)
-            new = _number(self.rng, old) % (1 << 8 * part.size)
+            new = number(self.rng, old) % (1 << 8 * part.size)
             set_field(path, part.name, new, rehash=is_sealed)
             self._touch(path, f"{part.name}: {old} is {new}, hash made anew: {is_sealed}")
         if path.read_bytes() == raw:
             return None
         if is_sealed and self.rng.random() < 0.9:
-            self.done.is_sealed = True
-            return reseal(self.store, path)
+            return self._reseal()
         self.done.refused |= _is_listed(path, self.root)
         return None
 
@@ -281,7 +251,7 @@ class Vandal:
         if kind < 0.5 and isinstance(old, bool):
             return not old
         if kind < 0.6 and isinstance(old, int):
-            return _number(self.rng, old)
+            return number(self.rng, old)
         if kind < 0.6 and isinstance(old, str):
             return self.rng.choice(_STRINGS)
         deep: Any = 1
@@ -346,15 +316,18 @@ class Vandal:
             return
         a, b = self.rng.sample(files, 2)
         contents = b.read_bytes(), a.read_bytes()
-        self.done.is_sealed |= (is_sealed := self.rng.random() < 0.7)
         for path, other, content in zip((a, b), (b, a), contents, strict=True):
             path.write_bytes(content)
             self._touch(path, f"swapped with {other.name}")
-            if is_sealed:
-                reseal(self.store, path)
+        if self.rng.random() < 0.7:
+            self._reseal()
 
 
-_GUIDES = ("topology", "edge_id", "csr", "csr_slot", "id_offsets", "train_idx", "weight", "time")
+# Files by which others are read: where one is damaged, nothing can be said of values.
+GUIDES = {
+    *("topology", "edge_id", "csr", "csr_slot", "id_offsets"),
+    *("train_idx", "train_mask", "weight", "time"),
+}
 _STRINGS = [
     "", "x", "y", "h", ".", "..", "../x.npy", "/etc/passwd", "/dev/zero", "node", "node/x.gd",
     "node/y.gd", "edge/topology.gl", "edge/edge_id.gd", "store.json", "lock", "unpublished",

@@ -262,14 +262,13 @@ def predict(model: Model, fast: Model, batch: Any, edges: Tensor, way: Any) -> N
 
 
 def same(found: Any, expected: Any, what: str) -> None:
-    assert (found is None) == (expected is None), f"{what}: found {found}, expected {expected}"
-    if isinstance(expected, Tensor):
-        assert found.shape == expected.shape, f"{what}: {found.shape} is not {expected.shape}"
-        scale = max(1.0, float(expected.abs().max())) if expected.numel() else 1.0
-        close = torch.allclose(found, expected, rtol=1e-8, atol=1e-8 * scale, equal_nan=True)
-        assert close, f"{what} differs by {float((found - expected).abs().max())}"
-    else:
-        assert found == expected, f"{what}: found {found}, expected {expected}"
+    scale = 1.0
+    if isinstance(expected, Tensor) and expected.numel():
+        scale = max(scale, float(expected.abs().max()))
+    torch.testing.assert_close(
+        found, expected, rtol=1e-8, atol=1e-8 * scale, equal_nan=True,
+        msg=lambda said: f"{what}: {said}",
+    )  # fmt: skip
 
 
 def case(seed: int, directory: Path) -> str | None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-_WORDS = [0, 1, -1, 2, 7, 255, 2**15, 2**31 - 1, -(2**31), 2**31, 2**32 - 1, 2**32, 2**40]
-_WORDS += [2**62, -(2**62), 2**63 - 1, -(2**63)]
+_NUMBERS = [
+    0, 1, 2, 7, -1, -2, 63, 64, 89, 90, 91, 120, 255, 256, 499, 500, 501, 4095, 4096, 4097,
+    2**15, 2**16, 2**31 - 1, 2**31, -(2**31), 2**32 - 1, 2**32, 2**33, 2**40, 2**52, 2**60,
+    6 * 10**18, -6 * 10**18, 2**62, 2**63 - 1, -(2**63), -(2**63) + 1, 0x7FF0000000000000,
+]  # fmt: skip
 # Tokens that the formats' readers look for.
 _TOKENS = [bytes([token]) for token in b"\n\r\", \t#\0-+e.'\\()]{}:[0"]
 _TOKENS += [b"\r\n", b'""', b"nan", b"inf", b"1e999", b"0x10", b"9" * 25, b"\xff\xfe", b"-1"]
@@ -31,13 +34,22 @@ def _digit(data: bytearray, at: int, rng: random.Random) -> None:
     _byte(data, at, rng)
 
 
-def _word(data: bytearray, at: int, rng: random.Random) -> None:
-    width = rng.choice([2, 4, 8])
+def number(rng: random.Random, old: int = 0) -> int:
+    """A number near the one that is there, or one at which something may overflow or begin."""
+    kind = rng.random()
+    if kind < 0.3:
+        return old + rng.choice([-1, 1, 2, -2, 8, 4096, -4096])
+    return rng.choice(_NUMBERS) if kind < 0.85 else rng.getrandbits(64)
+
+
+def word(data: bytearray, at: int, rng: random.Random) -> str:
+    """Another number in the word that has the byte at ``at``; says which."""
+    width = rng.choice([1, 2, 4, 4, 8, 8, 8])
     at -= at % width
-    value = rng.choice([*_WORDS, 1 << rng.randrange(64), rng.randrange(-300, 300)])
-    if rng.random() < 0.3:
-        value += int.from_bytes(data[at : at + width], "little")
-    data[at : at + width] = (value % (1 << 8 * width)).to_bytes(width, "little")
+    old = int.from_bytes(data[at : at + width], "little", signed=True)
+    new = number(rng, old) % (1 << 8 * width)
+    data[at : at + width] = new.to_bytes(width, "little")
+    return f"{width} bytes at {at}: {old} is {new:#x}"
 
 
 def _token(data: bytearray, at: int, rng: random.Random) -> None:
@@ -72,8 +84,8 @@ def _swap(data: bytearray, at: int, rng: random.Random) -> None:
     data[first : first + size], data[second : second + size] = there, here
 
 
-_KINDS: list[Callable[[bytearray, int, random.Random], None]] = [
-    *[_byte, _bit, _bit, _digit, _digit, _word, _word, _token, _token],
+_KINDS: list[Callable[[bytearray, int, random.Random], object]] = [
+    *[_byte, _bit, _bit, _digit, _digit, word, word, _token, _token],
     *[_delete, _cut, _fill, _copy, _swap],
 ]
 

@@ -52,16 +52,6 @@ CASES_PER_PROCESS = 5000
 
 
 @dataclass
-class Violation:
-    """A case that went wrong."""
-
-    seed: int
-    kind: str  # the same for cases that went wrong in the same way
-    notes: list[str]
-    detail: str
-
-
-@dataclass
 class Result:
     """Counts, errors and violations of a campaign."""
 
@@ -69,12 +59,12 @@ class Result:
     clean: int = 0
     seconds: float = 0.0
     errors: Counter[str] = field(default_factory=Counter)
-    violations: list[Violation] = field(default_factory=list)
+    violations: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, reply: dict[str, Any], notes: list[str]) -> None:
         self.cases += 1
         if "kind" in reply:
-            self.violations.append(Violation(reply["seed"], reply["kind"], notes, reply["detail"]))
+            self.violations.append(reply | {"notes": notes})
         elif reply["error"] is None:
             self.clean += 1
         else:
@@ -312,17 +302,16 @@ def crash_kind(how: str, said: str) -> str:
 
 def show(result: Result, name: str) -> None:
     """Prints what went wrong, each kind with how to see it again."""
-    kinds: dict[str, list[Violation]] = {}
-    for violation in result.violations:
-        kinds.setdefault(violation.kind, []).append(violation)
+    kinds: dict[str, list[dict[str, Any]]] = {}
+    for violation in sorted(result.violations, key=lambda each: each["seed"]):
+        kinds.setdefault(violation["kind"], []).append(violation)
     for kind, found in sorted(kinds.items(), key=lambda item: -len(item[1])):
-        first = min(found, key=lambda v: v.seed)
         print(f"\nVIOLATION {kind}: {len(found)} of {result.cases} cases")
-        for line in first.notes:
+        for line in found[0]["notes"]:
             print(f"    {line}")
-        print("    " + first.detail.strip().replace("\n", "\n    "))
-        for violation in sorted(found, key=lambda v: v.seed)[:5]:
-            print(f"  python tests/fuzz/run.py {name} {violation.seed}")
+        print("    " + found[0]["detail"].strip().replace("\n", "\n    "))
+        for violation in found[:5]:
+            print(f"  python tests/fuzz/run.py {name} {violation['seed']}")
     print(result)
 
 
@@ -362,7 +351,7 @@ def main() -> int:
             shutil.rmtree(root, ignore_errors=True)
     if args.json is not None:
         document = {"campaign": args.campaign, "seeds": str(args.seeds), **vars(result)}
-        args.json.write_text(json.dumps(document, indent=1, default=vars) + "\n")
+        args.json.write_text(json.dumps(document, indent=1) + "\n")
     return 1 if result.violations else 0
 
 

@@ -10,18 +10,12 @@ from typing import Any
 
 import torch
 from bases import BASES, HETEROGENEOUS, make_all
-from damage import Damage, Vandal
+from damage import GUIDES, Damage, Vandal
 from operations import LOADING, OPERATIONS, SPARSE, Found, Subject
 from outcome import is_documented, note
 from torch import Tensor
 
 VARIANTS = 6
-# Files by which others are read: where one is damaged, nothing can be said of values.
-_GUIDES = {
-    *("topology", "edge_id", "csr", "csr_slot", "id_offsets"),
-    *("train_idx", "train_mask", "weight", "time"),
-}
-
 _shared = Path()
 _expected: dict[str, Found] = {}
 
@@ -132,7 +126,7 @@ def stems_of(done: Damage) -> set[str]:
 def compare(found: Found, expected: Found, done: Damage) -> None:
     """Results are those of the good store wherever nothing that they come from was damaged."""
     stems = stems_of(done)
-    if "store" in stems or stems & _GUIDES:
+    if "store" in stems or stems & GUIDES:
         return
     assert found.keys() == expected.keys(), f"{set(found) ^ set(expected)}"
     for key, value in found.items():

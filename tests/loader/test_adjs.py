@@ -11,7 +11,7 @@ import torch
 import torch_geometric.loader
 import torch_geometric.transforms as T
 from convert_support import converted, stored
-from read_neighbours import in_pages
+from paging import paged
 from scipy.stats import chisquare
 from torch_geometric.data import Data, HeteroData
 
@@ -69,13 +69,11 @@ def test_batches_are_what_the_definition_says(homo, source, workers):
 def test_memory_disk_and_read_neighbours_are_the_same(homo):
     data, store = homo
     epochs = []
-    for source in (data, store, in_pages):
-        if source is in_pages:
-            loader = in_pages(NeighborSampler(store.data(), [3, 2], batch_size=30, shuffle=True))
-        else:
-            loader = NeighborSampler(source, [3, 2], batch_size=30, shuffle=True)
+    for source, is_read in ((data, False), (store, False), (gz.open(store.path), True)):
+        loader = NeighborSampler(source, [3, 2], batch_size=30, shuffle=True)
         torch.manual_seed(4)
-        epochs.append(list(pickle.loads(pickle.dumps(loader)) if source is data else loader))
+        with paged(is_read):
+            epochs.append(list(pickle.loads(pickle.dumps(loader)) if source is data else loader))
     for memory, disk, read in zip(*epochs, strict=True):
         for other in (disk, read):
             assert torch.equal(memory[1], other[1])

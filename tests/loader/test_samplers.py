@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from read_neighbours import in_pages
+from paging import paged
 from torch_geometric.data import Data
 from torch_geometric.loader import DynamicBatchSampler, ImbalancedSampler
 
@@ -53,9 +53,10 @@ def test_parts_by_size(homo, mode):
     cluster = torch.rand(300, generator=torch.Generator().manual_seed(1)).pow(3).mul(12).long()
     clusters = ClusterData(store, 12, partition=cluster)
     sampler = DynamicBatchSampler(clusters, 60 if mode == "node" else 300, mode)
-    loader = in_pages(ClusterLoader(clusters, batch_sampler=sampler, num_workers=2))
+    loader = ClusterLoader(clusters, batch_sampler=sampler, num_workers=2)
     # Not list(), which asks for the length.
-    batches, parts = ([each for each in found] for found in (loader, sampler))  # noqa: C416
+    with paged():
+        batches, parts = ([each for each in found] for found in (loader, sampler))  # noqa: C416
     assert sorted(torch.cat([batch.n_id for batch in batches]).tolist()) == list(range(300))
     for batch, own in zip(batches, parts, strict=True):
         assert torch.equal(batch.n_id, clusters.nodes_of(torch.tensor(own)))

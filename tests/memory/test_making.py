@@ -17,7 +17,7 @@ from interrupting import At, Struck
 from same import assert_same
 from systems import needs_linux
 from torch_geometric.data import HeteroData
-from tuned import ROOM, SAMPLED, epoch, goes_on, residence_of, training
+from tuned import ROOM, SAMPLED, epoch, goes_on, partials, residence_of, training
 
 import pyg_graphzero as gz
 from graphs import random_edges
@@ -36,10 +36,6 @@ pytestmark = pytest.mark.usefixtures("eager")
 
 def copies(store):
     return list((store / "orders").glob("[0-9a-f]*"))
-
-
-def partials(store):
-    return list((store / "orders").glob(".*"))
 
 
 @pytest.fixture
@@ -89,7 +85,8 @@ def test_loaders_made_anew_in_each_epoch_have_one_copy(store):
     assert len(made - {None}) == 1
 
 
-def test_a_loop_keeps_its_last_batch_while_rows_are_copied(store, monkeypatch):
+def test_a_loop_keeps_its_last_batch_while_rows_are_copied(store, neighbours_are_read, monkeypatch):
+    """Its first epoch is counted."""
     rooms, idle, copy_used = [], [], keeper.copy_used
 
     def seen(*arguments):
@@ -98,8 +95,6 @@ def test_a_loop_keeps_its_last_batch_while_rows_are_copied(store, monkeypatch):
         return copy_used(*arguments)
 
     monkeypatch.setattr(keeper, "copy_used", seen)
-    monkeypatch.setattr(costs, "HELD_SHARE", 0.0)  # neighbours are read, and an epoch is counted
-    monkeypatch.setattr(keeper, "making_bytes", lambda graph, lists: 1 << 40)
     loader = training(store)
     (*_, last) = loader
     assert epoch(loader)[1].reordered
@@ -333,37 +328,25 @@ def test_a_copy_whose_tables_leave_no_room_for_a_batch(store, monkeypatch, caplo
 # Other processes, and interrupts ##################################################################
 
 
-def test_another_process_makes_it(store):
-    loader = training(store)
-    expected, _ = epoch(loader)
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_another_process_makes_it(store, is_killed):
+    expected, _ = epoch(training(store))
     (copy,) = copies(store)
     aside = copy.rename(store / "aside")
-    held = make_scratch(copy, "partial")
-    waiting = training(store)
+    held, waiting = make_scratch(copy, "partial"), training(store)
     for _ in range(2):
         found, stats = epoch(waiting)
         assert_same(found, expected)
         assert not stats.reordered
-    aside.rename(copy)
-    found, stats = epoch(waiting)
-    assert_same(found, expected)
-    assert stats.reordered
-    del held
-
-
-def test_a_process_that_makes_it_is_killed(store):
-    loader = training(store)
-    expected, _ = epoch(loader)
-    (copy,) = copies(store)
-    copy.rename(store / "aside")
-    held, waiting = make_scratch(copy, "partial"), training(store)
-    assert not epoch(waiting)[1].reordered
     assert partials(store)
-    del held  # the lock ends with the process that has it
+    if is_killed:
+        del held  # the lock ends with the process that has it
+    else:
+        aside.rename(copy)
     found, stats = epoch(waiting)
     assert_same(found, expected)
     assert stats.reordered
-    assert not partials(store)
+    assert bool(partials(store)) != is_killed
 
 
 # One may strike in a finalizer, from which it cannot be caught.

@@ -7,7 +7,7 @@ import pickle
 import pytest
 import torch
 from loader_kinds import LOADERS, graphs_of_loaders
-from read_neighbours import in_pages
+from paging import paged
 from same import assert_same
 
 import pyg_graphzero as gz
@@ -39,14 +39,14 @@ def test_batches_are_the_same_wherever_neighbours_are(paths, kind):
     assert mapped.stats().topology_rows == 0
     if kind not in ("saint edges", "saint walks"):  # which draw by places of edges by source
         assert_same(epoch(LOADERS[kind](*graphs_of_loaders(), batch_size=30)), expected)
-    for num_workers, share in ((0, 0.5), (2, 0.0), (2, 1.0)):
-        ahead = {"prefetch_factor": 4} if num_workers else {}
-        paged = in_pages(loader(num_workers=num_workers, **ahead), share)
-        assert_same(epoch(paged), expected)
-        stats = paged.stats()
+    for ahead in ({}, {"num_workers": 2, "prefetch_factor": 4}):
+        read = loader(**ahead)
+        with paged():
+            assert_same(epoch(read), expected)
+        stats = read.stats()
         assert stats.topology_rows >= stats.topology_hits >= 0
         assert stats.topology_reads > 0
         assert stats.topology_bytes >= stats.topology_useful_bytes > 0
-    copy = pickle.loads(pickle.dumps(paged))
+    copy = pickle.loads(pickle.dumps(read))
     assert_same(epoch(copy), expected)
     assert copy.stats().topology_rows == 0

@@ -17,36 +17,16 @@ from pyg_graphzero import _core
 READERS = ["pool"] + ([] if _core.uring_refusal() else ["uring"])
 
 
-def table_of(rows: int, row_bytes: int, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randint(256, (rows, row_bytes), generator=generator).to(torch.uint8)
-
-
-def write_table(path: Path, table: Tensor, offset: int = 0, stride: int = 0) -> _core.ColumnFile:
-    """The rows in a file: ``offset`` bytes in, ``stride`` bytes apart."""
-    rows, row_bytes = table.shape
-    stride = stride or row_bytes
-    padded = torch.zeros(rows, stride, dtype=torch.uint8)
-    padded[:, :row_bytes] = table
-    path.write_bytes(b"\7" * offset + padded.numpy().tobytes())
-    return _core.ColumnFile.open(str(path), offset, rows, row_bytes, stride)
-
-
-def gather(
-    disk: _core.DiskGather,
-    column: _core.ColumnFile,
-    row_bytes: int,
-    lists: list[Tensor],
-    **how: int,
-) -> tuple[list[Tensor], _core.ReadStats]:
-    outs = [torch.full((len(rows), row_bytes), 9, dtype=torch.uint8) for rows in lists]
-    return outs, disk.gather(column, lists, outs, **how)
+def write_table(path: Path, num_rows: int, row_bytes: int) -> tuple[Tensor, _core.ColumnFile]:
+    """Random rows, and the file that has them."""
+    table = torch.randint(256, (num_rows, row_bytes), dtype=torch.uint8)
+    path.write_bytes(table.numpy().tobytes())
+    return table, _core.ColumnFile.open(str(path), 0, num_rows, row_bytes, row_bytes)
 
 
 @pytest.mark.parametrize("reader", READERS)
 def test_positions(reader: str, tmp_path: Path) -> None:
-    table = table_of(100, 64)
-    column = write_table(tmp_path / "t", table)
+    table, column = write_table(tmp_path / "t", 100, 64)
     out = torch.zeros(6, 64, dtype=torch.uint8)
     disk = _core.DiskGather(reader)
     assert disk.reader == reader
@@ -63,12 +43,11 @@ def test_positions(reader: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("reader", READERS)
 def test_a_filesystem_in_memory(reader: str) -> None:
     """Whether it takes O_DIRECT depends on the kernel; the rows do not."""
-    table = table_of(1000, 512)
     path = Path("/dev/shm") / f"graphzero-test-{os.getpid()}"
     try:
-        column = write_table(path, table)
-        index = torch.randint(1000, (300,))
-        (out,), _ = gather(_core.DiskGather(reader), column, 512, [index])
+        table, column = write_table(path, 1000, 512)
+        index, out = torch.randint(1000, (300,)), torch.zeros(300, 512, dtype=torch.uint8)
+        _core.DiskGather(reader).gather(column, [index], [out])
         assert torch.equal(out, table[index])
         assert _core.probe_disk(str(path), seconds=0.02, reader=reader).random_iops > 0
     finally:

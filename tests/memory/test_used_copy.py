@@ -15,8 +15,9 @@ import pytest
 import torch
 from commands import graphzero
 from same import assert_same
+from store_files import flip
 from systems import needs_linux
-from tuned import epoch, training
+from tuned import epoch, partials, training
 
 import pyg_graphzero as gz
 import spawned
@@ -69,25 +70,12 @@ def copy_of(store):
     return copy
 
 
-def partials(store):
-    return list((store / "orders").glob(".*"))
-
-
 def tree(folder):
     """All that is in a folder: names, and what files hold."""
     return {
         path.relative_to(folder): path.read_bytes() if path.is_file() else None
         for path in folder.rglob("*")
     }
-
-
-def flip(file, offset):
-    """Flips the lowest bit of a byte."""
-    with open(file, "r+b") as opened:
-        opened.seek(offset)
-        byte = opened.read(1)[0]
-        opened.seek(offset)
-        opened.write(bytes([byte ^ 1]))
 
 
 def is_same_by_a_copy(store, expected, is_copied=True):
@@ -342,23 +330,6 @@ def test_damaged_ones_are_made_anew(copied, damage, warnings):
     is_same_by_a_copy(copied, expected)
     assert f"{copy}: not used, and made anew: " in warnings.text
     assert gz.verify(copied).ok
-
-
-def test_a_flipped_bit_in_rows_is_as_in_a_column(copied, tmp_path):
-    """Batches have it, as they would a column's; ``verify`` finds both."""
-    expected, _ = epoch(training(copied))
-    for file, options in ((copied / X, {"row_cache": False}), (copy_of(copied) / "0" / "0.gd", {})):
-        whole = shutil.copy(file, tmp_path / "whole")
-        for offset in range(4096, 4096 + 300 * 1024, 1024):  # an item of 300 rows
-            flip(file, offset)
-        found, stats = epoch(training(copied, **options))
-        assert stats.reordered == (not options)
-        pairs = list(zip(found, expected, strict=True))
-        assert all(torch.equal(a.n_id, b.n_id) for a, b in pairs)
-        assert any(not torch.equal(a.x, b.x) for a, b in pairs)
-        bad = gz.verify(copied).bad
-        assert [line.split(":")[0] for line in bad] == [str(file)]
-        shutil.copy(whole, file)
 
 
 # Other users ######################################################################################

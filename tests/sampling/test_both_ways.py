@@ -8,7 +8,6 @@ import pytest
 import torch
 from convert_support import converted, stored
 from paging import paged
-from read_neighbours import in_pages
 from scipy import stats
 from torch_geometric.data import Data
 from torch_geometric.sampler import BidirectionalNeighborSampler as Stock
@@ -74,7 +73,9 @@ def test_all_neighbours_both_ways(both, source, workers, hops):
         given, [-1] * hops, neighbor_sampler=sampler, input_nodes=data.train_mask, batch_size=3,
         shuffle=True, num_workers=workers,
     )  # fmt: skip
-    for batch in in_pages(loader) if source == "read" else loader:
+    with paged(source == "read"):
+        batches = list(loader)
+    for batch in batches:
         check(batch, data)
         seeds = batch.n_id[: batch.batch_size].tolist()
         rings, edges = reference(data.edge_index, seeds, hops)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from click.testing import CliRunner
+from store_files import flip
 
 import pyg_graphzero as gz
 from graphs import write_store
@@ -43,13 +44,6 @@ def copied(tmp_path, built_once):
         write_copy(folder.make() / KEY, parts, 1 << 20)
 
     return Path(shutil.copytree(built_once("with_a_copy", build), tmp_path / "store"))
-
-
-def flip(file: Path, offset: int) -> None:
-    """Flips a bit."""
-    body = bytearray(file.read_bytes())
-    body[offset] ^= 1 << offset % 8
-    file.write_bytes(body)
 
 
 def verified(store: Path) -> tuple[int, str]:

@@ -31,7 +31,7 @@ from graphs import check_neighborhood, check_rows, heterogeneous, homogeneous
 
 HAS_PYG_LIB = torch_geometric.typing.WITH_PYG_LIB
 WAYS = ("here", "pickled", "spawned", "inference_mode")
-KINDS = ("plain", "encoded")
+KINDS: dict[str, dict[str, Any]] = {"plain": {}, "encoded": {"features": "float16"}}
 LIKES = ("author", "likes", "paper")  # of which the graph has no edges
 SEED_FIELDS = ("input_id", "batch_size", "seed_time", "edge_label", "edge_label_time", "tag")
 REFUSALS = (ValueError, TypeError, LookupError, RuntimeError)
@@ -69,27 +69,19 @@ def make_graph(is_hetero: bool) -> Data | HeteroData:
     return hetero
 
 
-def make_stores(directory: Path) -> None:
-    """Writes every graph in every form, unless they are there."""
-    for is_hetero in (False, True):
-        name = "hetero" if is_hetero else "homo"
-        if (directory / f"{name}-encoded").exists():
-            continue
-        data = make_graph(is_hetero)
-        gz.convert(data, directory / f"{name}-plain", progress=False)
-        gz.convert(data, directory / f"{name}-encoded", features="float16", progress=False)
-
-
 class Graphs:
-    """The graphs in memory, and where their stores are."""
+    """The graphs in memory, and their stores of every kind, made unless they are there."""
 
     def __init__(self, directory: Path) -> None:
-        make_stores(directory)
         self.directory = directory
         self.data = {is_hetero: make_graph(is_hetero) for is_hetero in (False, True)}
+        for is_hetero, data in self.data.items():
+            for kind, options in KINDS.items():
+                if not (path := self.path(is_hetero, kind)).exists():
+                    gz.convert(data, path, progress=False, **options)
 
-    def store(self, is_hetero: bool, kind: str) -> gz.Store:
-        return gz.open(self.directory / f"{'hetero' if is_hetero else 'homo'}-{kind}")
+    def path(self, is_hetero: bool, kind: str) -> Path:
+        return self.directory / f"{'hetero' if is_hetero else 'homo'}-{kind}"
 
 
 # Cases ###########################################################################################
@@ -275,7 +267,7 @@ def _how_to_load(rng: random.Random, case: Case, count: int, generator: torch.Ge
         arguments["transform_sampler_output"] = keep
     if rng.random() < 0.1:
         case.ours["edge_ids"] = False
-    case.kind = rng.choice(KINDS)
+    case.kind = rng.choice([*KINDS])
     # LABOR wants all neighbours in memory.
     case.is_paged = rng.random() < 0.3 and "method" not in case.drawn
     case.given = rng.choice(["data", "data", "store", "stores", "pickled data"])
@@ -321,7 +313,7 @@ def our_loader(case: Case, data: Any, num_workers: int) -> Any:
 
 def on_disk(case: Case, graphs: Graphs, spawned: Any) -> Outcome:
     """The case's loader over its store."""
-    store = graphs.store(case.is_hetero, case.kind)
+    store = gz.open(graphs.path(case.is_hetero, case.kind))
     given: Any = {"store": store, "stores": (store.feature_store, store.graph_store)}.get(
         case.given
     )
@@ -557,19 +549,16 @@ def _positives(case: Case, batch: Any) -> Tensor:
     return torch.stack([src.n_id[ends[0]], dst.n_id[ends[1]]])
 
 
-def _sorted(columns: list[Tensor]) -> Tensor:
-    table = torch.stack(columns)
-    for column in reversed(range(len(columns))):
-        table = table[:, table[column].argsort(stable=True)]
-    return table
+def _sorted(columns: list[Tensor]) -> list[tuple[int, ...]]:
+    return sorted(zip(*(column.tolist() for column in columns), strict=True))
 
 
-def _nodes(batch: Any, name: Any) -> Tensor:
+def _nodes(batch: Any, name: Any) -> list[tuple[int, ...]]:
     out = _of(batch, name)
     return _sorted([out.n_id, out.batch] if "batch" in out else [out.n_id])
 
 
-def _edges(case: Case, batch: Any, name: Any) -> Tensor:
+def _edges(case: Case, batch: Any, name: Any) -> list[tuple[int, ...]]:
     out = _of(batch, name)
     src, dst = (_of(batch, end) for end in _ends(name))
     row, col = out.edge_index

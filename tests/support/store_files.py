@@ -87,6 +87,11 @@ def overwrite(path: Path, offset: int, data: bytes) -> None:
         file.write(data)
 
 
+def flip(path: Path, offset: int) -> None:
+    """Flips a bit of a byte."""
+    overwrite(path, offset, bytes([path.read_bytes()[offset] ^ 1 << offset % 8]))
+
+
 def edit_schema(store: Path, change: Any, rehash: bool = True) -> None:
     """Calls ``change(document)`` on the parsed store.json and writes it with a valid checksum."""
     path = store / "store.json"
@@ -109,8 +114,9 @@ def reseal(store: Path) -> None:
 
     def change(body: dict[str, Any]) -> None:
         for name, record in body["files"].items():
-            record["bytes"] = (store / name).stat().st_size
-            record["header_hash"] = schema.header_hash(store / name)
+            if (file := store / name).is_file():
+                record["bytes"] = file.stat().st_size
+                record["header_hash"] = schema.header_hash(file)
 
     edit_schema(store, change)
 

@@ -41,6 +41,11 @@ def goes_on(loader: Any, is_copied: bool = True) -> list[Any]:
     return batches
 
 
+def partials(store: Path) -> list[Path]:
+    """Copies of a store that are being made, or whose maker was killed."""
+    return list((store / "orders").glob(".*"))
+
+
 def residence_of(loader: Any) -> Any:
     """The store's files as a loader's last epoch had them."""
     return keeper_of(loader.graph_sampler.graph.contents).current

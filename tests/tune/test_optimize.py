@@ -19,12 +19,10 @@ from commands import graphzero
 from paging import paged
 from pythons import run
 from torch_geometric.data import Data
-from tuned import ROOM, residence_of
 
 import pyg_graphzero as gz
 from graphs import heterogeneous, homogeneous, write_store
-from pyg_graphzero.bench.synthetic import power_law
-from pyg_graphzero.memory import costs, making
+from pyg_graphzero.memory import making
 from pyg_graphzero.memory.needs import needs_of
 from pyg_graphzero.tune.seeds import choose_seeds
 from replay.batches import digest_of
@@ -95,33 +93,6 @@ def test_rows_of_several_types(tmp_path: Path) -> None:
     parts = json.loads((summary.path / "order.json").read_text())["parts"]
     assert {part["name"] for part in parts if part["lists"] is None} == {"paper", "author"}
     assert epoch(path, **options) == (expected, True)
-
-
-def test_neighbours_are_read_by_the_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are among what was copied; a loader that holds all neighbours leaves them aside."""
-    path = write_store(power_law(60_000, 600_000, 256), tmp_path / "store")
-    sampled = {"num_neighbors": [8, 4], "batch_size": 128}
-    gz.optimize(path, seeds="train_mask", progress=False, **sampled)
-
-    def loader_of() -> Any:
-        data = gz.open(path, memory=budget_beside(ROOM)).data()
-        torch.manual_seed(1)
-        return gz.loader.NeighborLoader(data, input_nodes=data.train_mask, **sampled)
-
-    held, whole = loader_of(), gz.open(path).data()
-    batches = list(held)
-    assert all(torch.equal(batch.x, whole.x[batch.n_id]) for batch in batches)
-    assert held.stats().reordered
-    assert held.stats().reads > 0
-    expected = digest_of(batches)
-    assert residence_of(held).copy.files.keys() == {"node/x.gd"}
-    assert held.stats().topology_rows == 0
-    del held
-    monkeypatch.setattr(costs, "HELD_SHARE", 0.0)
-    loader = loader_of()
-    assert digest_of(loader) == expected
-    assert residence_of(loader).copy.files.keys() == {"node/x.gd", "edge/topology.gl"}
-    assert loader.stats().topology_rows > 0
 
 
 def test_a_copy_that_a_loader_removes_meanwhile(
