@@ -146,9 +146,8 @@ class LayerPass(Pass):
         task: The sweep.
         contents: The store's files.
         max_edges: Bounds a batch; None: as fits into memory.
-        num_workers: Threads of the engine that work ahead.
+        num_workers: See :class:`~.sweep.Batches`.
         own: See :class:`Pass`.
-
     """
 
     def __init__(

@@ -51,8 +51,8 @@ class Batches:
         node_type: The node type of the rows; None in a homogeneous store.
         bounds: ``int64 [num_batches + 1]``, ascending: batch ``i`` has the rows from
             ``bounds[i]`` to ``bounds[i + 1]``; see :func:`sweep_bounds`.
-        num_workers: Threads of the engine that make batches ahead; 0: each is made when it is
-            asked for.
+        num_workers: Threads of the engine inside a batch, two of which are made ahead; 0: each is
+            made when it is asked for, by as many threads as torch has.
         stats: Edges, reads, and seconds of waiting and in the engine are added to these.
         nodes: The nodes that rows stand for, a rank's own where the store is in shards; None: the
             rows themselves.
