@@ -107,6 +107,7 @@ class Batches:
         stored = max((file.row_bytes for file in files if file.kind is Kind.ROWS), default=0)
         of_edges = sum(file.row_bytes for file in files if file.kind is Kind.EDGES)
         largest = int(nodes.max()) * stored + int(edges.max()) * of_edges
+        _core.free_idle_blocks()  # of the last sweep's batches
         room = plan_sweep(contents.memory, private_rss(), files, flight, largest)
         prefetch_files(contents, [file.name for file in files] if room is None else room.held)
         return None if room is None else Source(contents, room, bounds, self._node_type, graph)
