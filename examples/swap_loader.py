@@ -189,7 +189,7 @@ def main() -> None:
             print(
                 "stock: PyG's own NeighborLoader samples with pyg-lib or torch-sparse, and neither "
                 f"is installed. It trains on the whole graph, {seconds / len(args.seeds):.0f} s a "
-                "seed. To compare loaders, install one of them, either pyg-lib by "
+                "seed: its accuracy still rises then. To compare loaders, install pyg-lib by "
                 "https://pytorch-geometric.readthedocs.io/en/latest/install/installation.html or, "
                 "compiling for a while:\n"
                 "  pip install --no-build-isolation torch-scatter torch-sparse",
