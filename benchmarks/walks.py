@@ -50,7 +50,7 @@ print(time.perf_counter() - begun)
 
 
 def graphzero(command: list[str], environment: dict[str, str]) -> dict[str, float]:
-    """What GraphZero's walks took in a process of their own."""
+    """Figures of GraphZero's walks, in a process of their own."""
     said = subprocess.check_output(command, env=os.environ | environment, text=True)
     return {"seconds": float(said)}
 

@@ -99,7 +99,7 @@ def by_dgl(
     Args:
         args: Has ``dgl``, a Python that has DGL.
         model: See ``dgl_peer.py``.
-        heads: Of attention.
+        heads: Number of attention heads.
         path: Where what it reads is written.
         arrays: A batch, or a graph.
     """

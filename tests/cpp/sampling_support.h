@@ -31,7 +31,7 @@ inline Seen everything(const Sample& sample) {
   return all;
 }
 
-// What a request gives alone.
+// The parts that one request alone gives.
 template <class Sampler, class Request>
 Sample sample_of(const Sampler& sampler, Request request) {
   SamplingRun run = sampler.begin(std::move(request));

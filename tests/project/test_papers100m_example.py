@@ -265,7 +265,7 @@ DRIVER = """
 
 
 def run_ranks(folder: Path, command: list[str], step: int = 0) -> str:
-    """What two ranks of the script print, one of which gets a signal in this step (0: none)."""
+    """Lines that two ranks of the script print; one gets a signal in this step (0: none)."""
     driver = folder / "driver.py"
     driver.write_text(textwrap.dedent(DRIVER))
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
