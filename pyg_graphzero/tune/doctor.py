@@ -71,7 +71,8 @@ def doctor(
     Raises:
         FileNotFoundError: There is no such store.
         MemoryBudgetError: The budget is too small for one batch.
-        ValueError: Seeds that are not there, or a fan-out that does not fit.
+        ValueError: Seeds that are not there, a fan-out that does not fit, or no positive number of
+            seconds.
         IndexError: A seed is not a node.
 
     Example:
@@ -80,6 +81,8 @@ def doctor(
         >>> found.fits, found.loaded.reads, found.advice
         (True, 0, [])
     """
+    if not seconds > 0:
+        raise ValueError(f"seconds: found {seconds!r}, expected a positive number")
     path = Path(os.path.abspath(store))
     how = store.how if isinstance(store, Store) else Opening()
     if memory is not None:

@@ -250,6 +250,12 @@ def test_a_budget_that_is_too_small(skewed):
         gz.doctor(skewed, memory=budget_beside(READER_BYTES + 1_500_000), **SAMPLED)
 
 
+@pytest.mark.parametrize("seconds", [-1, 0, float("nan")])
+def test_seconds_that_are_none(skewed, seconds):
+    with pytest.raises(ValueError, match=f"seconds: found {seconds}, expected a positive number"):
+        gz.doctor(skewed, seconds=seconds)
+
+
 def test_command(skewed):
     arguments = ["doctor", skewed, "--num-neighbors", "8,4", "--batch-size", "128"]
     arguments += ["--no-edge-ids", "--seconds", "0.2"]
