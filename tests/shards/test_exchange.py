@@ -11,6 +11,7 @@ import time
 from functools import partial
 from pathlib import Path
 
+import psutil
 import pytest
 import pythons
 import torch
@@ -271,7 +272,8 @@ def raise_beside_a_stopped_rank(rank: int, shards: str) -> None:
     if rank == 1:
         os.kill(os.getpid(), signal.SIGSTOP)
         time.sleep(PATIENCE)
-    time.sleep(1.0)  # it has stopped, and the exchange waits for it
+    while psutil.Process(processes[1]).status() != psutil.STATUS_STOPPED:
+        time.sleep(0.01)
     sys.wakes = Wakes(processes[1])  # the interpreter lets go of it at its end
     raise KeyError("mine")
 
