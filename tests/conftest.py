@@ -110,6 +110,18 @@ def homo(tmp_path: Path, built_once: Callable[..., Path]):
 
 
 @pytest.fixture
+def data(homo):
+    """The graph of ``homo``, in memory."""
+    return homo[0]
+
+
+@pytest.fixture
+def store(homo):
+    """The store of ``homo``."""
+    return homo[1]
+
+
+@pytest.fixture
 def hetero(tmp_path: Path, built_once: Callable[..., Path]):
     """A random heterogeneous graph in memory and a store of it."""
     return _made("heterogeneous", tmp_path / "hetero", built_once)
