@@ -128,6 +128,17 @@ def hetero(tmp_path: Path, built_once: Callable[..., Path]):
 
 
 @pytest.fixture
+def in_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The folder where copies go: ``tmp_path / "store"`` cannot be written to."""
+    from pyg_graphzero.memory import making
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    outside = lambda folder: tmp_path / "store" not in folder.parents  # noqa: E731
+    monkeypatch.setattr(making, "is_writable", outside)
+    return tmp_path / "cache"
+
+
+@pytest.fixture
 def nothing_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables with an entry for every edge, or rows for every node, that would be in memory."""
     for name in ("edge_index", "edge_position", "whole"):
