@@ -100,8 +100,8 @@ cpptest: $(VENV)/.tools
 	$(BIN)/cmake -S . -B $(CPP) -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) \
 	  -DGZ_BUILD_PYTHON=OFF -DGZ_BUILD_TESTS=ON $(CPP_FLAGS) -DGZ_ENGINE=$(CURDIR)/$(ENGINE) >/dev/null
 	$(BIN)/cmake --build $(CPP)
-	$(CPP)/graphzero_tests
-	$(CPP)/graphzero_tests --tiny-chunks
+	$(CPP)/graphzero_tests & usual=$$!; $(CPP)/graphzero_tests --tiny-chunks; tiny=$$?; \
+	  wait $$usual && exit $$tiny
 
 sanitize: $(VENV)/.tools
 	for kind in address,undefined thread; do \

@@ -43,12 +43,6 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["LD_PRELOAD"] = str(preload.compiled(source, Path(folder.name)))
 
 
-def pytest_collection_finish() -> None:
-    """Imports leave a million objects, and each of many collections would look at all of them."""
-    gc.collect()
-    gc.freeze()
-
-
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> Generator[None, object, object]:
     """Says in the last line what was left out, and why: nothing that could have been installed."""
@@ -60,6 +54,16 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, object, obj
         why = "; ".join(f"{count} × {reason}" for reason, count in reasons.most_common())
         reporter.write_line(f"{len(skipped)} tests skipped{': ' * bool(why)}{why}")
     return result
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _imported_once() -> None:
+    """Imports leave a million objects, and each of many collections would look at all of them.
+
+    Tests import too: torch's compiler alone is half a million.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
@@ -106,9 +110,32 @@ def homo(tmp_path: Path, built_once: Callable[..., Path]):
 
 
 @pytest.fixture
+def data(homo):
+    """The graph of ``homo``, in memory."""
+    return homo[0]
+
+
+@pytest.fixture
+def store(homo):
+    """The store of ``homo``."""
+    return homo[1]
+
+
+@pytest.fixture
 def hetero(tmp_path: Path, built_once: Callable[..., Path]):
     """A random heterogeneous graph in memory and a store of it."""
     return _made("heterogeneous", tmp_path / "hetero", built_once)
+
+
+@pytest.fixture
+def in_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The folder where copies go: ``tmp_path / "store"`` cannot be written to."""
+    from pyg_graphzero.memory import making
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    outside = lambda folder: tmp_path / "store" not in folder.parents  # noqa: E731
+    monkeypatch.setattr(making, "is_writable", outside)
+    return tmp_path / "cache"
 
 
 @pytest.fixture

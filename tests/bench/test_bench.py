@@ -111,8 +111,7 @@ def test_a_graph_with_types(tmp_path):
     assert "train, trimmed model, 0 workers left out: PyG cannot trim" in result.output
 
 
-def test_a_store_without_labels(tmp_path, homo):
-    data, _ = homo
+def test_a_store_without_labels(tmp_path, data):
     del data.y
     write_store(data, tmp_path / "bare")
     result = bench("--data", tmp_path / "bare", "--workload", "train", "-o", tmp_path / "out")

@@ -71,8 +71,7 @@ def settings(**changes) -> Settings:
     return Settings(**(PRESETS["quick"] | {"data": "", **changes}))
 
 
-def test_seeds_are_of_the_graph(homo):
-    data, store = homo
+def test_seeds_are_of_the_graph(data, store):
     seeds = draw_seeds(store, settings(batch_size=100))
     assert seeds.nodes.unique().numel() == 200
     assert seeds.num_classes == int(data.y.max()) + 1
@@ -120,8 +119,7 @@ def task(store) -> Task:
     return Task(**plain, store=store.path, seeds=draw_seeds(store, chosen))
 
 
-def test_stats_of_a_loader_are_kept(homo):
-    _, store = homo
+def test_stats_of_a_loader_are_kept(store):
     contestant = Contestant()
     contestant.open(store.path)
     load, count = Workload(contestant, task(store)), settings().batches

@@ -109,8 +109,7 @@ ENDS = {"indptr": np.array([0, 1, 2]), "indices": np.array([0])}
     ],
 )  # fmt: skip
 def test_bad_edges(tmp_path, value, message):
-    error = refused(value, tmp_path / "store")
-    assert error.startswith(f"<edge_index>: {message}")
+    assert refused(value, tmp_path / "store").startswith(f"<edge_index>: {message}")
 
 
 def test_damaged_and_pickled_files(tmp_path):

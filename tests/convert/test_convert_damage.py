@@ -81,8 +81,7 @@ def test_parquet_text_that_is_none(tmp_path):
     table = pa.table({"src": ["a", "bcdefg"], "dst": ["a", "a"]})
     pq.write_table(table, path, compression="none", use_dictionary=False, write_statistics=False)
     path.write_bytes(path.read_bytes().replace(b"bcdefg", b"bc\xff\xfffg"))
-    error = refused(path, tmp_path / "store")
-    assert error.startswith(f"{path}: batch 0, column 'src': found ")
+    assert refused(path, tmp_path / "store").startswith(f"{path}: batch 0, column 'src': found ")
 
 
 @pytest.mark.parametrize(
@@ -114,8 +113,7 @@ def test_a_deflated_member(tmp_path, at):
     raw = bytearray(path.read_bytes())
     raw[at : at + 40] = b"\xff" * 40
     path.write_bytes(raw)
-    error = refused(path, tmp_path / "store")
-    assert error.startswith(f"{path}: member 'edge_index': found ")
+    assert refused(path, tmp_path / "store").startswith(f"{path}: member 'edge_index': found ")
 
 
 def test_an_archive_that_points_before_its_begin(tmp_path):
@@ -126,8 +124,7 @@ def test_an_archive_that_points_before_its_begin(tmp_path):
     at = raw.index(b"PK\x05\x06") + 16  # where the directory begins
     (begin,) = struct.unpack_from("<I", raw, at)
     path.write_bytes(raw[:at] + struct.pack("<I", begin + 100) + raw[at + 4 :])
-    error = refused(path, tmp_path / "store")
-    assert error.startswith(f"{path}: ")
+    assert refused(path, tmp_path / "store").startswith(f"{path}: ")
 
 
 def test_an_empty_compressed_file(tmp_path):
@@ -143,8 +140,7 @@ def test_damaged_bz2(tmp_path, at):
     raw[at] ^= 0x55
     path = tmp_path / "edges.csv.bz2"
     path.write_bytes(raw)
-    error = refused(path, tmp_path / "store")
-    assert error.startswith(f"{path}: file: found damaged bz2 data (")
+    assert refused(path, tmp_path / "store").startswith(f"{path}: file: found damaged bz2 data (")
 
 
 @pytest.mark.parametrize("quote", ["", '"'])
@@ -185,8 +181,7 @@ def test_a_line_without_end(tmp_path):
 
 def test_numbers_of_thousands_of_digits(tmp_path):
     path = write(tmp_path / "edges.csv", f"src,dst\n1,2\n3,{'9' * 5000}\n")
-    error = refused(path, tmp_path / "store")
-    assert error.startswith(f"{path}: line 3, column 'dst': found '999")
+    assert refused(path, tmp_path / "store").startswith(f"{path}: line 3, column 'dst': found '999")
     path = write(tmp_path / "zeros.csv", f"src,dst\n1,2\n3,{'0' * 5000}1\n")
     assert edges_from(path, tmp_path / "store", ids="map") == [(1, 2), (3, 1)]
 
@@ -248,8 +243,7 @@ def _rename_key(path: Path) -> None:
 def test_layouts(tmp_path, make, name, damage):
     root = make(tmp_path / "dataset", layouts.academic())
     damage(root / name)
-    error = refused(root, tmp_path / "store")
-    assert error.startswith(str(root))
+    assert refused(root, tmp_path / "store").startswith(str(root))
 
 
 def test_the_first_row_of_a_split_is_no_header(tmp_path):

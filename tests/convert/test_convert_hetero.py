@@ -138,8 +138,7 @@ def test_node_types_without_edges_or_table(tmp_path):
     ],
 )  # fmt: skip
 def test_faults_in_the_specification(tmp_path, value, message):
-    error = refused(value, tmp_path / "s")
-    assert error.startswith(f"<spec>: {message}")
+    assert refused(value, tmp_path / "s").startswith(f"<spec>: {message}")
 
 
 def test_broken_toml(tmp_path):

@@ -112,8 +112,7 @@ FAULTS = [
 )
 def test_faults_are_named(tmp_path, text, options, message):
     path = write(tmp_path / "edges.csv", text)
-    error = refused(path, tmp_path / "store", **options)
-    assert error.startswith(f"{path}: {message}")
+    assert refused(path, tmp_path / "store", **options).startswith(f"{path}: {message}")
 
 
 def test_integer_column_turns_float_late(tmp_path):

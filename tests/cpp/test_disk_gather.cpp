@@ -18,6 +18,7 @@
 #include "check.h"
 #include "gather/disk_gather.h"
 #include "gather/read_plan.h"
+#include "reader_support.h"
 #include "scratch.h"
 
 using namespace gz;
@@ -109,12 +110,6 @@ constexpr RowLayout rows_of(std::uint64_t offset, std::int64_t rows, std::int64_
 bool complete(const GatherResult& result) {
   return !result.stopped && std::none_of(result.errors.begin(), result.errors.end(),
                                          [](const std::exception_ptr& e) { return e != nullptr; });
-}
-
-std::vector<ReaderKind> kinds() {
-  std::vector<ReaderKind> found{ReaderKind::kPool};
-  if (uring_refusal().empty()) found.push_back(ReaderKind::kUring);
-  return found;
 }
 
 }  // namespace

@@ -2,15 +2,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <filesystem>
 #include <numeric>
 #include <set>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "base/errors.h"
 #include "check.h"
 #include "sampling/labor.h"
 #include "sampling_support.h"
@@ -200,16 +197,5 @@ TEST(labor_reads_hubs_in_pieces) {
 }
 
 TEST(labor_over_damaged_files) {
-  if (needs("posix", kCannotBeCut)) return;
-  const std::vector<std::int64_t> seeds{1, 2, 3};
-  const Ring other(1000, 10);
-  overwrite(other.path, kHeaderBytes + 8192, std::string(40'000, '\xFF'));
-  CHECK_THROWS(FormatError, "ring.gl: indices: found node 4294967295",
-               sample_of(other.sampler(), labor_request(seeds, {2})));
-  const Ring late(100'000, 5);
-  Csc csc = csc_of(Topology::open(late.path));
-  const auto file = std::exchange(csc.file, nullptr);
-  const NeighborSampler unchecked({100'000}, {{0, 0, csc}});
-  std::filesystem::resize_file(late.path, kHeaderBytes + 4096 * 100);
-  CHECK_THROWS(OsError, "was truncated", sample_of(unchecked, labor_request(seeds, {2})));
+  check_damaged_files<NeighborSampler>([](const auto& seeds) { return labor_request(seeds, {2}); });
 }

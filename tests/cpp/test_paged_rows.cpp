@@ -494,7 +494,9 @@ TEST(a_slow_consumer_has_one_window_read_while_it_works_on_another) {
       const auto batch = epoch.get(60s);
       CHECK(batch != nullptr && same(*batch, in_memory(table, static_cast<std::uint64_t>(key))));
       if (batch->read.rows > 0) begins.push_back(key);
-      if (is_slow) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      // Slower than the disk, however slow that is.
+      const std::chrono::duration<double> least = 10ms, twice(2 * batch->read.seconds);
+      if (is_slow) std::this_thread::sleep_for(std::max(least, twice));
     }
     if (!is_slow) continue;  // how long it takes to compare is anybody's guess
     for (std::size_t w = begins.size() / 2; w + 1 < begins.size(); ++w) {

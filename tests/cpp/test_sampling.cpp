@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <filesystem>
 #include <map>
 #include <numeric>
 #include <set>
@@ -15,7 +14,6 @@
 #include <vector>
 
 #include "arrays/id_map.h"
-#include "base/errors.h"
 #include "base/rng.h"
 #include "check.h"
 #include "sampling/draw.h"
@@ -236,37 +234,10 @@ TEST(sampler_refuses_bad_requests) {
   CHECK(sample_of(sampler, request(good, {1})).edges[0].row.size() == 1);
 }
 
-TEST(sampler_over_garbage) {
-  const Ring ring(1000, 10);
-  std::vector<std::int64_t> seeds(1000);
-  for (std::size_t i = 0; i < seeds.size(); ++i) seeds[i] = static_cast<std::int64_t>(i);
-  for (const char byte : {'\xFF', '\x7F', '\x80', '\x01'}) {
-    overwrite(ring.path, kHeaderBytes + 8 * 500, std::string(8 * 501, byte));
-    for (const std::int64_t k : {-1LL, 3LL}) {
-      CHECK_THROWS(FormatError, "ring.gl: indptr[", sample_of(ring.sampler(), request(seeds, {k})));
-    }
+TEST(sampler_over_damaged_files) {
+  for (const std::int64_t k : {-1LL, 3LL}) {
+    check_damaged_files<NeighborSampler>([&](const auto& seeds) { return request(seeds, {k}); });
   }
-  const Ring other(1000, 10);
-  overwrite(other.path, kHeaderBytes + 8192, std::string(40'000, '\xFF'));
-  CHECK_THROWS(FormatError, "ring.gl: indices: found node 4294967295",
-               sample_of(other.sampler(), request(seeds, {2})));
-}
-
-TEST(sampler_over_a_file_that_is_cut) {
-  if (needs("posix", kCannotBeCut)) return;
-  const Ring ring(100'000, 5);
-  const NeighborSampler sampler = ring.sampler();
-  const std::vector<std::int64_t> seeds{99'999};
-  std::filesystem::resize_file(ring.path, kHeaderBytes + 100);
-  CHECK_THROWS(FormatError, "ring.gl: file size: found 4196",
-               sample_of(sampler, request(seeds, {2})));
-  // Where the cut comes between that check and the read, the guard is what is left.
-  const Ring late(100'000, 5);
-  Csc csc = csc_of(Topology::open(late.path));
-  const auto file = std::exchange(csc.file, nullptr);
-  const NeighborSampler unchecked({100'000}, {{0, 0, csc}});
-  std::filesystem::resize_file(late.path, kHeaderBytes + 100);
-  CHECK_THROWS(OsError, "was truncated", sample_of(unchecked, request(seeds, {2})));
 }
 
 TEST(samples_do_not_depend_on_threads) {

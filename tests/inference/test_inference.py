@@ -34,9 +34,13 @@ def stores(tmp_path_factory):
 
 
 @pytest.fixture
-def graph(stores, tmp_path):
-    data, path = stores
-    return copy(data), Path(shutil.copytree(path, tmp_path / "store"))
+def data(stores):
+    return copy(stores[0])
+
+
+@pytest.fixture
+def path(stores, tmp_path):
+    return Path(shutil.copytree(stores[1], tmp_path / "store"))
 
 
 def output(model, data, **options):
@@ -64,8 +68,7 @@ def assert_equal(found, expected, tolerance=1e-4):
 @pytest.mark.parametrize(
     ("encoding", "tolerance"), [(None, 1e-4), ("float16", 5e-3), ("bfloat16", 5e-2)]
 )
-def test_every_node_has_its_output(graph, encoding, tolerance):
-    data, path = graph
+def test_every_node_has_its_output(data, path, encoding, tolerance):
     model = GraphSAGE(8, 33, 3, 5, dropout=0.3, norm="batch_norm", jk="cat")  # padded rows
     summary = gz.inference.layerwise(model, path, max_edges=400, encoding=encoding)
     assert model.training
@@ -80,8 +83,7 @@ def test_every_node_has_its_output(graph, encoding, tolerance):
     assert gz.open(path).verify().ok
 
 
-def test_weights_of_edges_and_a_head(graph):
-    data, path = graph
+def test_weights_of_edges_and_a_head(data, path):
     model = GCN(8, 16, 2, 5)
     gz.inference.layerwise(
         model, path, edge_weight="edge_weight", out="label", head=lambda h: h.argmax(-1),
@@ -133,8 +135,7 @@ def test_only_what_is_wanted_is_computed(typed):
     assert "h" not in data["paper"]
 
 
-def test_stores_that_are_open(graph):
-    data, path = graph
+def test_stores_that_are_open(data, path):
     model = GraphSAGE(8, 16, 2, 5)
     reading = gz.open(path, memory="3GB")
     gz.inference.layerwise(model, reading, out="a")
@@ -161,8 +162,8 @@ def test_stores_that_are_open(graph):
         (ValueError, "out: found no names", {"out": {}}),
     ],
 )
-def test_arguments_that_do_not_fit(graph, typed, error, words, options):
-    path, model = typed[:2] if words.startswith("out:") else (graph[1], GAT(8, 16, 2, 5))
+def test_arguments_that_do_not_fit(path, typed, error, words, options):
+    path, model = typed[:2] if words.startswith("out:") else (path, GAT(8, 16, 2, 5))
     with pytest.raises(error, match=words):
         gz.inference.layerwise(model, path, **options)
     assert not left_behind(path)
@@ -191,8 +192,7 @@ def stopping(after):
 HALF = 8 + 8 + 4
 
 
-def test_a_run_that_failed_goes_on(graph, caplog):
-    data, path = graph
+def test_a_run_that_failed_goes_on(data, path, caplog):
     model, before = GraphSAGE(8, 16, 3, 5), sorted(gz.open(path).data().keys())
     with stopping(HALF):
         gz.inference.layerwise(model, path, max_edges=40, num_workers=0)
@@ -212,8 +212,7 @@ def test_a_run_that_failed_goes_on(graph, caplog):
 
 
 @pytest.mark.parametrize("change", ["weights", "input"])
-def test_another_model_begins_anew_and_says_so(graph, caplog, change):
-    data, path = graph
+def test_another_model_begins_anew_and_says_so(data, path, caplog, change):
     model = GraphSAGE(8, 16, 3, 5)
     with stopping(HALF):
         gz.inference.layerwise(model, path, max_edges=40, num_workers=0)
@@ -255,9 +254,8 @@ class KilledError(BaseException):
 
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("instant", ["before", "after"])
-def test_killed_around_publishing(graph, monkeypatch, layers, instant):
+def test_killed_around_publishing(data, path, monkeypatch, layers, instant):
     """A run that ended before `store.json` was written, or before anything else was removed."""
-    data, path = graph
     model = GraphSAGE(8, 16, layers, 5)
     commit = StoreEditor.commit
 
@@ -294,11 +292,10 @@ def test_all_types_come_out_at_once(typed, monkeypatch):
     assert sum("out" in data[t] for t in data.node_types) > 1
 
 
-def test_a_bar_on_standard_error(graph, capsys, monkeypatch):
+def test_a_bar_on_standard_error(path, capsys, monkeypatch):
     from pyg_graphzero.util import progress
 
     monkeypatch.setattr(progress, "_DELAY_SECONDS", 0.0)
-    _, path = graph
     model = GraphSAGE(8, 16, 2, 5)
     gz.inference.layerwise(model, path, out="a", progress=False)
     assert not capsys.readouterr().err

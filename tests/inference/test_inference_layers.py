@@ -46,13 +46,18 @@ def whole(model, data, **options):
 
 
 @pytest.fixture(scope="module")
-def graph(tmp_path_factory):
+def data():
     data = homogeneous(300, 2500)
     data.edge_weight = torch.rand(2500) + 0.1
     data.kind = torch.randint(0, 3, (2500,))
     loops = torch.arange(20).expand(2, -1)
     data.edge_index = torch.cat([data.edge_index[:, :-30], loops, loops[:, :10]], 1)
-    return data, write_store(data, tmp_path_factory.mktemp("inference") / "store")
+    return data
+
+
+@pytest.fixture(scope="module")
+def path(data, tmp_path_factory):
+    return write_store(data, tmp_path_factory.mktemp("inference") / "store")
 
 
 def assert_equal(found, expected):
@@ -86,8 +91,7 @@ MODELS = {
 
 @pytest.mark.parametrize("sums", [False, True])
 @pytest.mark.parametrize("name", MODELS)
-def test_models_of_pyg(graph, name, sums):
-    data, path = graph
+def test_models_of_pyg(data, path, name, sums):
     model = MODELS[name](dropout=0.5, norm="batch_norm")
     for _ in range(3):
         model(data.x, data.edge_index)  # running statistics
@@ -100,8 +104,7 @@ def test_models_of_pyg(graph, name, sums):
 
 @pytest.mark.parametrize("jk", ["last", "cat", "max", "lstm"])
 @pytest.mark.parametrize("act_first", [False, True])
-def test_jumping_knowledge(graph, jk, act_first):
-    data, path = graph
+def test_jumping_knowledge(data, path, jk, act_first):
     model = GraphSAGE(8, 16, 3, 5, jk=jk, act_first=act_first, norm="layer_norm", act="elu",
                       norm_kwargs={"mode": "node"})  # fmt: skip
     assert_equal(inferred(model, path, act_first), whole(model, data))
@@ -124,8 +127,7 @@ OF_EDGES = {
 
 @chunks.both
 @pytest.mark.parametrize("name", OF_EDGES)
-def test_attributes_of_edges(graph, name):
-    data, path = graph
+def test_attributes_of_edges(data, path, name):
     make, argument, attr = OF_EDGES[name]
     model = make()
     found = inferred(model, path, **{argument: attr})
@@ -266,15 +268,13 @@ def scaled():
 
 @pytest.mark.parametrize("sums", [False, True])
 @pytest.mark.parametrize("name", OWN)
-def test_models_of_ones_own(graph, name, sums):
-    data, path = graph
+def test_models_of_ones_own(data, path, name, sums):
     model = OWN[name]()
     assert_equal(inferred(model, path, sums), whole(model, data))
 
 
-def test_columns_that_a_model_takes(graph):
+def test_columns_that_a_model_takes(path):
     """Inference does a sweep for each level and a column for each value between levels."""
-    _, path = graph
 
     def columns(name):
         summary = gz.inference.layerwise(OWN[name](), path, out=f"out{next(NAMES)}")
@@ -286,8 +286,8 @@ def test_columns_that_a_model_takes(graph):
     assert columns("in place") == [(1, 2), (2, 1)]
 
 
-def test_numbers_of_categories(graph, tmp_path):
-    data = copy.copy(graph[0])
+def test_numbers_of_categories(data, tmp_path):
+    data = copy.copy(data)
     data.x = torch.randint(0, 9, (300,))
     path = write_store(data, tmp_path / "store")
     model = Model(
@@ -296,8 +296,7 @@ def test_numbers_of_categories(graph, tmp_path):
     assert_equal(inferred(model, path), whole(model, data))
 
 
-def test_a_cache_of_another_graph_is_left_out_and_left_alone(graph):
-    data, path = graph
+def test_a_cache_of_another_graph_is_left_out_and_left_alone(data, path):
     conv = GCNConv(8, 5, cached=True)
     other = torch.randint(0, 10, (2, 30))
     conv(torch.randn(10, 8), other)
@@ -342,8 +341,7 @@ LOOPED = [SAGEConv(8, 4)]
          "needs all nodes at once"),
     ],
 )  # fmt: skip
-def test_models_that_cannot_be_computed_so(graph, model, match):
-    _, path = graph
+def test_models_that_cannot_be_computed_so(path, model, match):
     before = [vars(module).copy() for module in model.modules()]
     with pytest.raises(ValueError, match=match):
         inferred(model, path)
@@ -351,8 +349,7 @@ def test_models_that_cannot_be_computed_so(graph, model, match):
 
 
 @pytest.mark.parametrize("make", [SAGEConv, GCNConv, GATConv])
-def test_steps_that_do_not_stand_for_the_model_are_found(graph, monkeypatch, make):
-    _, path = graph
+def test_steps_that_do_not_stand_for_the_model_are_found(path, monkeypatch, make):
     model = Model(lambda m, x, e: m.a(x, e).flip(0), a=make(8, 4))
     monkeypatch.setitem(RULES, torch.Tensor.flip, RULES[torch.Tensor.relu])  # a wrong rule
     with pytest.raises(gz.UnsupportedError, match="found other rows when the steps"):
@@ -361,23 +358,22 @@ def test_steps_that_do_not_stand_for_the_model_are_found(graph, monkeypatch, mak
     inferred(column, path)
 
 
-def test_weights_that_a_model_makes_itself(graph):
-    _, path = graph
+def test_weights_that_a_model_makes_itself(path):
     model = Model(lambda m, x, e, edge_weight: m.a(x, e, edge_weight * 2), a=GCNConv(8, 4))
     with pytest.raises(gz.UnsupportedError, match="found GCNConv and weights that the model made"):
         inferred(model, path, edge_weight="edge_weight")
     assert model.a.normalize
 
 
-def test_models_that_are_none(graph, typed):
+def test_models_that_are_none(path, typed):
     with pytest.raises(TypeError, match="model: found str, expected a torch"):
-        inferred("sage", graph[1])
+        inferred("sage", path)
     with pytest.raises(
         gz.UnsupportedError, match="found a RecursiveScriptModule, expected the mod"
     ):
-        inferred(torch.jit.script(torch.nn.Linear(8, 4)), graph[1])
+        inferred(torch.jit.script(torch.nn.Linear(8, 4)), path)
     with pytest.raises(ValueError, match="edge_weight='edge_weight': GraphSAGE takes none"):
-        inferred(MODELS["sage"](), graph[1], edge_weight="edge_weight")
+        inferred(MODELS["sage"](), path, edge_weight="edge_weight")
     with pytest.raises(gz.UnsupportedError, match="over a heterogeneous store"):
         inferred(MODELS["sage"](), typed[1])
 
@@ -503,8 +499,7 @@ def hooked():
     ("name", "is_weighted"),
     [(name, False) for name in CONVS] + [(k, True) for k, (_, takes) in CONVS.items() if takes],
 )
-def test_convolutions(graph, name, is_weighted):
-    data, path = graph
+def test_convolutions(data, path, name, is_weighted):
     conv = CONVS[name][0]()
     weights = {"edge_weight": data.edge_weight} if is_weighted else {}
     expected = whole(conv, data, **weights)
@@ -513,8 +508,8 @@ def test_convolutions(graph, name, is_weighted):
     assert_equal(whole(conv, data, **weights), expected)  # the convolution is left as it was
 
 
-def test_double_precision(graph, tmp_path):
-    data = copy.copy(graph[0])
+def test_double_precision(data, tmp_path):
+    data = copy.copy(data)
     data.x = data.x.double()
     path = write_store(data, tmp_path / "store")
     conv = GraphConv(8, 5).double()

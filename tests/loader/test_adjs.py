@@ -50,8 +50,7 @@ def check(batch, edge_index, seeds, sizes):
 
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("source", SOURCES)
-def test_batches_are_what_the_definition_says(homo, source, workers):
-    data, store = homo
+def test_batches_are_what_the_definition_says(data, store, source, workers):
     sizes = [4, -1, 2]
     loader = NeighborSampler(
         SOURCES[source](data, store), sizes=sizes, node_idx=data.train_mask, num_nodes=300,
@@ -66,8 +65,7 @@ def test_batches_are_what_the_definition_says(homo, source, workers):
         check(batch, data.edge_index, nodes, sizes)
 
 
-def test_memory_disk_and_read_neighbours_are_the_same(homo):
-    data, store = homo
+def test_memory_disk_and_read_neighbours_are_the_same(data, store):
     epochs = []
     for source, is_read in ((data, False), (store, False), (gz.open(store.path), True)):
         loader = NeighborSampler(source, [3, 2], batch_size=30, shuffle=True)
@@ -107,8 +105,7 @@ class SparseTensor(SimpleNamespace):
         return self.sizes[dim]
 
 
-def test_adj_t(homo):
-    data, _ = homo
+def test_adj_t(data):
     row, col = data.edge_index
     weight = torch.rand(row.numel())
     adj_t = SparseTensor(col, row, weight, (300, 300))
@@ -124,8 +121,7 @@ def test_adj_t(homo):
         check(next(iter(NeighborSampler(sparse, [2], batch_size=9))), edges, torch.arange(9), [2])
 
 
-def test_one_size_transform_and_no_e_id(homo):
-    data, store = homo
+def test_one_size_transform_and_no_e_id(data, store):
     loader = NeighborSampler(store, [2], return_e_id=False, batch_size=10)
     _, _, adj = next(iter(loader))
     assert adj.e_id is None
@@ -135,8 +131,7 @@ def test_one_size_transform_and_no_e_id(homo):
     assert list(loader) == [100, 100, 100]
 
 
-def test_bad_input(homo, hetero):
-    _, store = homo
+def test_bad_input(store, hetero):
     with pytest.raises(TypeError, match="found a heterogeneous graph, expected a homogeneous one"):
         NeighborSampler(hetero[1], [2])
     with pytest.raises(TypeError, match="edge_index: found str, expected a store"):
@@ -149,8 +144,7 @@ def test_bad_input(homo, hetero):
         NeighborSampler(store, [2], node_idx=torch.tensor([300]))
 
 
-def test_edges_without_numbers(homo, tmp_path):
-    data, _ = homo
+def test_edges_without_numbers(data, tmp_path):
     bare = Data(x=data.x, edge_index=data.edge_index)
     gz.convert(bare, tmp_path / "bare", edge_ids=False, progress=False)
     with pytest.raises(gz.errors.MissingEdgeIdsError, match="return_e_id=False"):

@@ -10,8 +10,7 @@ from pyg_graphzero.loader import NeighborLoader
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_batches_on_another_device(homo, workers):
-    _, store = homo
+def test_batches_on_another_device(store, workers):
 
     def make(**arguments):
         torch.manual_seed(2)

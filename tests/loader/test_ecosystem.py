@@ -55,8 +55,7 @@ def test_tensor_frames() -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_custom_sampler(homo, workers):
-    _, store = homo
+def test_custom_sampler(store, workers):
     d = store.data()
     nodes = torch.arange(100, 150)
     kwargs = {"sampler": range(49, -1, -1), "batch_size": 16, "num_workers": workers}
@@ -67,8 +66,7 @@ def test_custom_sampler(homo, workers):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_custom_batch_sampler(homo, workers):
-    data, store = homo
+def test_custom_batch_sampler(data, store, workers):
     batches = [[0, 3, 3], [1], list(range(40, 50))]
     loader = NeighborLoader(
         store.data(), [4], input_nodes=data.train_idx, batch_sampler=batches, num_workers=workers
@@ -85,9 +83,8 @@ def test_custom_batch_sampler(homo, workers):
 
 
 @pytest.mark.parametrize("kind", [NeighborLoader, LinkNeighborLoader])
-def test_generator(homo, kind):
+def test_generator(store, kind):
     """The generator given decides the order and the draws; torch's own is left alone."""
-    _, store = homo
 
     def epoch(seed):
         loader = kind(
@@ -110,8 +107,7 @@ def test_generator(homo, kind):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_prefetch_loader(homo, workers):
-    _, store = homo
+def test_prefetch_loader(store, workers):
     loader = NeighborLoader(store.data(), [4], batch_size=64, shuffle=True, num_workers=workers)
     torch.manual_seed(1)
     want = list(loader)
@@ -123,8 +119,7 @@ def test_prefetch_loader(homo, workers):
         assert torch.equal(a.x, b.x)
 
 
-def test_cached_loader(homo):
-    data, store = homo
+def test_cached_loader(data, store):
     loader = NeighborLoader(store.data(), [4], batch_size=64)
     keep = CachedLoader(loader, transform=lambda b: Data(n_id=b.n_id, edge_index=b.edge_index))
     first, second = list(keep), list(keep)
@@ -143,8 +138,7 @@ def test_cached_loader(homo):
 
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("per_worker", [False, True])
-def test_zip_loader(homo, workers, per_worker):
-    data, store = homo
+def test_zip_loader(data, store, workers, per_worker):
     d = store.data()
     nodes = NeighborLoader(d, [3, 2], input_nodes=data.train_idx)
     links = LinkNeighborLoader(d, [2], edge_label_index=data.edge_index[:, :80])
@@ -163,8 +157,7 @@ def test_zip_loader(homo, workers, per_worker):
 # Several processes ------------------------------------------------------------------------------
 
 
-def test_distributed_sampler(homo):
-    data, store = homo
+def test_distributed_sampler(data, store):
     seen = []
     for rank in range(2):
         sampler = DistributedSampler(range(50), num_replicas=2, rank=rank, shuffle=True, seed=3)
@@ -232,10 +225,9 @@ lightning_warns = pytest.mark.filterwarnings("ignore")  # Lightning's own, about
 @lightning_warns
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("own", [True, False])
-def test_lightning_trains_and_evaluates(homo, workers, own):
+def test_lightning_trains_and_evaluates(store, workers, own):
     """With loaders of ours, and with the sampler that its data module makes; in inference mode."""
     lightning()
-    _, store = homo
     d = store.data()
     parts = {"train": d.train_mask, "val": d.train_mask, "test": ~d.train_mask, "pred": d.train_idx}
     options = {"num_neighbors": [5, 3], "batch_size": 64, "num_workers": workers}
@@ -254,9 +246,8 @@ def test_lightning_trains_and_evaluates(homo, workers, own):
 
 @lightning_warns
 @pytest.mark.parametrize("kind", [NeighborLoader, LinkNeighborLoader])
-def test_lightning_loaders_made_in_a_hook(homo, kind):
+def test_lightning_loaders_made_in_a_hook(data, store, kind):
     """In its hooks Lightning wraps constructors to remember their arguments."""
-    data, store = homo
     seen = []
 
     class Module(lightning().LightningDataModule):
@@ -273,9 +264,8 @@ def test_lightning_loaders_made_in_a_hook(homo, kind):
 
 
 @lightning_warns
-def test_lightning_adds_a_distributed_sampler(homo):
+def test_lightning_adds_a_distributed_sampler(data, store):
     """Lightning's DDP strategy calls a loader's class again with the arguments it had."""
-    data, store = homo
     lightning()
     try:
         from lightning.pytorch.utilities.data import _update_dataloader
@@ -302,8 +292,7 @@ def test_lightning_adds_a_distributed_sampler(homo):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="for machines without a GPU")
-def test_pin_memory_without_a_gpu_is_what_torch_makes_of_it(homo):
-    _, store = homo
+def test_pin_memory_without_a_gpu_is_what_torch_makes_of_it(store):
 
     def warned(loader) -> tuple[list, list[str]]:
         with warnings.catch_warnings(record=True) as caught:

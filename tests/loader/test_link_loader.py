@@ -26,8 +26,7 @@ def seeds_of(batch):
     return batch.n_id[batch.edge_label_index]
 
 
-def test_the_order_of_the_input_within_a_budget(homo, monkeypatch):
-    data, store = homo
+def test_the_order_of_the_input_within_a_budget(data, store, monkeypatch):
     with paged():
         loader = LinkNeighborLoader(gz.open(store.path), [2], batch_size=70)
         loader = pickle.loads(pickle.dumps(loader))
@@ -43,8 +42,7 @@ def test_the_order_of_the_input_within_a_budget(homo, monkeypatch):
     assert len(LinkNeighborLoader(store, [2], options=AS_STORED)) == 3000
 
 
-def test_damaged_edge_ids_are_found(homo):
-    _, store = homo
+def test_damaged_edge_ids_are_found(store):
     path = store.path / store.contents.edge_type(None).edge_id
     with path.open("r+b") as file:
         file.seek(store.contents.column("edge/edge_id.gd").data_offset)
@@ -54,8 +52,7 @@ def test_damaged_edge_ids_are_found(homo):
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_seeds_in_the_order_of_the_store(homo, shuffle):
-    data, store = homo
+def test_seeds_in_the_order_of_the_store(data, store, shuffle):
     loader = LinkNeighborLoader(
         store, [2], batch_size=70, options=AS_STORED, shuffle=shuffle,
         edge_label=torch.arange(3000),
@@ -76,8 +73,7 @@ def test_seeds_in_the_order_of_the_store(homo, shuffle):
 
 @pytest.mark.parametrize("disjoint", [False, True])
 @pytest.mark.parametrize("amount", [1, 2.5])
-def test_binary_negatives(homo, disjoint, amount):
-    data, store = homo
+def test_binary_negatives(data, store, disjoint, amount):
     loader = LinkNeighborLoader(
         store, [2], neg_sampling=NegativeSampling("binary", amount), batch_size=64,
         disjoint=disjoint,
@@ -176,8 +172,7 @@ def test_a_relation_that_carries_no_messages(hetero):
         next(iter(loader))
 
 
-def test_bad_edges(homo, hetero):
-    _, store = homo
+def test_bad_edges(store, hetero):
     with pytest.raises(IndexError, match="edge_label_index: edge 1: found node 300, expected 0 <="):
         LinkNeighborLoader(store, [2], edge_label_index=torch.tensor([[0, 300], [1, 1]]))
     with pytest.raises(ValueError, match=r"found torch.int64 of shape \[3\], expected integers"):

@@ -17,8 +17,7 @@ from graphs import check_neighborhood, check_rows
 from pyg_graphzero.loader import NeighborLoader
 
 
-def test_batches_are_pyg_data_with_every_field(homo):
-    data, store = homo
+def test_batches_are_pyg_data_with_every_field(data, store):
     loader = NeighborLoader(store.data(), [4, 3], input_nodes=data.train_idx, batch_size=16)
     assert isinstance(loader, torch_geometric.loader.NeighborLoader)
     assert isinstance(loader, torch.utils.data.DataLoader)
@@ -40,8 +39,7 @@ def test_batches_are_pyg_data_with_every_field(homo):
     assert [batch.batch_size for batch in dropping] == [16] * 3
 
 
-def test_shuffle_order_is_stock_pyg_order(homo):
-    _, store = homo
+def test_shuffle_order_is_stock_pyg_order(store):
     torch.manual_seed(0)
     ours = [b.n_id[: b.batch_size] for b in NeighborLoader(store, [1], batch_size=50, shuffle=True)]
     torch.manual_seed(0)
@@ -52,8 +50,7 @@ def test_shuffle_order_is_stock_pyg_order(homo):
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("own_generator", [False, True])
 @pytest.mark.parametrize("done", [4, 10])
-def test_an_epoch_goes_on_where_it_stopped(homo, workers, own_generator, done):
-    _, store = homo
+def test_an_epoch_goes_on_where_it_stopped(store, workers, own_generator, done):
 
     def make():
         generator = torch.Generator().manual_seed(8) if own_generator else None
@@ -89,8 +86,7 @@ def test_an_epoch_goes_on_where_it_stopped(homo, workers, own_generator, done):
         fresh.load_state_dict({"num": 1})
 
 
-def test_calling_the_loader(homo):
-    data, store = homo
+def test_calling_the_loader(data, store):
     loader = NeighborLoader(store.data(), [3], input_nodes=data.train_idx)
     batch = loader([0, 5])
     assert torch.equal(batch.n_id[:2], data.train_idx[[0, 5]])
@@ -119,8 +115,7 @@ def test_stores_of_another_package(homo):
             NeighborLoader(data, [2])
 
 
-def test_bad_input_nodes(homo, hetero):
-    data, store = homo
+def test_bad_input_nodes(data, store, hetero):
     d = store.data()
     with pytest.raises(IndexError, match=r"input_nodes\[1\]: found node 300, expected 0 <= node"):
         NeighborLoader(d, [2], input_nodes=[0, 300])
@@ -142,8 +137,7 @@ def test_bad_input_nodes(homo, hetero):
     assert NeighborLoader(d, [2])([]).num_nodes == 0
 
 
-def test_transforms_and_custom_attributes(homo):
-    _, store = homo
+def test_transforms_and_custom_attributes(store):
     d = store.data()
     d.extra = torch.arange(300) * 2
     d.names = [f"n{i}" for i in range(300)]
@@ -169,16 +163,14 @@ def test_transforms_and_custom_attributes(homo):
     assert "y" not in batch
 
 
-def test_existing_n_id_and_e_id_are_not_overwritten(homo):
-    _, store = homo
+def test_existing_n_id_and_e_id_are_not_overwritten(store):
     d = store.data()
     d.n_id = torch.arange(300) + 1000
     loader = NeighborLoader(d, [2], batch_size=8, input_nodes=torch.arange(8))
     assert torch.equal(next(iter(loader)).n_id[:8], torch.arange(8) + 1000)
 
 
-def test_changed_features_are_what_is_loaded(homo):
-    data, store = homo
+def test_changed_features_are_what_is_loaded(data, store):
     d = store.data()
     d.x = d.x * 3
     loader = NeighborLoader(d, [2], batch_size=100)
@@ -199,8 +191,7 @@ def test_changed_features_are_what_is_loaded(homo):
     assert (next(iter(loader)).edge_attr == 5).all()
 
 
-def test_changed_edges_are_what_is_sampled(homo):
-    data, store = homo
+def test_changed_edges_are_what_is_sampled(data, store):
     d = store.data()
     d.edge_index[1] = (d.edge_index[1] + 1) % 300  # in place, other destinations
     want = torch.stack([data.edge_index[0], (data.edge_index[1] + 1) % 300])
@@ -209,8 +200,7 @@ def test_changed_edges_are_what_is_sampled(homo):
         assert torch.equal(batch.edge_attr, data.edge_attr[batch.e_id])
 
 
-def test_inference_and_trim_to_layer(homo):
-    data, store = homo
+def test_inference_and_trim_to_layer(data, store):
     model = GraphSAGE(8, 16, num_layers=2, out_channels=5).eval()
     with torch.no_grad():
         want = model(data.x, data.edge_index)

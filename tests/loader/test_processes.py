@@ -92,8 +92,7 @@ def test_ctrl_c_in_the_middle_of_an_epoch(homo, workers, kind):
 
 
 @pytest.mark.parametrize("kind", [NeighborLoader, LinkNeighborLoader])
-def test_no_python_runs_where_the_bindings_would_lose_a_ctrl_c(homo, kind, monkeypatch):
-    data, store = homo
+def test_no_python_runs_where_the_bindings_would_lose_a_ctrl_c(data, store, kind, monkeypatch):
     loaders = [kind(graph, [5, 3], batch_size=8) for graph in (store.data(), data)]
 
     calls = []
@@ -143,9 +142,8 @@ def test_no_process_is_started_and_threads_end_with_the_epoch(homo):
 @pytest.mark.parametrize("kind", [NeighborLoader, LinkNeighborLoader])
 @pytest.mark.parametrize("persistent", [False, True])
 @pytest.mark.parametrize("per_worker", [True, False])
-def test_a_loader_dropped_half_way_leaves_no_worker(homo, kind, persistent, per_worker):
+def test_a_loader_dropped_half_way_leaves_no_worker(store, kind, persistent, per_worker):
     """No process, thread, open file or map of the store stays, without a wait for the collector."""
-    _, store = homo
 
     def use() -> None:
         loader = kind(
@@ -199,8 +197,7 @@ def test_threads_are_no_processes_to_warn_of(homo, recwarn):
         Own(data, [2], **many)  # its workers are processes
 
 
-def test_the_loader_lives_as_long_as_its_iterator(homo):
-    _, store = homo
+def test_the_loader_lives_as_long_as_its_iterator(store):
     iterator = iter(NeighborLoader(store.data(), [5], batch_size=100, num_workers=1))
     gc.collect()
     assert len(list(iterator)) == 3

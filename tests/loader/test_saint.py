@@ -30,8 +30,7 @@ STOCK = {
 
 
 @pytest.fixture
-def with_csr(homo):
-    data, store = homo
+def with_csr(data, store):
     store.close()
     with gz.open(store.path, mode="r+") as writable:
         writable.create_csr()
@@ -73,8 +72,7 @@ def fits(found, expected):
 
 
 @pytest.mark.parametrize("source", ["memory", "store"])
-def test_nodes_are_drawn_by_out_degree(homo, source):
-    data, store = homo
+def test_nodes_are_drawn_by_out_degree(data, store, source):
     loader = GraphSAINTNodeSampler(data if source == "memory" else store, 20)
     nodes = drawn(loader, 2000)
     fits(torch.bincount(nodes.view(-1), minlength=300), degree(data.edge_index[0], 300))
@@ -95,8 +93,7 @@ def test_edges_are_drawn_by_degrees(with_csr, source):
     fits(found, want)
 
 
-def test_walks_go_along_edges_from_any_node(homo):
-    data, _ = homo
+def test_walks_go_along_edges_from_any_node(data):
     walks = GraphSAINTRandomWalkSampler(data, 50, 2).draw(torch.Generator().manual_seed(1))
     assert walks.shape == (50, 3)
     pairs = {tuple(pair) for pair in data.edge_index.t().tolist()}
@@ -108,9 +105,8 @@ def test_walks_go_along_edges_from_any_node(homo):
 
 
 @pytest.mark.parametrize("source", ["memory", "store"])
-def test_norms_are_pygs_of_what_was_drawn(homo, source):
+def test_norms_are_pygs_of_what_was_drawn(data, store, source):
     """Counted batch by batch; a third of the nodes are never drawn, and no edge of theirs seen."""
-    data, store = homo
     drawn = []
 
     class Known(GraphSAINTNodeSampler):
@@ -133,8 +129,7 @@ def test_norms_are_pygs_of_what_was_drawn(homo, source):
     assert {0.1, 1e4} < set(edge_norm.double().round(decimals=3).tolist())
 
 
-def test_norms_are_kept(homo, tmp_path):
-    data, store = homo
+def test_norms_are_kept(data, store, tmp_path):
     first = GraphSAINTNodeSampler(store, 20, sample_coverage=2, save_dir=str(tmp_path))
     (file,) = tmp_path.glob("gz_graphsaintnodesampler_2.pt")
     again = GraphSAINTNodeSampler(data, 20, sample_coverage=2, save_dir=str(file.parent))
@@ -142,8 +137,7 @@ def test_norms_are_kept(homo, tmp_path):
     assert torch.equal(first.node_norm, again.node_norm)
 
 
-def test_bad_input(homo, hetero):
-    data, store = homo
+def test_bad_input(data, store, hetero):
     with pytest.raises(TypeError, match="found a heterogeneous graph, expected a homogeneous one"):
         GraphSAINTNodeSampler(hetero[1], 3)
     with pytest.raises(gz.errors.UnsupportedError, match="create_csr"):

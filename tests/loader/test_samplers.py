@@ -36,8 +36,7 @@ def test_classes_come_alike(tmp_path, source, workers):
         assert seeds is None or int(drawn.min()) >= 500
 
 
-def test_links_by_label(homo):
-    _, store = homo
+def test_links_by_label(store):
     labels = (torch.arange(3000) < 100).long()
     loader = LinkNeighborLoader(
         store, [2], edge_label=labels, batch_size=600, sampler=ImbalancedSampler(labels)
@@ -47,9 +46,8 @@ def test_links_by_label(homo):
 
 
 @pytest.mark.parametrize("mode", ["node", "edge"])
-def test_parts_by_size(homo, mode):
+def test_parts_by_size(data, store, mode):
     """The sampler does not know how many batches there are, which out of core is asked for."""
-    data, store = homo
     cluster = torch.rand(300, generator=torch.Generator().manual_seed(1)).pow(3).mul(12).long()
     clusters = ClusterData(store, 12, partition=cluster)
     sampler = DynamicBatchSampler(clusters, 60 if mode == "node" else 300, mode)

@@ -19,8 +19,7 @@ def trees(batch):
 
 @pytest.mark.parametrize("source", ["store", "memory"])
 @pytest.mark.parametrize("replace", [False, True])
-def test_every_subgraph_is_induced_and_whole(homo, source, replace):
-    data, store = homo
+def test_every_subgraph_is_induced_and_whole(data, store, source, replace):
     loader = ShaDowKHopSampler(
         store if source == "store" else data, depth=2, num_neighbors=3,
         node_idx=data.train_mask, replace=replace, batch_size=16,
@@ -46,8 +45,7 @@ def test_every_subgraph_is_induced_and_whole(homo, source, replace):
             assert sorted(batch.e_id[ends[0] == tree].tolist()) == mask.nonzero().view(-1).tolist()
 
 
-def test_all_neighbors_is_the_whole_neighborhood(homo):
-    data, store = homo
+def test_all_neighbors_is_the_whole_neighborhood(data, store):
     batch = next(iter(ShaDowKHopSampler(store, depth=2, num_neighbors=-1, batch_size=20)))
     for tree, nodes in trees(batch):
         reach, *_ = k_hop_subgraph(tree, 2, data.edge_index, num_nodes=300)

@@ -32,8 +32,7 @@ def as_edges(batch):
 
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("source", ["memory", "store"])
-def test_random_nodes(homo, source, workers):
-    data, store = homo
+def test_random_nodes(data, store, source, workers):
     given = data if source == "memory" else store
     loader = RandomNodeLoader(given, num_parts=7, shuffle=True, num_workers=workers)
     assert isinstance(loader, torch_geometric.loader.RandomNodeLoader)
@@ -44,8 +43,7 @@ def test_random_nodes(homo, source, workers):
     assert sorted(torch.cat([b.n_id for b in batches]).tolist()) == list(range(300))
 
 
-def test_random_nodes_are_pygs(homo):
-    data, store = homo
+def test_random_nodes_are_pygs(data, store):
     torch.manual_seed(5)
     mine = list(RandomNodeLoader(store, num_parts=4, shuffle=True))
     torch.manual_seed(5)
@@ -75,9 +73,8 @@ def test_random_nodes_of_types(hetero, source):
 
 @pytest.mark.parametrize("sparse_format", ["csr", "csc"])
 @pytest.mark.parametrize("source", ["memory", "store"])
-def test_clusters_are_pygs(homo, source, sparse_format, monkeypatch):
+def test_clusters_are_pygs(data, store, source, sparse_format, monkeypatch):
     """Clusters of one partition have PyG's parts, nodes and edges."""
-    data, store = homo
     part = torch.randint(0, 8, (300,), generator=torch.Generator().manual_seed(2))
     stock = torch_geometric.loader.ClusterData
     known = copy.copy(data)
@@ -149,8 +146,7 @@ def test_without_metis(homo, monkeypatch):
 
 @pytest.mark.parametrize("num_parts", [1, 7, 299, 300])
 @pytest.mark.parametrize("source", ["memory", "store"])
-def test_ranges_are_of_nodes_and_of_like_size(homo, source, num_parts):
-    data, store = homo
+def test_ranges_are_of_nodes_and_of_like_size(data, store, source, num_parts):
     given = data if source == "memory" else store
     clusters = ClusterData(given, num_parts, partition="ranges")
     sizes = clusters.partition.partptr.diff()
@@ -160,8 +156,7 @@ def test_ranges_are_of_nodes_and_of_like_size(homo, source, num_parts):
     assert clusters[num_parts - 1].n_id.tolist() == list(range(300 - int(sizes[-1]), 300))
 
 
-def test_a_partition_is_a_column(homo):
-    _, store = homo
+def test_a_partition_is_a_column(store):
     part = ClusterData(store, 5, partition="ranges").cluster
     store.close()
     with gz.open(store.path, mode="r+") as writable:
@@ -171,8 +166,7 @@ def test_a_partition_is_a_column(homo):
     assert (clusters[2].part == 2).all()
 
 
-def test_bad_partitions(homo, hetero):
-    _, store = homo
+def test_bad_partitions(store, hetero):
     with pytest.raises(TypeError, match="found a heterogeneous graph, expected a homogeneous one"):
         ClusterData(hetero[1], 2)
     with pytest.raises(ValueError, match=r"partition\[1\]: found part 4, expected 0 <= part < 4"):

@@ -56,14 +56,6 @@ def warnings(caplog):
     return caplog
 
 
-@pytest.fixture
-def in_cache(monkeypatch, tmp_path):
-    """Copies go to the cache, as those of a store that cannot be written to."""
-    store = tmp_path / "store"
-    monkeypatch.setattr(making, "is_writable", lambda folder: store not in folder.parents)
-    return tmp_path / "cache"
-
-
 def copy_of(store):
     """The only copy of a store."""
     (copy,) = (store / "orders").glob("[0-9a-f]*")

@@ -34,8 +34,7 @@ def test_they_are_pyg_stores(homo):
     ],
     ids=["none", "int", "slice", "tensor", "int32", "array", "mask", "array mask"],
 )
-def test_every_kind_of_index(homo, index):
-    data, store = homo
+def test_every_kind_of_index(data, store, index):
     got = store.feature_store.get_tensor(group_name=None, attr_name="x", index=index)
     want = data.x if index is None else data.x[index]
     assert torch.equal(got, want)
@@ -96,8 +95,7 @@ def test_missing_is_a_key_error(hetero):
         fs.get_tensor("paper", "x", torch.tensor([0.5]))
 
 
-def test_layouts(homo):
-    data, store = homo
+def test_layouts(data, store):
     gs = store.graph_store
     assert gs.get_all_edge_attrs()[0].size == (300, 300)
     row, col, perm = gs.coo()
@@ -137,8 +135,7 @@ def test_writing_needs_a_store_opened_for_it(homo):
         store.feature_store.remove_tensor(None, "x", None)
 
 
-def test_put_update_remove(homo):
-    data, store = homo
+def test_put_update_remove(data, store):
     reader = store.data()
     with gz.open(store.path, mode="r+") as writable:
         fs = writable.feature_store
@@ -167,8 +164,7 @@ def test_put_update_remove(homo):
     assert not list(store.path.rglob("z*.gd"))
 
 
-def test_refused_changes(homo):
-    data, store = homo
+def test_refused_changes(data, store):
     with gz.open(store.path, mode="r+") as writable:
         fs, gs = writable.feature_store, writable.graph_store
         for change in (fs.update_tensor, fs.put_tensor):
@@ -220,8 +216,7 @@ def test_counts_of_all_types_and_of_one(hetero, homo):
         gz.open(store.path, mode="w")
 
 
-def test_functions_of_a_path(homo):
-    data, store = homo
+def test_functions_of_a_path(data, store):
     found = gz.info(store.path)
     assert found == store.info()
     assert found["node_types"][0]["num_nodes"] == data.num_nodes

@@ -50,9 +50,13 @@ def loader_of(store, *options, k_nodes=4, num_neighbors=(-1, -1), index="scan", 
 
 
 @pytest.fixture
-def both(tmp_path):
-    data = graphs.homogeneous(200, 900)
-    return data, stored(data, tmp_path / "store", both_directions=True)
+def data():
+    return graphs.homogeneous(200, 900)
+
+
+@pytest.fixture
+def store(data, tmp_path):
+    return stored(data, tmp_path / "store", both_directions=True)
 
 
 @pytest.fixture
@@ -114,8 +118,7 @@ def test_slabs_are_small_where_the_budget_is(tmp_path):
     assert list(slabs) == sorted(slabs)
 
 
-def test_pygs_loader_gives_the_subgraph_of_the_nearest_nodes(both):
-    data, store = both
+def test_pygs_loader_gives_the_subgraph_of_the_nearest_nodes(data, store):
     for text in ("abba", "cab", "high"):
         batch = loader_of(store, num_neighbors=[-1, -1]).query(text)
         query = Letters().eval().encode([text])[0]
@@ -128,8 +131,7 @@ def test_pygs_loader_gives_the_subgraph_of_the_nearest_nodes(both):
         assert torch.equal(batch.node_idx[batch.edge_index], data.edge_index[:, batch.edge_idx])
 
 
-def test_fan_out_bounds_what_is_drawn(both):
-    _, store = both
+def test_fan_out_bounds_what_is_drawn(store):
     torch.manual_seed(3)
     loader = loader_of(store, k_nodes=2, num_neighbors=[3])
     batch = loader.query("abc")
@@ -139,8 +141,7 @@ def test_fan_out_bounds_what_is_drawn(both):
     assert torch.equal(loader.query("abc").edge_idx, batch.edge_idx)
 
 
-def test_filters_and_documents(both):
-    _, store = both
+def test_filters_and_documents(store):
     seen = []
 
     def subgraph_filter(batch, query):
@@ -159,8 +160,7 @@ def test_filters_and_documents(both):
     assert seen == ["aab", ["hh", "hhh"]]
 
 
-def test_several_queries_are_put_together(both):
-    data, store = both
+def test_several_queries_are_put_together(data, store):
     features = gz.rag.FeatureStore(store)
     features.config = {"k_nodes": 5}
     queries = torch.randn(3, 8)
@@ -217,8 +217,7 @@ def test_seed_edges(typed):
     assert sample.node["paper"].tolist() == edges[name][1].unique().tolist()
 
 
-def test_seed_edges_of_one_type(both, tmp_path):
-    data, _ = both
+def test_seed_edges_of_one_type(data, tmp_path):
     data.edge_attr = torch.randn(900, 8)
     features = gz.rag.FeatureStore(stored(data, tmp_path / "edges"))
     features.config = {"k_nodes": 3}
@@ -227,9 +226,8 @@ def test_seed_edges_of_one_type(both, tmp_path):
     assert torch.equal(edges, data.edge_index[:, nearest(data.edge_attr, query, 3)])
 
 
-def test_samples_of_others_have_original_ids(both):
+def test_samples_of_others_have_original_ids(data, store):
     """Numbered like those of PyG's graph store."""
-    data, store = both
     ids = torch.tensor([700, 3, 45])
     node, inverse = data.edge_index[:, ids].unique(return_inverse=True)
     sample = SamplerOutput(node=node, row=inverse[0], col=inverse[1], edge=ids, batch=None)
@@ -239,8 +237,7 @@ def test_samples_of_others_have_original_ids(both):
     assert torch.equal(batch.x, data.x[node])
 
 
-def test_edges_without_ids(both, tmp_path):
-    data, _ = both
+def test_edges_without_ids(data, tmp_path):
     del data.edge_attr
     gz.convert(data, tmp_path / "bare", progress=False, both_directions=True, edge_ids=False)
     batch = loader_of(gz.open(tmp_path / "bare"), num_neighbors=[-1]).query("add")
@@ -307,8 +304,7 @@ def test_other_rows_have_another_index(tmp_path, library):
     assert len(list((tmp_path / "store.index").iterdir())) == 2
 
 
-def test_small_tables_are_scanned_and_missing_libraries_named(both, monkeypatch, tmp_path):
-    _, store = both
+def test_small_tables_are_scanned_and_missing_libraries_named(store, monkeypatch, tmp_path):
     gz.rag.FeatureStore(store)
     assert not (tmp_path / "store.index").exists()
     monkeypatch.setattr("pyg_graphzero.rag.index.find_spec", lambda name: None)
@@ -316,8 +312,7 @@ def test_small_tables_are_scanned_and_missing_libraries_named(both, monkeypatch,
         gz.rag.FeatureStore(store, index="usearch")
 
 
-def test_pickled(both):
-    _, store = both
+def test_pickled(store):
     loader = loader_of(store, num_neighbors=[-1])
     pair = pickle.loads(pickle.dumps((loader.feature_store, loader.graph_store)))
     again = RAGQueryLoader(pair, config=pair[0].config)
@@ -326,8 +321,7 @@ def test_pickled(both):
     assert torch.equal(found.edge_idx, expected.edge_idx)
 
 
-def test_bad_settings(both, typed, tmp_path):
-    _, store = both
+def test_bad_settings(store, typed, tmp_path):
     features, graph = gz.rag.FeatureStore(store), gz.rag.GraphStore(store)
     for make in (gz.rag.FeatureStore, gz.rag.GraphStore):
         with pytest.raises(TypeError, match=r"store: found DiskData, expected what gz\.open"):

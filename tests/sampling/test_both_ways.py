@@ -26,9 +26,13 @@ def weighted():
 
 
 @pytest.fixture
-def both(tmp_path):
-    data = weighted()
-    return data, stored(data, tmp_path / "store", both_directions=True)
+def data():
+    return weighted()
+
+
+@pytest.fixture
+def store(data, tmp_path):
+    return stored(data, tmp_path / "store", both_directions=True)
 
 
 def reference(edge_index, seeds, hops):
@@ -65,8 +69,7 @@ def test_few_of_many_edges_are_drawn_from_both_ends():
 @pytest.mark.parametrize("hops", [0, 1, 2, 3])
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("source", ["memory", "store", "read"])
-def test_all_neighbours_both_ways(both, source, workers, hops):
-    data, store = both
+def test_all_neighbours_both_ways(data, store, source, workers, hops):
     given = data if source == "memory" else store.data()
     sampler = BidirectionalNeighborSampler(given, [-1] * hops)
     loader = NeighborLoader(
@@ -105,8 +108,7 @@ class OneWay:
 
 @pytest.mark.parametrize("hops", [1, 2])
 @pytest.mark.parametrize("source", ["memory", "store"])
-def test_samples_are_pygs(both, source, hops):
-    data, store = both
+def test_samples_are_pygs(data, store, source, hops):
     theirs = object.__new__(Stock)
     theirs.forward_sampler = OneWay(data, "forward")
     theirs.backward_sampler = OneWay(data, "backward")
@@ -127,8 +129,7 @@ def test_samples_are_pygs(both, source, hops):
 
 @pytest.mark.parametrize("weight_attr", [None, "w"])
 @pytest.mark.parametrize("source", ["memory", "store"])
-def test_draws_are_alike_or_by_weight(both, source, weight_attr):
-    data, store = both
+def test_draws_are_alike_or_by_weight(data, store, source, weight_attr):
     src, dst = data.edge_index
     loops = set(src[src == dst].tolist())
     both_ways = dst.bincount(minlength=60) * src.bincount(minlength=60)
@@ -151,8 +152,7 @@ def test_draws_are_alike_or_by_weight(both, source, weight_attr):
 
 @pytest.mark.parametrize("replace", [False, True])
 @pytest.mark.parametrize("disjoint", [False, True])
-def test_each_direction_draws_the_number_asked_for(both, disjoint, replace):
-    data, store = both
+def test_each_direction_draws_the_number_asked_for(data, store, disjoint, replace):
     sampler = BidirectionalNeighborSampler(store, [3, 2], disjoint=disjoint, replace=replace)
     loader = NeighborLoader(store, [3, 2], neighbor_sampler=sampler, batch_size=20)
     degrees = [data.edge_index[end].bincount(minlength=60) for end in (0, 1)]
@@ -197,8 +197,7 @@ def test_rows_of_nodes_are_gathered_by_the_engine(tmp_path, way, is_paged, worke
         assert all(map(torch.equal, one, other))
 
 
-def test_batches_do_not_depend_on_where_edges_are_or_on_threads(both):
-    data, store = both
+def test_batches_do_not_depend_on_where_edges_are_or_on_threads(data, store):
     runs = []
     for given, threads in ((data, 1), (store.data(), 1), (store.data(), 3), (store.data(), None)):
         sampler = BidirectionalNeighborSampler(given, [3, 2], num_threads=threads or 1)
@@ -216,8 +215,7 @@ def test_batches_do_not_depend_on_where_edges_are_or_on_threads(both):
 
 
 @pytest.mark.parametrize("kind", ["induced", "not directed", "bidirectional"])
-def test_kinds_of_subgraphs(both, kind):
-    data, store = both
+def test_kinds_of_subgraphs(data, store, kind):
     arguments = {"directed": False} if kind == "not directed" else {"subgraph_type": kind}
     sampler = BidirectionalNeighborSampler(store, [2], **arguments)
     loader = NeighborLoader(store, [2], neighbor_sampler=sampler, batch_size=5)
@@ -232,8 +230,7 @@ def test_kinds_of_subgraphs(both, kind):
         assert sorted(batch.e_id.tolist()) == inside.nonzero().view(-1).tolist()
 
 
-def test_a_seed_that_occurs_twice_has_edges_twice(both):
-    data, _ = both
+def test_a_seed_that_occurs_twice_has_edges_twice(data):
     sampler = BidirectionalNeighborSampler(data, [-1])
     out = sampler.sample_from_nodes(NodeSamplerInput(None, torch.tensor([3, 3])))
     _, edges = reference(data.edge_index, [3], 1)
@@ -269,9 +266,8 @@ def test_types(tmp_path, source):
         assert sorted(batch[name].e_id.tolist()) == taken.nonzero().view(-1).tolist()
 
 
-def test_links(both):
+def test_links(data, store):
     """With negatives, too, which PyG's does not take."""
-    data, store = both
     sampler = BidirectionalNeighborSampler(store, [-1])
     loader = LinkNeighborLoader(
         store, [-1], neighbor_sampler=sampler, neg_sampling="binary", batch_size=4
@@ -287,8 +283,7 @@ def test_links(both):
     assert sampler.sample_from_edges(edges).num_sampled_edges is None
 
 
-def test_bad_input(both, homo):
-    data, _ = both
+def test_bad_input(data, homo):
     with pytest.raises(gz.UnsupportedError, match=r"out-neighbours: found the edges by desti.*csr"):
         BidirectionalNeighborSampler(homo[1], [2])
     with pytest.raises(gz.UnsupportedError, match=r"time_attr: found 'time', expected None"):

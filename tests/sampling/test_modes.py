@@ -274,8 +274,7 @@ def test_induced_heterogeneous(disjoint):
             assert sorted(here.tolist()) == mask.nonzero().view(-1).tolist()
 
 
-def test_bidirectional_has_every_reverse(homo):
-    data, store = homo
+def test_bidirectional_has_every_reverse(data, store):
     loader = NeighborLoader(store, [4, 3], subgraph_type="bidirectional", batch_size=20)
     batch = next(iter(loader))
     edges = set(map(tuple, batch.edge_index.t().tolist()))
@@ -316,8 +315,7 @@ def test_positions_of_arguments_are_pygs(homo):
     assert len(induced.row) == int(mask.sum())
 
 
-def test_backward_walks_along_the_edges(homo):
-    data, store = homo
+def test_backward_walks_along_the_edges(data, store):
     for graph in (data, store.data()):
         sampler = NeighborSampler(graph, [-1, 2], sample_direction="backward")
         out = sample(sampler, [3, 9])

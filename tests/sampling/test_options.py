@@ -57,8 +57,7 @@ def n_ids(loader) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("options", [LABOR, DEEP, SLOW])
-def test_batches_are_neighborhoods(homo, options):
-    data, store = homo
+def test_batches_are_neighborhoods(data, store, options):
     for d in (data, store.data()):
         loader = NeighborLoader(d, [4, 3], input_nodes=data.train_idx, batch_size=16, **options)
         for batch in loader:
@@ -149,8 +148,7 @@ def test_batches_depend_on_those_before():
 
 
 @pytest.mark.parametrize("options", [LABOR, SLOW, BOTH])
-def test_batches_do_not_depend_on_workers_and_resume(homo, options):
-    _, store = homo
+def test_batches_do_not_depend_on_workers_and_resume(store, options):
 
     def make(num_workers=0, **more):
         generator = torch.Generator().manual_seed(5)
@@ -178,8 +176,7 @@ def test_batches_do_not_depend_on_workers_and_resume(homo, options):
     assert n_ids(resumed) != expected
 
 
-def test_links(homo):
-    data, store = homo
+def test_links(data, store):
     for options in (LABOR, BOTH):
         loader = LinkNeighborLoader(
             store, [3, 3], neg_sampling="binary", batch_size=500, shuffle=True, **options
@@ -188,8 +185,7 @@ def test_links(homo):
             assert torch.equal(batch.n_id[batch.edge_index], data.edge_index[:, batch.e_id])
 
 
-def test_pygs_loaders_take_the_sampler(homo):
-    data, store = homo
+def test_pygs_loaders_take_the_sampler(data, store):
     sampler = NeighborSampler(store, [4], **DEEP)
     seeds = {"input_nodes": data.train_idx, "batch_size": 10}
     loader = torch_geometric.loader.NodeLoader(data, sampler, **seeds)
@@ -230,15 +226,13 @@ def test_options_are_checked(options, message):
         ({"options": SamplingOptions(strictly_earlier=True)}, "strictly_earlier=True: found no"),
     ],
 )
-def test_options_that_do_not_go_with_the_others(homo, arguments, message):
-    _, store = homo
+def test_options_that_do_not_go_with_the_others(store, arguments, message):
     for make in (NeighborSampler, NeighborLoader, LinkNeighborLoader):
         with pytest.raises(ValueError, match=message):
             make(store.data(), [2], **arguments)
 
 
-def test_beside_a_sampler_of_the_callers(homo):
-    _, store = homo
+def test_beside_a_sampler_of_the_callers(store):
     d = store.data()
     plain, slow = NeighborSampler(d, [2]), NeighborSampler(d, [2], **SLOW)
     for kind in (NeighborLoader, LinkNeighborLoader):
@@ -287,8 +281,7 @@ class InProcesses(NeighborLoader):
         return super().collate_fn(index)
 
 
-def test_batches_of_worker_processes(homo):
-    _, store = homo
+def test_batches_of_worker_processes(store):
     common = {"num_neighbors": [4], "batch_size": 50, **SLOW}
     torch.manual_seed(3)
     expected = n_ids(NeighborLoader(store, **common))

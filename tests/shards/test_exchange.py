@@ -11,6 +11,7 @@ import time
 from functools import partial
 from pathlib import Path
 
+import psutil
 import pytest
 import pythons
 import torch
@@ -223,7 +224,8 @@ def test_a_rank_breaks_out_of_an_epoch_and_goes_on_alone(homo, tmp_path):
 
 
 def lose_a_rank(rank: int, shards: str, how: str) -> None:
-    opened = gz.open_shards(shards, timeout=5.0)
+    # A rank that raises says so; the others are missed, and slow ones would be, too.
+    opened = gz.open_shards(shards, timeout=50.0 if how == "raises" else 5.0)
     loader = loaders(opened.data(), 0)[0]
     for number, _ in enumerate(loader if rank == 1 else ()):
         if number == 3:
@@ -271,7 +273,8 @@ def raise_beside_a_stopped_rank(rank: int, shards: str) -> None:
     if rank == 1:
         os.kill(os.getpid(), signal.SIGSTOP)
         time.sleep(PATIENCE)
-    time.sleep(1.0)  # it has stopped, and the exchange waits for it
+    while psutil.Process(processes[1]).status() != psutil.STATUS_STOPPED:
+        time.sleep(0.01)
     sys.wakes = Wakes(processes[1])  # the interpreter lets go of it at its end
     raise KeyError("mine")
 

@@ -112,8 +112,7 @@ def go_on(rank: int, shards: str, kept: str) -> None:
 
 
 @pytest.mark.long
-def test_it_goes_on_after_a_kill(homo, tmp_path: Path):
-    data, store = homo
+def test_it_goes_on_after_a_kill(data, store, tmp_path: Path):
     gz.shard(store.path, tmp_path / "shards", 2)
     gz.inference.layerwise(model_of(data), store, out="h", progress=False)
     torch.save(gz.open(store.path).data().h, tmp_path / "graph.out")

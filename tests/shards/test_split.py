@@ -71,8 +71,7 @@ def same_files(here: Path, there: Path, names: str) -> None:
         assert file.read_bytes() == (there / file.relative_to(here)).read_bytes()
 
 
-def test_a_part_is_written_alone_and_is_the_same(homo, tmp_path):
-    _, store = homo
+def test_a_part_is_written_alone_and_is_the_same(store, tmp_path):
     numbers = torch.randint(4, (store.num_nodes,))
     np.savetxt(tmp_path / "graph.part.4", numbers.numpy(), fmt="%d")
     summary = gz.shard(store.path, tmp_path / "all", 4, by=tmp_path / "graph.part.4")
@@ -91,9 +90,8 @@ def test_a_part_is_written_alone_and_is_the_same(homo, tmp_path):
     assert Manifest.load(tmp_path / "some").parts == 2
 
 
-def test_memory_is_bounded_by_a_slab_not_by_a_part(homo, tmp_path, monkeypatch):
+def test_memory_is_bounded_by_a_slab_not_by_a_part(store, tmp_path, monkeypatch):
     """Slabs of a few rows, chunks of a few edges: the parts are the same."""
-    _, store = homo
     gz.shard(store.path, tmp_path / "large", 2, by=torch.arange(store.num_nodes) % 2)
     monkeypatch.setattr("pyg_graphzero.store.rows.SLAB_BYTES", 100)
     monkeypatch.setattr("pyg_graphzero.shards.split._EDGES_AT_ONCE", 7)
@@ -149,8 +147,7 @@ def test_command_line(hetero, tmp_path):
         graphzero(*command, *part, code=2)
 
 
-def test_refusals(homo, tmp_path):
-    _, store = homo
+def test_refusals(store, tmp_path):
     out, count = tmp_path / "shards", store.num_nodes
     for arguments, message in (
         ({"parts": 0}, "parts: found 0"),

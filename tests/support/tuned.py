@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ ROOM = 60_000_000
 
 def training(path: Path, seeds: Any = None, room: int = ROOM, **options: Any) -> Any:
     """A loader that shuffles, over a store which does not fit in its budget."""
-    gc.collect()  # other loaders would go later, and leave this one more memory than it was given
     data = gz.open(path, memory=budget_beside(room), **options).data()
     seeds = data.train_mask if seeds is None else seeds
     return gz.loader.NeighborLoader(data, input_nodes=seeds, shuffle=True, num_workers=1, **SAMPLED)

@@ -201,8 +201,7 @@ def test_a_budget_that_processes_share(tmp_path):
     assert found.memory_plan.held["node/x.gd"] == 100 * 16 // 2
 
 
-def test_a_store_that_fits(homo):
-    _, store = homo
+def test_a_store_that_fits(store):
     found = gz.doctor(store, num_neighbors=[3], seconds=0.1)
     assert found.fits
     assert found.verdict.startswith("memory is enough")

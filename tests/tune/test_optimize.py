@@ -40,7 +40,7 @@ def graph() -> Data:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Path:
+def store(tmp_path):
     return write_store(graph(), tmp_path / "store")
 
 
@@ -61,7 +61,7 @@ def copies(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("features", ["float32", "float16", "int8"])
-def test_the_first_epoch_reads_by_the_copy(tmp_path: Path, features: str) -> None:
+def test_the_first_epoch_reads_by_the_copy(tmp_path, features):
     path = tmp_path / "store"
     gz.convert(graph(), path, features=None if features == "float32" else features, progress=False)
     expected = epoch(path, out_of_core=False)[0]
@@ -79,7 +79,7 @@ def test_the_first_epoch_reads_by_the_copy(tmp_path: Path, features: str) -> Non
     assert epoch(path, out_of_core=False) == (expected, False)
 
 
-def test_rows_of_several_types(tmp_path: Path) -> None:
+def test_rows_of_several_types(tmp_path):
     data = heterogeneous()
     for name in ("paper", "author"):
         data[name].x = torch.randn(data[name].num_nodes, 80)
@@ -95,9 +95,7 @@ def test_rows_of_several_types(tmp_path: Path) -> None:
     assert epoch(path, **options) == (expected, True)
 
 
-def test_a_copy_that_a_loader_removes_meanwhile(
-    store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_copy_that_a_loader_removes_meanwhile(store, monkeypatch):
     def remove(folder: Any, key: str) -> int:
         shutil.rmtree(folder.path / key)
         raise FileNotFoundError(folder.path / key)
@@ -118,9 +116,7 @@ CHANGES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=str)
-def test_loaders_that_sample_in_another_way_do_not_find_it(
-    store: Path, change: dict[str, Any]
-) -> None:
+def test_loaders_that_sample_in_another_way_do_not_find_it(store, change):
     gz.optimize(store, **OPTIMIZE | change)
     assert epoch(store)[1] is False
     assert epoch(store, **change)[1] is True
@@ -131,7 +127,7 @@ def test_loaders_that_sample_in_another_way_do_not_find_it(
 
 
 @pytest.mark.parametrize("changes", [1, 2])
-def test_rows_that_were_changed_are_not_read_from_it(store: Path, changes: int) -> None:
+def test_rows_that_were_changed_are_not_read_from_it(store, changes):
     """Not even where the new file has the name that the old one had."""
     gz.optimize(store, **OPTIMIZE)
     with gz.open(store, mode="r+") as opened:
@@ -141,7 +137,7 @@ def test_rows_that_were_changed_are_not_read_from_it(store: Path, changes: int) 
     assert epoch(store) == (epoch(store, out_of_core=False)[0], False)
 
 
-def test_other_edges_have_another(store: Path) -> None:
+def test_other_edges_have_another(store):
     """Where the batch that is looked at first is the same, but not those after it."""
 
     def first_batch() -> torch.Tensor:
@@ -163,7 +159,7 @@ def test_other_edges_have_another(store: Path) -> None:
     assert epoch(store, num_neighbors=[5])[1] is False
 
 
-def test_again_replaces_it_under_a_loader_that_reads_it(store: Path) -> None:
+def test_again_replaces_it_under_a_loader_that_reads_it(store):
     expected = epoch(store, out_of_core=False)
     first = gz.optimize(store, **OPTIMIZE)
     before = (first.path / "order.json").stat().st_mtime_ns
@@ -182,7 +178,7 @@ def test_again_replaces_it_under_a_loader_that_reads_it(store: Path) -> None:
 
 
 @chunks.both
-def test_the_summary_counts_what_batches_use(store: Path) -> None:
+def test_the_summary_counts_what_batches_use(store):
     """All neighbours of all seeds at once: each node that is used is so once in every batch."""
     options: dict[str, Any] = {"num_neighbors": [-1], "batch_size": 50}
     summary = gz.optimize(store, **OPTIMIZE | options)
@@ -193,16 +189,7 @@ def test_the_summary_counts_what_batches_use(store: Path) -> None:
     assert sorted(rows) == sorted(batch.n_id.tolist())
 
 
-@pytest.fixture
-def in_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The store cannot be written to."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    outside = lambda folder: tmp_path / "store" not in folder.parents  # noqa: E731
-    monkeypatch.setattr(making, "is_writable", outside)
-    return tmp_path / "cache"
-
-
-def test_the_copy_of_a_store_that_cannot_be_written_to(store: Path, in_cache: Path) -> None:
+def test_the_copy_of_a_store_that_cannot_be_written_to(store, in_cache):
     expected = epoch(store)[0]
     assert in_cache in gz.optimize(store, **OPTIMIZE).path.parents
     assert in_cache in gz.optimize(store, **OPTIMIZE).path.parents
@@ -212,7 +199,7 @@ def test_the_copy_of_a_store_that_cannot_be_written_to(store: Path, in_cache: Pa
     assert epoch(store) == (expected, False)
 
 
-def test_nowhere_to_write_to(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nowhere_to_write_to(store, monkeypatch):
     monkeypatch.setattr(making, "is_writable", lambda folder: False)
     with pytest.raises(PermissionError, match="Neither the store nor a cache can be written"):
         gz.optimize(store, **OPTIMIZE)
@@ -225,9 +212,7 @@ def full(*_: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "value"), [("copies._FREE_SHARE", 1.0), ("copy_writer.write_parts", full)]
 )
-def test_no_room_on_disk(
-    store: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: Any
-) -> None:
+def test_no_room_on_disk(store, monkeypatch, name, value):
     """Found out before, or when all but the document is written."""
     monkeypatch.setattr(f"pyg_graphzero.store.{name}", value)
     with pytest.raises(OSError, match="No space") as caught:
@@ -238,7 +223,7 @@ def test_no_room_on_disk(
     assert epoch(store)[1] is False
 
 
-def test_refusals(store: Path, tmp_path: Path) -> None:
+def test_refusals(store, tmp_path):
     (tmp_path / "words").write_text("one\n")
     for change, error, message in (
         ({"seeds": "test_idx"}, ValueError, "no such index set, mask or file; there are: "),
@@ -262,16 +247,14 @@ def test_refusals(store: Path, tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["narrow", "store", "words"]
 
 
-def test_too_little_memory_for_tables(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_memory_for_tables(store, monkeypatch):
     module = importlib.import_module("pyg_graphzero.tune.optimize")  # gz.optimize is the function
     monkeypatch.setattr(module, "making_bytes", lambda graph, lists: 300 << 20)
     with pytest.raises(gz.MemoryBudgetError, match="for tables with an entry for every node"):
         gz.optimize(store, memory=budget_beside(100 << 20), **OPTIMIZE)
 
 
-def test_neighbours_that_do_not_fit_are_read_for_one_epoch(
-    store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_neighbours_that_do_not_fit_are_read_for_one_epoch(store, monkeypatch):
     whole = gz.optimize(store, **OPTIMIZE)
     module = importlib.import_module("pyg_graphzero.tune.optimize")
     monkeypatch.setattr(module, "sampling_bytes", lambda needs: 1 << 60)
@@ -283,7 +266,7 @@ def test_neighbours_that_do_not_fit_are_read_for_one_epoch(
         gz.optimize(store, **OPTIMIZE, options=gz.SamplingOptions(method="labor"))
 
 
-def test_the_command_line(store: Path) -> None:
+def test_the_command_line(store):
     options = ("--seeds", "train_idx", "--num-neighbors", "5,3", "--batch-size", 16)
     summary = json.loads(graphzero("optimize", store, *options, "--json").output)
     assert summary["num_batches"] == 8
@@ -314,7 +297,7 @@ def seeds_of(path: Path, **options: Any) -> tuple[str, list[int]]:
     return chosen.name, chosen.nodes.tolist()
 
 
-def test_seeds_by_name_file_and_value(store: Path, tmp_path: Path) -> None:
+def test_seeds_by_name_file_and_value(store, tmp_path):
     data = homogeneous()
     index, mask = data.train_idx.tolist(), data.train_mask.nonzero().view(-1).tolist()
     assert seeds_of(store, seeds="train_idx") == ("train_idx", index)
@@ -331,7 +314,7 @@ def test_seeds_by_name_file_and_value(store: Path, tmp_path: Path) -> None:
     assert seeds_of(store, seeds=None)[1] == list(range(300))
 
 
-def test_seeds_of_a_type(tmp_path: Path) -> None:
+def test_seeds_of_a_type(tmp_path):
     data = heterogeneous()
     data["author"].train_mask = torch.arange(120) < 3
     path = write_store(data, tmp_path / "s")
@@ -367,7 +350,7 @@ print(room, int(high.split()[1]) << 10)
 
 
 @pytest.mark.long
-def test_memory(tmp_path: Path) -> None:
+def test_memory(tmp_path):
     """Rows of 160 MB, most of which are used: more than there is room for."""
     edges = torch.randint(0, 400_000, (2, 3_000_000))
     path = write_store(Data(x=torch.ones(400_000, 100), edge_index=edges), tmp_path / "store")
