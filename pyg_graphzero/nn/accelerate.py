@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_flatten
 from torch_geometric.nn import JumpingKnowledge, MessagePassing
 
 from pyg_graphzero.errors import UnsupportedError
@@ -196,6 +197,7 @@ class Forward(ConvForward):
     def _key(self, args: Any, kwargs: Any, hops: Hops) -> Any:
         """Key of the way that arguments take through the model, known before the model runs."""
         tensors = list(tensors_in((args, kwargs)))
+        leaves, structure = tree_flatten((args, kwargs))
         kinds = [
             (
                 key,
@@ -209,8 +211,8 @@ class Forward(ConvForward):
         ]
         return (
             tuple(kinds),
-            tuple(_flags(args)),
-            tuple((name, *_flags(value)) for name, value in kwargs.items()),
+            tuple(leaf if isinstance(leaf, bool | str | None) else type(leaf) for leaf in leaves),
+            str(structure),
             hops.depth,
             tuple(name for name, counts in hops.nodes.items() if counts[0]),
             torch.is_grad_enabled(),
@@ -332,17 +334,3 @@ def _own_forward(module: torch.nn.Module) -> Any:
 
 def _watching() -> Recorder | Runner | None:
     return getattr(_running, "watching", None)
-
-
-def _flags(obj: Any) -> Iterator[Any]:
-    if isinstance(obj, dict):
-        for key, value in obj.items():
-            yield key
-            yield from _flags(value)
-    elif isinstance(obj, list | tuple):
-        for item in obj:
-            yield from _flags(item)
-    elif obj is None or isinstance(obj, bool | str):
-        yield obj
-    else:
-        yield type(obj)

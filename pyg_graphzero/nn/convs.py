@@ -15,7 +15,7 @@ from torch_geometric.nn import HGTConv, MessagePassing
 from pyg_graphzero.nn import kinds
 from pyg_graphzero.nn.block import Block
 from pyg_graphzero.nn.hgt import are_products, hgt
-from pyg_graphzero.nn.layers import LAYERS, Layer, messages, propagated
+from pyg_graphzero.nn.layers import LAYERS, Layer, Work, messages, propagated
 from pyg_graphzero.nn.program import DivergedError, Path, Program, Recorder, Runner, Step
 from pyg_graphzero.nn.rules import Space, Use, Value
 from pyg_graphzero.nn.small import map_leaves, plain
@@ -324,4 +324,4 @@ def computed(conv: Any, plan: Plan, given: dict[str, Any], blocks: dict[Any, Blo
         src, dst = block.sources(src), block.destinations(dst)
     else:
         src, dst = block.both(src)
-    return plan.layer.compute(conv, src, dst, block, given, is_pair)
+    return plan.layer.compute(Work(conv, src, dst, block, given, is_pair))

@@ -63,8 +63,6 @@ class Step:
         about: Plan of a module's computation.
         paths: Places of all tensors among the arguments of a function.
         shape: Arguments of a function that changes dimensions.
-        cuts: Tensors that have more rows than it needs, and the hops that it does; known once all
-            steps are.
         call: Its arguments, with values in place of rows, if they are recorded: those of a function
             taken apart, and their structure; those of a module by name.
         writes: Places of rows among these that a function writes to.
@@ -78,7 +76,6 @@ class Step:
     about: Any = None
     paths: tuple[Path, ...] = ()
     shape: Any = None
-    cuts: list[tuple[Path, Value, int]] = field(default_factory=list)
     call: Any = None
     writes: tuple[Path, ...] = ()
 
@@ -127,7 +124,7 @@ class Program:
         return self.names[step.func][0] if isinstance(step.func, int) else step.name
 
     def settle(self) -> None:
-        """Finds out how many hops of every step are used, and plans the cuts."""
+        """Finds out how many hops of every step are used."""
         for kept in self.kept:
             kept.need = ALL
         for value in self.outputs:
@@ -139,13 +136,6 @@ class Program:
                 value.need = need
             for number, (_, value) in enumerate(step.inputs):
                 value.need = max(value.need, step.wanted(number))
-        for step in self.steps:
-            step.cuts = []
-            for number, (path, value) in enumerate(step.inputs):
-                has = value.need if value.is_made else ALL
-                wanted = step.wanted(number)
-                if step.use != Use.FREE and wanted < has:
-                    step.cuts.append((path, value, wanted))
 
 
 def _places(leaves: list[Any]) -> tuple[int, ...]:
@@ -408,14 +398,11 @@ class Runner(Watching):
             raise DivergedError
         for at, value in step.inputs:
             self.expect(leaves[at], value)
-        if any(isinstance(leaf, InnerRows) for leaf in leaves):
-            leaves = [leaf.rows if isinstance(leaf, InnerRows) else leaf for leaf in leaves]
-            args, kwargs = tree_unflatten(leaves, structure)
         if step.use != Use.ALL and step.inputs and looks_at_arguments(func):
             self._check(step, func, args, kwargs, leaves)
-        if step.cuts:
-            for at, value, hop in step.cuts:
-                leaves[at] = self.cut(leaves[at], value, hop)
+        if step.inputs and step.use != Use.FREE:
+            for number, (at, value) in enumerate(step.inputs):
+                leaves[at] = self.cut(leaves[at], value, step.wanted(number))
             args, kwargs = tree_unflatten(leaves, structure)
         out = FASTER.get(func, func)(*args, **kwargs)
         if step.outputs:
