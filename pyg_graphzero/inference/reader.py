@@ -191,6 +191,10 @@ class _Reader:
             for option, of_type in inputs.edges.items()
         }
 
+    def _given(self, by_type: dict[Any, Any]) -> Any:
+        """Tensors, or facts about these, as the model is given them."""
+        return dict(by_type) if self._inputs.is_hetero else by_type[None]
+
     def try_model(self, head: Callable[[Tensor], Tensor] | None) -> Any:
         """Runs the model.
 
@@ -198,11 +202,9 @@ class _Reader:
             UnsupportedError: A module that is called needs more than a hop has.
             ValueError: The model cannot be run.
         """
-        args: tuple[Any, ...] = dict(self._x), dict(self._edges)
-        kwargs: dict[str, Any] = {f"{k}_dict": dict(rows) for k, rows in self._of_edges.items()}
-        if not self._inputs.is_hetero:
-            args = self._x[None], self._edges[None]
-            kwargs = {option: rows[None] for option, rows in self._of_edges.items()}
+        of_types = "_dict" if self._inputs.is_hetero else ""
+        args = self._given(self._x), self._given(self._edges)
+        kwargs = {f"{k}{of_types}": self._given(rows) for k, rows in self._of_edges.items()}
         handle = register_module_forward_pre_hook(self._look)
         try:
             out = self._model(*args, **kwargs)
@@ -212,10 +214,9 @@ class _Reader:
         except UnsupportedError:
             raise
         except Exception as error:
-            rows = {name: [*x.shape] for name, x in self._x.items()}
-            given = rows if self._inputs.is_hetero else rows[None]
+            rows = self._given({name: [*x.shape] for name, x in self._x.items()})
             raise ValueError(
-                f"{self._name}: tried on rows {given} with edges among them, found "
+                f"{self._name}: tried on rows {rows} with edges among them, found "
                 f"{type(error).__name__}: {error}; expected rows of all nodes"
             ) from error
         finally:
@@ -321,8 +322,9 @@ class _Reader:
             return value
         said = type(tensor).__name__
         said = f"a tensor {list(tensor.shape)}" if isinstance(tensor, Tensor) else said
-        nodes = {space.name: n for space, n in self._small.num_rows.items() if not space[0]}
+        sizes = self._small.num_rows.items()
+        nodes = self._given({space.name: size for space, size in sizes if not space.of_edges})
         raise ValueError(
             f"{self._name}: found {said} as a result, expected one tensor [num_nodes, ...] "
-            f"for a node type; tried on {nodes if self._inputs.is_hetero else nodes[None]} nodes"
+            f"for a node type; tried on {nodes} nodes"
         )

@@ -21,7 +21,7 @@ from pyg_graphzero.inference.check import check_sweeps
 from pyg_graphzero.inference.normalize import Rule, inverse_roots
 from pyg_graphzero.inference.passes import LayerPass, Own, Pass, RowPass, Task
 from pyg_graphzero.inference.reader import Inputs, Reading, Row, reading
-from pyg_graphzero.inference.rows import NarrowRows, RowFile
+from pyg_graphzero.inference.rows import RowFile
 from pyg_graphzero.inference.schedule import Sweep, sweeps_of
 from pyg_graphzero.inference.summary import InferenceSummary, LayerSummary
 from pyg_graphzero.inference.sums import SummedPass, can_sum
@@ -32,8 +32,10 @@ from pyg_graphzero.pyg.lazy import OnDemand, raw_items
 from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.pyg.stores import open as open_store
 from pyg_graphzero.shards.opened import ShardedStore
+from pyg_graphzero.store.columns import SomeRows
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.opened import Opening
+from pyg_graphzero.store.rows import Rows
 from pyg_graphzero.store.schema import TypeSchema
 from pyg_graphzero.util.progress import Progress
 from pyg_graphzero.util.system import private_rss
@@ -304,10 +306,10 @@ class _ShardedRun(_Run):
         attrs = part.node_type(self.type_of(sweep.node_type)).attrs
         whole = self.shards.contents
 
-        def rows(attr: str) -> RowFile | NarrowRows:
+        def rows(attr: str) -> Rows:
             if attr in attrs:
                 return RowFile(part, attrs[attr])
-            return NarrowRows(whole.rows(whole.node_type(sweep.node_type).attrs[attr]), nodes)
+            return SomeRows(whole.rows(whole.node_type(sweep.node_type).attrs[attr]), nodes)
 
         own = Own(nodes, rows)
         if not sweep.convs:
