@@ -42,23 +42,19 @@ class Inputs:
     """The store's attributes that go into a model.
 
     Attributes:
-        attr: Node attribute: rows of nodes.
-        options: Edge attributes, by the option that they are passed as.
-        nodes: Shape and dtype of a row, by node type.
-        edges: Edge types, by option: those with its attribute, shape and dtype of a row.
+        attrs: Names of the attributes, by the model's arguments: ``x`` of nodes, others of edges.
+        rows: By argument: types of nodes, or of edges, that have it, shape and dtype of a row.
         edge_types: Edge types between the node types; ``[None]`` in a homogeneous store.
     """
 
-    attr: str
-    options: dict[str, str]
-    nodes: dict[str | None, Row]
-    edges: dict[str, dict[EdgeType | None, Row]]
+    attrs: dict[str, str]
+    rows: dict[str, dict[Any, Row]]
     edge_types: list[EdgeType | None]
 
     @property
     def is_hetero(self) -> bool:
         """Whether the model gets dictionaries by type."""
-        return None not in self.nodes
+        return None not in self.rows["x"]
 
 
 @dataclass
@@ -159,36 +155,36 @@ class _Reader:
         self._inputs = inputs
         self._name = type(model).__name__
         self._names = {module: name for name, module in model.named_modules()}
-        rows: list[dict[Any, Row]] = [inputs.nodes, *inputs.edges.values()]
-        taken = {size for each in rows for shape, _ in each.values() for size in shape}
-        hops = Hops(dict.fromkeys(inputs.nodes, (1, 1)), dict.fromkeys(inputs.edge_types, (0, 1)))
+        names, edge_types = inputs.rows["x"], inputs.edge_types
+        hops = Hops(dict.fromkeys(names, (1, 1)), dict.fromkeys(edge_types, (0, 1)))
+        shapes = [shape for by_type in inputs.rows.values() for shape, _ in by_type.values()]
         for tensor in (*model.parameters(), *model.buffers()):
             if not torch.nn.parameter.is_lazy(tensor):
-                taken.update(tensor.shape)
+                shapes.append(tensor.shape)
+        taken = {size for shape in shapes for size in shape}
         self._small = SmallGraph(hops, taken, device)
         count = self._small.num_rows
         generator = torch.Generator().manual_seed(0)
 
-        def rows_of(space: Space, row: Row, number: int) -> Tensor:
+        def rows_of(space: Space, row: Row) -> Tensor:
             shape, dtype = row
-            # Below 1: rows may be numbers of categories, of which there is one at least.
-            rows = torch.full((count[space], *shape), number, dtype=dtype)
+            # Numbers of nodes may be those of categories, of which there is one at least.
+            rows = torch.full((count[space], *shape), int(space.of_edges), dtype=dtype)
             if dtype.is_floating_point:
                 rows = torch.rand(rows.shape, generator=generator).to(dtype)
             return rows.to(device)
 
-        self._x = {name: rows_of(Space(False, name), row, 0) for name, row in inputs.nodes.items()}
+        self._rows = {
+            name: {
+                of: rows_of(Space(name != "x", of), row)
+                for of, row in by_type.items()
+                if Space(name != "x", of) in count
+            }
+            for name, by_type in inputs.rows.items()
+        }
         self._edges = {
             name: SampledEdgeIndex.of(self._small.edge_index[name], self._small.hops, name)
-            for name in inputs.edge_types
-        }
-        self._of_edges = {
-            option: {
-                name: rows_of(Space(True, name), row, 1)
-                for name, row in of_type.items()
-                if name in self._edges
-            }
-            for option, of_type in inputs.edges.items()
+            for name in edge_types
         }
 
     def _given(self, by_type: dict[Any, Any]) -> Any:
@@ -203,18 +199,18 @@ class _Reader:
             ValueError: The model cannot be run.
         """
         of_types = "_dict" if self._inputs.is_hetero else ""
-        args = self._given(self._x), self._given(self._edges)
-        kwargs = {f"{k}{of_types}": self._given(rows) for k, rows in self._of_edges.items()}
+        given = {f"{name}{of_types}": self._given(rows) for name, rows in self._rows.items()}
+        x = given.pop(f"x{of_types}")
         handle = register_module_forward_pre_hook(self._look)
         try:
-            out = self._model(*args, **kwargs)
+            out = self._model(x, self._given(self._edges), **given)
             if head is None:
                 return out
             return {k: head(v) for k, v in out.items()} if isinstance(out, dict) else head(out)
         except UnsupportedError:
             raise
         except Exception as error:
-            rows = self._given({name: [*x.shape] for name, x in self._x.items()})
+            rows = self._given({name: [*x.shape] for name, x in self._rows["x"].items()})
             raise ValueError(
                 f"{self._name}: tried on rows {rows} with edges among them, found "
                 f"{type(error).__name__}: {error}; expected rows of all nodes"
@@ -252,14 +248,10 @@ class _Reader:
         recorder = Recorder(modules, self._small.num_rows, False, keeps_calls=True)
         attrs: dict[Value, str] = {}
         known: dict[Value, Tensor] = {}
-        given: list[tuple[str, bool, dict[Any, Tensor]]] = [
-            (self._inputs.attr, False, self._x),
-            *((self._inputs.options[k], True, rows) for k, rows in self._of_edges.items()),
-        ]
-        for attr, of_edges, by_type in given:
-            for name, each in by_type.items():
-                value = recorder.track(each, Space(of_edges, name), False, 0)
-                attrs[value], known[value] = attr, each.clone()
+        for argument, by_type in self._rows.items():
+            for name, rows in by_type.items():
+                value = recorder.track(rows, Space(argument != "x", name), False, 0)
+                attrs[value], known[value] = self._inputs.attrs[argument], rows.clone()
         make_steps(model)
         forward = model.forward = Forward(model, _OPTIONS)
         with Comparable(), forward.watched_by(recorder):

@@ -91,6 +91,15 @@ class Step:
         """Hops of its outputs that later steps use."""
         return max((value.need for value in self.outputs), default=0)
 
+    def called(
+        self, args: Any, kwargs: Any, leaves: list[Any], num_rows: int, may_cut_norms: bool
+    ) -> Call:
+        """A call of its function, as rules look at it: with these arguments, taken apart too."""
+        rows = dict(self.inputs)
+        others = [leaves[at] for at in self.paths if at not in rows]
+        tracked = [(leaves[at], value) for at, value in self.inputs]
+        return Call(self.func, args, kwargs, tracked, others, num_rows, may_cut_norms)
+
     def wanted(self, number: int) -> int:
         """Hops of input ``number`` that this step needs."""
         if self.use == Use.ALL:
@@ -232,11 +241,7 @@ class Recorder(Watching):
             self.steps.append(step)
             return out
         space = step.inputs[0][1].space
-        call = Call(
-            func, args, kwargs, [(leaves[at], value) for at, value in rows.items()],
-            [leaves[at] for at in places if at not in rows],
-            self.num_rows[space], self._may_cut_norms,
-        )  # fmt: skip
+        call = step.called(args, kwargs, leaves, self.num_rows[space], self._may_cut_norms)
         step.use = use_of(call) if all(v.space == space for v in rows.values()) else Use.ALL
         if self.keeps_calls and step.use == Use.ROWS and takes_prefix(call):
             step.use = Use.ALL  # in another run there are more rows
@@ -399,7 +404,8 @@ class Runner(Watching):
         for at, value in step.inputs:
             self.expect(leaves[at], value)
         if step.use != Use.ALL and step.inputs and looks_at_arguments(func):
-            self._check(step, func, args, kwargs, leaves)
+            # A size among the arguments is no number of rows: on the small graph it was none.
+            self._check(step, step.called(args, kwargs, leaves, _NO_SIZE, self._may_cut_norms))
         if step.inputs and step.use != Use.FREE:
             for number, (at, value) in enumerate(step.inputs):
                 leaves[at] = self.cut(leaves[at], value, step.wanted(number))
@@ -409,23 +415,17 @@ class Runner(Watching):
             self.made(out if isinstance(out, tuple | list) else (out,), step.outputs)
         return out
 
-    def _check(self, step: Step, func: Any, args: Any, kwargs: Any, leaves: list[Any]) -> None:
+    def _check(self, step: Step, call: Call) -> None:
         """Raises where arguments make another use of rows than those of the small graph did."""
-        rows = dict(step.inputs)
-        others = [leaves[at] for at in step.paths if at not in rows]
-        tracked = [(leaves[at], value) for at, value in step.inputs]
-        # A size among the arguments is no number of rows: on the small graph it was none.
-        call = Call(func, args, kwargs, tracked, others, _NO_SIZE, self._may_cut_norms)
         if use_of(call) != step.use:
             raise DivergedError
-        if step.shape is not None and step.shape != (args[1:], kwargs):
+        if step.shape is not None and step.shape != (call.args[1:], call.kwargs):
             raise DivergedError
         if step.use == Use.PICK:
-            _, value = step.inputs[0]
-            for index in others:
+            for index in call.others:
                 if index.numel():
                     least, most = index.aminmax()
-                    if int(least) < 0 or int(most) >= self.count(value, 0):
+                    if int(least) < 0 or int(most) >= self.count(call.first[1], 0):
                         raise DivergedError  # not the number of a seed
 
     def finish(self, outputs: list[Tensor]) -> None:
