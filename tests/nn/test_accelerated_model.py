@@ -126,6 +126,33 @@ def test_autocast(kind):
     torch.testing.assert_close(out, expected)
 
 
+def test_autocast_refuses_no_model_by_chance():
+    for seed in range(12):
+        torch.manual_seed(seed)
+        fast = gz.nn.accelerate(pyg.GCN(WIDTH, 64, 3, 7).float())
+        with torch.autocast("cpu", torch.bfloat16):
+            plain(fast, next(iter(loader(graph(torch.float32)))))
+        assert hops(fast) == [2, 1, 0]
+
+
+class Mixed(nn.Module):
+    """Halves times floats, which autocast alone allows."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.lin = SAGEConv(WIDTH, 16), nn.Linear(16, 7)
+
+    def forward(self, x, edge_index):
+        return self.lin(self.conv(x, edge_index).bfloat16())
+
+
+def test_autocast_makes_halves_fit():
+    fast = gz.nn.accelerate(Mixed().float())
+    with torch.autocast("cpu", torch.bfloat16):
+        plain(fast, next(iter(loader(graph(torch.float32)))))
+    assert hops(fast) == [0]
+
+
 def test_autocast_of_typed_attention():
     data = papers(dtype=torch.float32)
     model = TypedPair().float()
