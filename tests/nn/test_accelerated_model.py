@@ -126,13 +126,16 @@ def test_autocast(kind):
     torch.testing.assert_close(out, expected)
 
 
-def test_autocast_refuses_no_model_by_chance():
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_rounding_refuses_no_model_by_chance(dtype):
+    is_cast = dtype == torch.float32
     for seed in range(12):
         torch.manual_seed(seed)
-        fast = gz.nn.accelerate(pyg.GCN(WIDTH, 64, 3, 7).float())
-        with torch.autocast("cpu", torch.bfloat16):
-            plain(fast, next(iter(loader(graph(torch.float32)))))
+        fast = gz.nn.accelerate(pyg.GCN(WIDTH, 64, 3, 7).to(dtype))
+        with torch.autocast("cpu", torch.bfloat16, enabled=is_cast):
+            plain(fast, next(iter(loader(graph(dtype)))))
         assert hops(fast) == [2, 1, 0]
+        assert all(parameter.dtype == dtype for parameter in fast.parameters())
 
 
 class Mixed(nn.Module):
