@@ -21,11 +21,11 @@ from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.nn.accelerate import Forward, make_steps
-from pyg_graphzero.nn.convs import Options, Plan
+from pyg_graphzero.nn.convs import Plan
 from pyg_graphzero.nn.kinds import looks_at_all_nodes
 from pyg_graphzero.nn.learn import Comparable
 from pyg_graphzero.nn.program import Recorder, Step
-from pyg_graphzero.nn.rules import Space, Use, Value, is_free
+from pyg_graphzero.nn.rules import Options, Space, Use, Value, is_free
 from pyg_graphzero.nn.small import SmallGraph
 from pyg_graphzero.nn.state import Before, fingerprint
 from pyg_graphzero.sampling.hops import KEEPING, Hops, SampledEdgeIndex
@@ -245,7 +245,7 @@ class _Reader:
             if getattr(module, "cached", False):
                 vars(module).update(cached=False, _cached_edge_index=None, _cached_adj_t=None)
         modules = fingerprint(model)[1]
-        recorder = Recorder(modules, self._small.num_rows, False, keeps_calls=True)
+        recorder = Recorder(modules, _OPTIONS, self._small.num_rows, keeps_calls=True)
         attrs: dict[Value, str] = {}
         known: dict[Value, Tensor] = {}
         for argument, by_type in self._rows.items():

@@ -17,9 +17,9 @@ from torch_geometric.nn import JumpingKnowledge, MessagePassing
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.loader.first_aggregation import suit
 from pyg_graphzero.nn import convs
-from pyg_graphzero.nn.convs import Options
 from pyg_graphzero.nn.learn import Refused, learn
 from pyg_graphzero.nn.program import DivergedError, Program, Recorder, Runner
+from pyg_graphzero.nn.rules import Options
 from pyg_graphzero.nn.small import (
     AmbiguousError,
     hops_in,
@@ -68,13 +68,11 @@ class ConvForward:
                     "checkpoint(), expected the whole of it: checkpoint(model, ...)"
                 )
             return self._stock(*plain(args), **plain(kwargs))
-        given = self.module, self._stock, args, kwargs
+        way: Any = convs.record if isinstance(watching, Recorder) else convs.run
         with watching.paused():
             if isinstance(self.module, JumpingKnowledge):
                 return watching.function(type(self.module).forward, (self.module, *args), kwargs)
-            if isinstance(watching, Recorder):
-                return convs.record(watching, *given, _running.forward.options)
-            return convs.run(watching, *given)
+            return way(watching, self.module, self._stock, args, kwargs)
 
 
 class Forward(ConvForward):
@@ -157,12 +155,12 @@ class Forward(ConvForward):
     @contextmanager
     def watched_by(self, watching: Recorder | Runner) -> Iterator[None]:
         """Within it, this thread's functions and convolutions are steps of a program."""
-        _running.forward, _running.watching = self, watching
+        _running.watching = watching
         try:
             with watching:
                 yield
         finally:
-            _running.forward = _running.watching = None
+            _running.watching = None
 
     def run(
         self, program: Program, args: Any, kwargs: Any, hops: Hops,
@@ -174,7 +172,7 @@ class Forward(ConvForward):
             DivergedError: The forward pass takes another way than the program.
         """
         modules = fingerprint(self.module)[1] if modules is None else modules
-        runner = Runner(modules, program, hops, self.options.may_cut_norms)
+        runner = Runner(modules, self.options, program, hops)
         with self.watched_by(runner):
             out = self.body(args, kwargs)
         runner.finish([tensor for _, tensor in tensors_in(out)])

@@ -108,7 +108,6 @@ class _Lesson:
         edges = next(tensor for tensor in tensors if isinstance(tensor, SampledEdgeIndex))
         self._forward = forward
         self._random = RandomState(is_cuda(given))
-        self._may_cut_norms = forward.options.may_cut_norms
         self._device = edges.device.type
         self._small = SmallGraph(hops, taken, edges.device)
         self._given, self._rows = self._small.arguments(given, hops)
@@ -161,7 +160,7 @@ class _Lesson:
 
         def watch(copy: Forward, given: Any) -> Any:
             modules = fingerprint(copy.module)[1]
-            recorder = Recorder(modules, self._small.num_rows, self._may_cut_norms)
+            recorder = Recorder(modules, copy.options, self._small.num_rows)
             held.update(recorder=recorder, given=given)
             for tensor, space in self._rows:
                 recorder.track(tensor, space, False, 0)
@@ -192,7 +191,7 @@ class _Lesson:
         Raises:
             RefusedError: The two runs differ.
         """
-        with Comparable(self._may_cut_norms):
+        with Comparable(self._forward.options.may_cut_norms):
             whole, its_copy = self._run(
                 lambda copy, given: copy.body(*plain(given)), self._given, change
             )

@@ -27,6 +27,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from pyg_graphzero.nn.large import FASTER
 from pyg_graphzero.nn.rules import (
     Call,
+    Options,
     Space,
     Use,
     Value,
@@ -91,15 +92,6 @@ class Step:
         """Hops of its outputs that later steps use."""
         return max((value.need for value in self.outputs), default=0)
 
-    def called(
-        self, args: Any, kwargs: Any, leaves: list[Any], num_rows: int, may_cut_norms: bool
-    ) -> Call:
-        """A call of its function, as rules look at it: with these arguments, taken apart too."""
-        rows = dict(self.inputs)
-        others = [leaves[at] for at in self.paths if at not in rows]
-        tracked = [(leaves[at], value) for at, value in self.inputs]
-        return Call(self.func, args, kwargs, tracked, others, num_rows, may_cut_norms)
-
     def wanted(self, number: int) -> int:
         """Hops of input ``number`` that this step needs."""
         if self.use == Use.ALL:
@@ -152,10 +144,16 @@ def _places(leaves: list[Any]) -> tuple[int, ...]:
 
 
 class Watching(TorchFunctionMode, ABC):
-    """Sees every function of torch that a forward pass calls, and modules that are called whole."""
+    """Sees every function of torch that a forward pass calls, and modules that are called whole.
 
-    def __init__(self, modules: list[torch.nn.Module]) -> None:
+    Args:
+        modules: All modules of the model.
+        options: Facts that the forward pass may rely on.
+    """
+
+    def __init__(self, modules: list[torch.nn.Module], options: Options) -> None:
         super().__init__()
+        self.options = options
         self.is_paused = False  # calls are no steps just now
         self.numbers = {id(module): number for number, module in enumerate(modules)}
 
@@ -168,6 +166,14 @@ class Watching(TorchFunctionMode, ABC):
     @abstractmethod
     def function(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Calls a function of torch."""
+
+    def call_of(self, step: Step, args: Any, kwargs: Any, leaves: list[Any], num_rows: int) -> Call:
+        """A call of a step's function as rules look at it: with its arguments, taken apart too."""
+        rows = dict(step.inputs)
+        others = [leaves[at] for at in step.paths if at not in rows]
+        tracked = [(leaves[at], value) for at, value in step.inputs]
+        may_cut_norms = self.options.may_cut_norms
+        return Call(step.func, args, kwargs, tracked, others, num_rows, may_cut_norms)
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -184,25 +190,24 @@ class Recorder(Watching):
 
     Args:
         modules: All modules of the model.
+        options: Facts that the forward pass may rely on.
         num_rows: Number of rows of each space in this run; no other dimension has that size.
-        may_cut_norms: Whether norms over a batch may see fewer rows.
         keeps_calls: Whether the arguments of steps are recorded, so that each can be called again
             by itself. Then a tensor that a step writes to has another value from there on, and
             steps that return their argument are left out.
     """
 
     def __init__(
-        self, modules: list[torch.nn.Module], num_rows: dict[Space, int], may_cut_norms: bool,
+        self, modules: list[torch.nn.Module], options: Options, num_rows: dict[Space, int],
         keeps_calls: bool = False,
     ) -> None:  # fmt: skip
-        super().__init__(modules)
+        super().__init__(modules, options)
         self.num_rows = num_rows
         self.keeps_calls = keeps_calls
         self.spaces = {count: space for space, count in num_rows.items()}
         self.steps: list[Step] = []
         self._values: dict[int, Value] = {}
         self.seen: list[Any] = []  # results, alive so that no two tensors have one id()
-        self._may_cut_norms = may_cut_norms
 
     def track(self, tensor: Tensor, space: Space, is_made: bool, dim: int | None = None) -> Value:
         """Follows the rows of a tensor from now on."""
@@ -232,16 +237,16 @@ class Recorder(Watching):
         places = _places(leaves)
         found = {at: self.value_of(leaves[at]) for at in places}
         rows = {at: value for at, value in found.items() if value is not None}
-        call_of = ([rows.get(at, leaf) for at, leaf in enumerate(leaves)], structure)
+        taken_apart = ([rows.get(at, leaf) for at, leaf in enumerate(leaves)], structure)
         step = Step(func, [*rows.items()], Use.FREE, [], paths=places)
-        step.call = call_of if self.keeps_calls else None
+        step.call = taken_apart if self.keeps_calls else None
         if not rows:
             out = func(*args, **kwargs)
             self.seen.append(out)
             self.steps.append(step)
             return out
         space = step.inputs[0][1].space
-        call = step.called(args, kwargs, leaves, self.num_rows[space], self._may_cut_norms)
+        call = self.call_of(step, args, kwargs, leaves, self.num_rows[space])
         step.use = use_of(call) if all(v.space == space for v in rows.values()) else Use.ALL
         if self.keeps_calls and step.use == Use.ROWS and takes_prefix(call):
             step.use = Use.ALL  # in another run there are more rows
@@ -337,18 +342,17 @@ class Runner(Watching):
 
     Args:
         modules: All modules of the model.
+        options: Facts that the forward pass may rely on.
         program: The program that was learned.
         hops: Hops of the batch at hand.
-        may_cut_norms: Whether norms over a batch may see fewer rows.
     """
 
     def __init__(
-        self, modules: list[torch.nn.Module], program: Program, hops: Hops, may_cut_norms: bool
+        self, modules: list[torch.nn.Module], options: Options, program: Program, hops: Hops
     ) -> None:
-        super().__init__(modules)
+        super().__init__(modules, options)
         self._program = program
         self._steps = program.steps
-        self._may_cut_norms = may_cut_norms
         self._made: dict[int, Value] = {}
         self._at = 0
         self.hops = hops
@@ -405,7 +409,7 @@ class Runner(Watching):
             self.expect(leaves[at], value)
         if step.use != Use.ALL and step.inputs and looks_at_arguments(func):
             # A size among the arguments is no number of rows: on the small graph it was none.
-            self._check(step, step.called(args, kwargs, leaves, _NO_SIZE, self._may_cut_norms))
+            self._check(step, self.call_of(step, args, kwargs, leaves, _NO_SIZE))
         if step.inputs and step.use != Use.FREE:
             for number, (at, value) in enumerate(step.inputs):
                 leaves[at] = self.cut(leaves[at], value, step.wanted(number))
