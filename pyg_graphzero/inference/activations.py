@@ -17,7 +17,7 @@ from pyg_graphzero.store.schema import check_new_attr
 log = logging.getLogger("pyg_graphzero")
 
 
-@dataclass
+@dataclass(eq=False)
 class Activations:
     """Rows that sweeps compute, as drafts of columns in a store.
 

@@ -101,7 +101,7 @@ class Block:
     topology_bytes: int = 0
 
 
-@dataclass
+@dataclass(eq=False)
 class Source:
     """Reads blocks; and is what a plan of batches asks which rows it is to gather.
 

@@ -25,6 +25,7 @@ from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.needs import Kind, bytes_of_rows, files_of
 from pyg_graphzero.memory.prefetch import prefetch_files
 from pyg_graphzero.sampling.neighbor import NeighborSampler
+from pyg_graphzero.shards.exchange import Wanted
 from pyg_graphzero.shards.window import Request, made_alone
 from pyg_graphzero.store.columns import engine_array, gather, numbers_of, view_bounds
 from pyg_graphzero.store.contents import StoreContents
@@ -39,7 +40,7 @@ _ROWS_AT_ONCE = 1 << 18
 _AHEAD = 2
 
 
-@dataclass
+@dataclass(eq=False)
 class Batches:
     """Batches of consecutive nodes of one type, each with all in-neighbours of its nodes.
 
@@ -165,17 +166,14 @@ class Batches:
                 for place, number in enumerate(part):
                     yield finished(number, window.batch(place), window.rows(place))
 
+        def wanted_of(place: int, made: _core.Batch) -> Wanted:
+            return plan.wanted(sampler.sample_of(made))
+
         def windows() -> Iterator[Any]:
             for at in range(0, len(numbers), shards.together):
                 part = numbers[at : at + shards.together]
-                yield (
-                    part,
-                    shards.sample(
-                        [request(number) for number in part],
-                        lambda place, made: plan.wanted(sampler.sample_of(made)),
-                        sampler.num_threads,
-                    ),
-                )
+                requests = [request(number) for number in part]
+                yield part, shards.sample(requests, wanted_of, sampler.num_threads)
 
         batches = alone() if shards is None else in_windows()
         for made, batch in ahead(batches, self._ahead):

@@ -52,7 +52,7 @@ from pyg_graphzero.store.columns import writes_to
 _SUM_COST = 16
 
 
-@dataclass
+@dataclass(eq=False)
 class Work:
     """One call of a convolution, over a block.
 
