@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from pyg_graphzero.inference.schedule import Sweep
 from pyg_graphzero.nn.rules import Value
@@ -16,42 +17,38 @@ from pyg_graphzero.store.schema import check_new_attr
 log = logging.getLogger("pyg_graphzero")
 
 
+@dataclass(eq=False)
 class Activations:
     """Rows that sweeps compute, as drafts of columns in a store.
 
     Their files are named after the run, ``….<fingerprint>.<number>.gd``, so that a run that was
     killed finds its own and knows those of others. Results are published, all at once.
 
-    Args:
+    Attributes:
         store: Open for writing.
         sweeps: The sweeps, in the order in which they run.
-        names: Names of the results, by value.
+        results: Names of the results, by value.
         fingerprint: The run's.
         encoding: Encoding of the other columns.
         type_of: Names a node type in the store.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        sweeps: list[Sweep],
-        names: dict[Value, str],
-        fingerprint: str,
-        encoding: str | None,
-        type_of: Callable[[str | None], str | None],
-    ) -> None:
-        self.store = store
-        self.sweeps = sweeps
-        self.results = names
-        self.fingerprint = fingerprint
-        self.encoding = encoding
-        stem = next(iter(names.values()))
+    store: Store
+    sweeps: list[Sweep]
+    results: dict[Value, str]
+    fingerprint: str
+    encoding: str | None
+    type_of: Callable[[str | None], str | None]
+
+    def __post_init__(self) -> None:
+        stem = next(iter(self.results.values()))
         self._drafts: dict[Value, Draft] = {}
-        values = [value for sweep in sweeps for value in sweep.outputs]
+        values = [value for sweep in self.sweeps for value in sweep.outputs]
         for number, value in enumerate(values, 1):
-            node_type = type_of(value.space.name)
-            name = names.get(value, f"{stem}.{fingerprint}.{number}")
-            file = f"{draft_stem(node_type, stem)}.{fingerprint}.{number}.gd"
+            node_type = self.type_of(value.space.name)
+            end = f".{self.fingerprint}.{number}"
+            name = self.results.get(value, f"{stem}{end}")
+            file = f"{draft_stem(node_type, stem)}{end}.gd"
             self._drafts[value] = Draft(node_type, name, file)
 
     def name(self, value: Value) -> str:

@@ -101,39 +101,33 @@ class Block:
     topology_bytes: int = 0
 
 
+@dataclass(eq=False)
 class Source:
     """Reads blocks; and is what a plan of batches asks which rows it is to gather.
 
-    Args:
+    Attributes:
         contents: The store's files.
         room: How the sweep uses its budget.
         bounds: The rows of each batch, see :class:`~.sweep.Batches`.
         node_type: The node type of these rows.
         graph: The graph that is sampled.
+        none: No rows of each file, in the order in which the plan asked: it is made with these.
+        is_cancelled: Set where no more blocks are wanted.
     """
 
+    contents: StoreContents
+    room: SweepPlan
+    bounds: Tensor
+    node_type: str | None
+    graph: SampledGraph
+    none: dict[str, _core.PagedRows] = field(default_factory=dict)
+    is_cancelled: threading.Event = field(default_factory=threading.Event)
     is_loaded = True
+    _mapped = 0
 
-    def __init__(
-        self,
-        contents: StoreContents,
-        room: SweepPlan,
-        bounds: Tensor,
-        node_type: str | None,
-        graph: SampledGraph,
-    ) -> None:
-        self.contents = contents
-        self.room = room
-        self.bounds = bounds
-        self.graph = graph
-        self.is_cancelled = threading.Event()
-        # The plan is made with these: no rows of each file, in the order in which it asked.
-        self.none: dict[str, _core.PagedRows] = {}
-        self._types = list(graph.node_types)
-        self._dst_type = self._types.index(node_type)
+    def __post_init__(self) -> None:
         self._reader = _core.DiskGather(buffer_bytes=16 << 20)
-        self._merge_gap = probe(contents.path).merge_gap
-        self._mapped = 0
+        self._merge_gap = probe(self.contents.path).merge_gap
 
     def file_of(self, value: Any) -> str | None:
         """The file that an attribute's rows are in; None where they are in memory."""
@@ -181,7 +175,8 @@ class Source:
 
     def _read_nodes(self, first: int, block: Block) -> None:
         schema, column = self.contents.schema, self.contents.column
-        columns = [self._files(schema.node_type(name)) for name in self._types]
+        types = list(self.graph.node_types)
+        columns = [self._files(schema.node_type(name)) for name in types]
         edges = [self._files(schema.edge_type(name)) for name in self.graph.edge_types]
         row_bytes, edge_bytes = (
             [sum(column(file).row_bytes for file in files) for files in parts]
@@ -190,7 +185,7 @@ class Source:
         if not any(row_bytes) and not any(edge_bytes):
             return
         found = _core.reach(
-            self.graph.builder({}), self._dst_type, engine_array(self.bounds), first,
+            self.graph.builder({}), types.index(self.node_type), engine_array(self.bounds), first,
             row_bytes, edge_bytes, self.room.block, self.room.mapped // 2,
         )  # fmt: skip
         block.stop = found.stop
@@ -204,7 +199,7 @@ class Source:
         contents = self.contents
         first, stop = self.bounds[[first, block.stop]].tolist()
         for name in self.graph.edge_types:
-            if name is not None and name[2] != self._types[self._dst_type]:
+            if name is not None and name[2] != self.node_type:
                 continue
             topology = contents.topology(name)
             begin, end = contents.bounds_at(name, torch.tensor([first, stop])).tolist()

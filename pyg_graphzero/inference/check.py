@@ -33,7 +33,7 @@ def check_sweeps(found: Reading, sweeps: list[Sweep], inputs: Inputs, device: to
         weights = [
             found.rows[value].reshape(-1).cpu().float()
             for value, attr in found.attrs.items()
-            if value.space == Space(True, name) and attr == inputs.options.get("edge_weight")
+            if value.space == Space(True, name) and attr == inputs.attrs.get("edge_weight")
         ]
         values = weights[0] if rule.is_weighted else torch.ones(len(src))
         degrees = torch.zeros(counts[Space(False, None if name is None else name[2])])

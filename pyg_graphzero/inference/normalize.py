@@ -95,7 +95,7 @@ def inverse_roots(
                 f"for each of {indices.numel()} edges"
             )
     prefetch_all([Path(path) for path in paths])
-    runs = sweep_bounds(contents, [name], num_rows, _CHUNK).tolist()
+    runs = sweep_bounds(contents, [name], range(num_rows), _CHUNK).tolist()
     for first, stop in pairwise(runs):
         ends = contents.bounds(name, first, stop)
         begin, end = int(ends[0]), int(ends[-1])

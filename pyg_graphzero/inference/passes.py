@@ -28,6 +28,7 @@ from pyg_graphzero.pyg.data import edge_storages, node_storages, open_data
 from pyg_graphzero.pyg.lazy import raw_items
 from pyg_graphzero.sampling.hops import Hops, SampledEdgeIndex, known_no_hops
 from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.store.rows import Rows
 from pyg_graphzero.util.system import private_rss
 
 # First row of a part of a sweep, its number of rows, gathered rows, and its convolutions.
@@ -46,7 +47,7 @@ class Own(NamedTuple):
     """
 
     nodes: range | Tensor
-    rows_of: Callable[[str], Any]
+    rows_of: Callable[[str], Rows]
 
 
 @dataclass(frozen=True)
@@ -78,20 +79,23 @@ class Pass(ABC):
         own: Nodes to sweep over, and rows of a column by its name; None: all of the store's.
 
     Attributes:
+        nodes: The nodes.
         num_rows: Number of the nodes.
         peak_memory: The most that was taken between two parts; 0: its caller sees it.
         stats: Counts of reads and seconds of waiting until now.
     """
 
+    nodes: range | Tensor
+
     def __init__(
         self, task: Task, contents: StoreContents, values: list[Value], own: Own | None = None
     ) -> None:
         record = contents.node_type(task.sweep.node_type)
-        nodes, rows_of = own or (
+        self.nodes, rows_of = own or (
             range(record.num_nodes), lambda attr: RowFile(contents, record.attrs[attr])
         )  # fmt: skip
         self.task = task
-        self.num_rows = len(nodes)
+        self.num_rows = len(self.nodes)
         self.peak_memory = 0
         self._contents = contents
         self._replay = Replay(task.sweep)
@@ -103,7 +107,7 @@ class Pass(ABC):
         begun = perf_counter()
         for first, count, rows, convolve in self._parts():
             for value, file in self._own.items():
-                rows[value] = file.read(first, count).to(self.task.device)
+                rows[value] = file.read(first, first + count).to(self.task.device)
             self.stats.batches += 1
             self.stats.elapsed = perf_counter() - begun
             made = self._replay(rows, count, convolve)
@@ -157,21 +161,20 @@ class LayerPass(Pass):
         sweep = task.sweep
         super().__init__(task, contents, sweep.own, own)
         data = only(open_data(contents), task)
-        nodes = None if own is None else own.nodes
         if max_edges is None:
             row_bytes = Counter({sweep.node_type: 0})
             for value in sweep.gathered:
                 row_bytes[value.space.name] += bytes_of(value.row)
             room = contents.memory - private_rss()
             max_edges = how_many(
-                room if nodes is None else room // _FETCHED,
+                room if own is None else room // _FETCHED,
                 costs.LAYER_SHARE,
                 sweep.row_bytes + max(row_bytes.values()) + costs.LAYER_EDGE,
                 costs.LEAST_LAYER_EDGES,
                 costs.MAX_LAYER_EDGES,
             )
-        bounds = sweep_bounds(contents, sweep.edge_types, self.num_rows, max_edges, nodes)
-        self._batches = Batches(data, sweep.node_type, bounds, num_workers, self.stats, nodes)
+        bounds = sweep_bounds(contents, sweep.edge_types, self.nodes, max_edges)
+        self._batches = Batches(data, sweep.node_type, self.nodes, bounds, num_workers, self.stats)
 
     def _parts(self) -> Iterator[Part]:
         return map(self._part, self._batches)
@@ -214,11 +217,11 @@ class Convolving:
             for name, ids in n_id.items()
         }
         self._plain = edges
-        hops = Hops(self._nodes, {name: (0, each.size(1)) for name, each in edges.items()})
-        self._blocks = {
-            name: Block(SampledEdgeIndex.of(each, hops, name), hops, 0)
-            for name, each in edges.items()
-        }
+        self._blocks = {name: self._block(name, each) for name, each in edges.items()}
+
+    def _block(self, name: Any, edge_index: Tensor) -> Block:
+        hops = Hops(self._nodes, {name: (0, edge_index.size(1))})
+        return Block(SampledEdgeIndex.of(edge_index, hops, name), hops, 0)
 
     def __call__(self, step: Step, rows: dict[Value, Tensor]) -> dict[Value, Tensor]:
         """Rows of a convolution's results."""
@@ -226,24 +229,17 @@ class Convolving:
         plan, blocks, node_type = step.about, self._blocks, self._task.sweep.node_type
         conv = self._task.modules[step.func]
         given = map_leaves(step.call, lambda value, _: rows.get(value), kind=Value)
-        if plan.normalises:
-            weight = given.get("edge_weight")
+        if plan.normalises:  # edges lead from nodes of a type to nodes of the same
+            name, weight = plan.edge_type, given.get("edge_weight")
             rule = Rule.of(conv, weight is not None)
-            block, given["edge_weight"] = self._weighted(rule, plan.edge_type, weight, given["x"])
-            blocks = blocks | {plan.edge_type: block}
+            roots = self._task.roots_of(name, rule)[self._n_id[node_type]].to(given["x"])
+            edge_index, given["edge_weight"] = weighted(
+                rule, roots, self._plain[name], self._count, weight
+            )
+            blocks = blocks | {name: self._block(name, edge_index)}
         made = computed(conv, plan, given, blocks)
         (value,) = (each for each in step.outputs if each.space.name == node_type)
         return {value: made[node_type] if isinstance(made, dict) else made}
-
-    def _weighted(
-        self, rule: Rule, name: Any, weight: Tensor | None, rows: Tensor
-    ) -> tuple[Block, Tensor]:
-        """Edges of a type, from nodes to nodes of the same, and their weights beside ``rows``."""
-        n_id = self._n_id[self._task.sweep.node_type]
-        roots = self._task.roots_of(name, rule)[n_id].to(rows)
-        edge_index, values = weighted(rule, roots, self._plain[name], self._count, weight)
-        hops = Hops(self._nodes, {name: (0, edge_index.size(1))})
-        return Block(SampledEdgeIndex.of(edge_index, hops, name), hops, 0), values
 
 
 def only(data: Any, task: Task) -> Any:

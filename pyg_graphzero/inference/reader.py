@@ -21,11 +21,11 @@ from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.nn.accelerate import Forward, make_steps
-from pyg_graphzero.nn.convs import Options, Plan
+from pyg_graphzero.nn.convs import Plan
 from pyg_graphzero.nn.kinds import looks_at_all_nodes
 from pyg_graphzero.nn.learn import Comparable
 from pyg_graphzero.nn.program import Recorder, Step
-from pyg_graphzero.nn.rules import Space, Use, Value, is_free
+from pyg_graphzero.nn.rules import Options, Space, Use, Value, is_free
 from pyg_graphzero.nn.small import SmallGraph
 from pyg_graphzero.nn.state import Before, fingerprint
 from pyg_graphzero.sampling.hops import KEEPING, Hops, SampledEdgeIndex
@@ -42,23 +42,19 @@ class Inputs:
     """The store's attributes that go into a model.
 
     Attributes:
-        attr: Node attribute: rows of nodes.
-        options: Edge attributes, by the option that they are passed as.
-        nodes: Shape and dtype of a row, by node type.
-        edges: Edge types, by option: those with its attribute, shape and dtype of a row.
+        attrs: Names of the attributes, by the model's arguments: ``x`` of nodes, others of edges.
+        rows: By argument: types of nodes, or of edges, that have it, shape and dtype of a row.
         edge_types: Edge types between the node types; ``[None]`` in a homogeneous store.
     """
 
-    attr: str
-    options: dict[str, str]
-    nodes: dict[str | None, Row]
-    edges: dict[str, dict[EdgeType | None, Row]]
+    attrs: dict[str, str]
+    rows: dict[str, dict[Any, Row]]
     edge_types: list[EdgeType | None]
 
     @property
     def is_hetero(self) -> bool:
         """Whether the model gets dictionaries by type."""
-        return None not in self.nodes
+        return None not in self.rows["x"]
 
 
 @dataclass
@@ -159,37 +155,41 @@ class _Reader:
         self._inputs = inputs
         self._name = type(model).__name__
         self._names = {module: name for name, module in model.named_modules()}
-        rows: list[dict[Any, Row]] = [inputs.nodes, *inputs.edges.values()]
-        taken = {size for each in rows for shape, _ in each.values() for size in shape}
-        hops = Hops(dict.fromkeys(inputs.nodes, (1, 1)), dict.fromkeys(inputs.edge_types, (0, 1)))
+        names, edge_types = inputs.rows["x"], inputs.edge_types
+        hops = Hops(dict.fromkeys(names, (1, 1)), dict.fromkeys(edge_types, (0, 1)))
+        shapes = [shape for by_type in inputs.rows.values() for shape, _ in by_type.values()]
         for tensor in (*model.parameters(), *model.buffers()):
             if not torch.nn.parameter.is_lazy(tensor):
-                taken.update(tensor.shape)
+                shapes.append(tensor.shape)
+        taken = {size for shape in shapes for size in shape}
         self._small = SmallGraph(hops, taken, device)
         count = self._small.num_rows
         generator = torch.Generator().manual_seed(0)
 
-        def rows_of(space: Space, row: Row, number: int) -> Tensor:
+        def rows_of(space: Space, row: Row) -> Tensor:
             shape, dtype = row
-            # Below 1: rows may be numbers of categories, of which there is one at least.
-            rows = torch.full((count[space], *shape), number, dtype=dtype)
+            # Numbers of nodes may be those of categories, of which there is one at least.
+            rows = torch.full((count[space], *shape), int(space.of_edges), dtype=dtype)
             if dtype.is_floating_point:
                 rows = torch.rand(rows.shape, generator=generator).to(dtype)
             return rows.to(device)
 
-        self._x = {name: rows_of(Space(False, name), row, 0) for name, row in inputs.nodes.items()}
+        self._rows = {
+            name: {
+                of: rows_of(Space(name != "x", of), row)
+                for of, row in by_type.items()
+                if Space(name != "x", of) in count
+            }
+            for name, by_type in inputs.rows.items()
+        }
         self._edges = {
             name: SampledEdgeIndex.of(self._small.edge_index[name], self._small.hops, name)
-            for name in inputs.edge_types
+            for name in edge_types
         }
-        self._of_edges = {
-            option: {
-                name: rows_of(Space(True, name), row, 1)
-                for name, row in of_type.items()
-                if name in self._edges
-            }
-            for option, of_type in inputs.edges.items()
-        }
+
+    def _given(self, by_type: dict[Any, Any]) -> Any:
+        """Tensors, or facts about these, as the model is given them."""
+        return dict(by_type) if self._inputs.is_hetero else by_type[None]
 
     def try_model(self, head: Callable[[Tensor], Tensor] | None) -> Any:
         """Runs the model.
@@ -198,24 +198,21 @@ class _Reader:
             UnsupportedError: A module that is called needs more than a hop has.
             ValueError: The model cannot be run.
         """
-        args: tuple[Any, ...] = dict(self._x), dict(self._edges)
-        kwargs: dict[str, Any] = {f"{k}_dict": dict(rows) for k, rows in self._of_edges.items()}
-        if not self._inputs.is_hetero:
-            args = self._x[None], self._edges[None]
-            kwargs = {option: rows[None] for option, rows in self._of_edges.items()}
+        of_types = "_dict" if self._inputs.is_hetero else ""
+        given = {f"{name}{of_types}": self._given(rows) for name, rows in self._rows.items()}
+        x = given.pop(f"x{of_types}")
         handle = register_module_forward_pre_hook(self._look)
         try:
-            out = self._model(*args, **kwargs)
+            out = self._model(x, self._given(self._edges), **given)
             if head is None:
                 return out
             return {k: head(v) for k, v in out.items()} if isinstance(out, dict) else head(out)
         except UnsupportedError:
             raise
         except Exception as error:
-            rows = {name: [*x.shape] for name, x in self._x.items()}
-            given = rows if self._inputs.is_hetero else rows[None]
+            rows = self._given({name: [*x.shape] for name, x in self._rows["x"].items()})
             raise ValueError(
-                f"{self._name}: tried on rows {given} with edges among them, found "
+                f"{self._name}: tried on rows {rows} with edges among them, found "
                 f"{type(error).__name__}: {error}; expected rows of all nodes"
             ) from error
         finally:
@@ -248,17 +245,13 @@ class _Reader:
             if getattr(module, "cached", False):
                 vars(module).update(cached=False, _cached_edge_index=None, _cached_adj_t=None)
         modules = fingerprint(model)[1]
-        recorder = Recorder(modules, self._small.num_rows, False, keeps_calls=True)
+        recorder = Recorder(modules, _OPTIONS, self._small.num_rows, keeps_calls=True)
         attrs: dict[Value, str] = {}
         known: dict[Value, Tensor] = {}
-        given: list[tuple[str, bool, dict[Any, Tensor]]] = [
-            (self._inputs.attr, False, self._x),
-            *((self._inputs.options[k], True, rows) for k, rows in self._of_edges.items()),
-        ]
-        for attr, of_edges, by_type in given:
-            for name, each in by_type.items():
-                value = recorder.track(each, Space(of_edges, name), False, 0)
-                attrs[value], known[value] = attr, each.clone()
+        for argument, by_type in self._rows.items():
+            for name, rows in by_type.items():
+                value = recorder.track(rows, Space(argument != "x", name), False, 0)
+                attrs[value], known[value] = self._inputs.attrs[argument], rows.clone()
         make_steps(model)
         forward = model.forward = Forward(model, _OPTIONS)
         with Comparable(), forward.watched_by(recorder):
@@ -321,8 +314,9 @@ class _Reader:
             return value
         said = type(tensor).__name__
         said = f"a tensor {list(tensor.shape)}" if isinstance(tensor, Tensor) else said
-        nodes = {space.name: n for space, n in self._small.num_rows.items() if not space[0]}
+        sizes = self._small.num_rows.items()
+        nodes = self._given({space.name: size for space, size in sizes if not space.of_edges})
         raise ValueError(
             f"{self._name}: found {said} as a result, expected one tensor [num_nodes, ...] "
-            f"for a node type; tried on {nodes if self._inputs.is_hetero else nodes[None]} nodes"
+            f"for a node type; tried on {nodes} nodes"
         )

@@ -21,7 +21,7 @@ from pyg_graphzero.inference.check import check_sweeps
 from pyg_graphzero.inference.normalize import Rule, inverse_roots
 from pyg_graphzero.inference.passes import LayerPass, Own, Pass, RowPass, Task
 from pyg_graphzero.inference.reader import Inputs, Reading, Row, reading
-from pyg_graphzero.inference.rows import NarrowRows, RowFile
+from pyg_graphzero.inference.rows import RowFile
 from pyg_graphzero.inference.schedule import Sweep, sweeps_of
 from pyg_graphzero.inference.summary import InferenceSummary, LayerSummary
 from pyg_graphzero.inference.sums import SummedPass, can_sum
@@ -32,8 +32,10 @@ from pyg_graphzero.pyg.lazy import OnDemand, raw_items
 from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.pyg.stores import open as open_store
 from pyg_graphzero.shards.opened import ShardedStore
+from pyg_graphzero.store.columns import SomeRows
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.opened import Opening
+from pyg_graphzero.store.rows import Rows
 from pyg_graphzero.store.schema import TypeSchema
 from pyg_graphzero.util.progress import Progress
 from pyg_graphzero.util.system import private_rss
@@ -164,7 +166,7 @@ class _Run:
         _check_used(found, inputs)
         check_sweeps(found, sweeps, inputs, self.device)
         about = {
-            "inputs": (inputs.attr, inputs.options),
+            "inputs": inputs.attrs,
             "encoding": encoding,
             "names": names,
             "files": self.files_read(inputs),
@@ -174,7 +176,7 @@ class _Run:
         made = Activations(self.store, sweeps, results, fingerprint, encoding, self.type_of)
         made.clear_others()
         left = self.left(made)
-        weight = inputs.options.get("edge_weight")
+        weight = inputs.attrs.get("edge_weight")
         roots_of = cache(partial(inverse_roots, self.seen.contents, weight=weight))
         for step in (step for sweep in left for step in sweep.convs):
             if step.about.normalises:
@@ -254,9 +256,9 @@ class _Run:
 
     def files_read(self, inputs: Inputs) -> list[str]:
         """Tells the inputs' files from others of the same name."""
-        schema, of_edges = self.store.contents.schema, inputs.options.values()
+        schema, (x, *of_edges) = self.store.contents.schema, inputs.attrs.values()
         files = [t.topology for t in schema.edge_types]
-        files += [f for t in schema.node_types for a, f in t.attrs.items() if a == inputs.attr]
+        files += [f for t in schema.node_types for a, f in t.attrs.items() if a == x]
         files += [f for t in schema.edge_types for a, f in t.attrs.items() if a in of_edges]
         return sorted(f"{f} {schema.files.get(f, schema.adopted.get(f))}" for f in files)
 
@@ -304,10 +306,10 @@ class _ShardedRun(_Run):
         attrs = part.node_type(self.type_of(sweep.node_type)).attrs
         whole = self.shards.contents
 
-        def rows(attr: str) -> RowFile | NarrowRows:
+        def rows(attr: str) -> Rows:
             if attr in attrs:
                 return RowFile(part, attrs[attr])
-            return NarrowRows(whole.rows(whole.node_type(sweep.node_type).attrs[attr]), nodes)
+            return SomeRows(whole.rows(whole.node_type(sweep.node_type).attrs[attr]), nodes)
 
         own = Own(nodes, rows)
         if not sweep.convs:
@@ -322,18 +324,18 @@ class _ShardedRun(_Run):
 
 def _inputs_of(store: Store, attr: str, edge_weight: str | None, edge_attr: str | None) -> Inputs:
     """The attributes that go in, as the store has them."""
-    nodes = _rows_of(store, "node", "input_attr", attr)
-    given = {"edge_weight": edge_weight, "edge_attr": edge_attr}
-    options = {option: wanted for option, wanted in given.items() if wanted is not None}
-    edges = {k: _rows_of(store, "edge", k, wanted) for k, wanted in options.items()}
+    given = {"x": attr, "edge_weight": edge_weight, "edge_attr": edge_attr}
+    attrs = {argument: wanted for argument, wanted in given.items() if wanted is not None}
+    rows = {argument: _rows_of(store, argument, wanted) for argument, wanted in attrs.items()}
+    nodes = rows["x"].keys()
     types: list[Any] = [None] if None in nodes else list(store.edge_types)
-    between = [name for name in types if name is None or {name[0], name[2]} <= nodes.keys()]
-    return Inputs(attr, options, nodes, edges, between)
+    between = [name for name in types if name is None or {name[0], name[2]} <= nodes]
+    return Inputs(attrs, rows, between)
 
 
-def _rows_of(store: Store, level: str, option: str, attr: str) -> dict[Any, Row]:
+def _rows_of(store: Store, argument: str, attr: str) -> dict[Any, Row]:
     """Shape and dtype of an attribute's rows, by the types of nodes or edges that have it."""
-    of_nodes = level == "node"
+    of_nodes = argument == "x"
     storages = node_storages if of_nodes else edge_storages
     found: dict[Any, Row] = {}
     for name, kept in storages(store.data()).items():
@@ -346,6 +348,7 @@ def _rows_of(store: Store, level: str, option: str, attr: str) -> dict[Any, Row]
         types: Sequence[TypeSchema] = schema.node_types if of_nodes else schema.edge_types
         names = sorted({attr for each in types for attr in each.attrs})
         expected = f"one of {', '.join(names)}" if names else "an attribute, and there are none"
+        option, level = ("input_attr", "node") if of_nodes else (argument, "edge")
         raise MissingAttributeError(
             f"{store.path}: {option}={attr!r}: found in no {level} type, expected {expected}"
         )
@@ -371,6 +374,6 @@ def _names(
 def _check_used(found: Reading, inputs: Inputs) -> None:
     """Raises where edges have attributes that the model does not look at."""
     read = {found.attrs.get(value) for step in found.steps for _, value in step.inputs}
-    for option, attr in inputs.options.items():
-        if attr not in read:
+    for option, attr in inputs.attrs.items():
+        if option != "x" and attr not in read:
             raise ValueError(f"{option}={attr!r}: {found.name} takes none; leave it out")

@@ -197,13 +197,11 @@ class Replay:
 
     def __init__(self, sweep: Sweep) -> None:
         self.sweep = sweep
-        last: dict[Value, int] = {}
-        for place, step in enumerate(sweep.steps):
-            last.update(dict.fromkeys((value for _, value in step.inputs), place))
-        self._dropped: list[list[Value]] = [[] for _ in sweep.steps]
-        for value, place in last.items():
-            if value not in sweep.outputs:
-                self._dropped[place].append(value)
+        self._dropped: list[set[Value]] = []
+        used = set(sweep.outputs)
+        for step in reversed(sweep.steps):  # values that no later step takes
+            self._dropped.insert(0, {value for _, value in step.inputs} - used)
+            used |= self._dropped[0]
 
     def __call__(self, rows: dict[Value, Tensor], count: int, convolve: Convolve) -> list[Tensor]:
         """The rows of each output, on the CPU.

@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -39,6 +40,7 @@ _ROWS_AT_ONCE = 1 << 18
 _AHEAD = 2
 
 
+@dataclass(eq=False)
 class Batches:
     """Batches of consecutive nodes of one type, each with all in-neighbours of its nodes.
 
@@ -49,13 +51,12 @@ class Batches:
         data: ``store.data()``, with the attributes that batches shall have. They must be the
             store's own; edge types that end elsewhere cost nothing but their tables.
         node_type: The node type of the rows; None in a homogeneous store.
+        nodes: The nodes that rows stand for: all, or a rank's own where the store is in shards.
         bounds: ``int64 [num_batches + 1]``, ascending: batch ``i`` has the rows from
             ``bounds[i]`` to ``bounds[i + 1]``; see :func:`sweep_bounds`.
         num_workers: Threads of the engine inside a batch, two of which are made ahead; 0: each is
             made when it is asked for, by as many threads as torch has.
         stats: Edges, reads, and seconds of waiting and in the engine are added to these.
-        nodes: The nodes that rows stand for, a rank's own where the store is in shards; None: the
-            rows themselves.
 
     Raises:
         MemoryBudgetError: There is no room for two blocks of one batch.
@@ -63,42 +64,35 @@ class Batches:
     Example:
         >>> import pyg_graphzero as gz
         >>> store = gz.open(example_store)
-        >>> bounds = sweep_bounds(store.contents, [None], num_rows=4, max_edges=4)
-        >>> batches = Batches(store.data(), None, bounds, 0, LoaderStats(num_workers=0))
+        >>> bounds = sweep_bounds(store.contents, [None], range(4), max_edges=4)
+        >>> batches = Batches(store.data(), None, range(4), bounds, 0, LoaderStats(num_workers=0))
         >>> [(batch.first_row, batch.batch_size) for batch in batches]
         [(0, 2), (2, 2)]
     """
 
+    data: Any
+    node_type: str | None
+    nodes: range | Tensor
+    bounds: Tensor
+    num_workers: int
+    stats: LoaderStats
     edge_ids = False
 
-    def __init__(
-        self,
-        data: Any,
-        node_type: str | None,
-        bounds: Tensor,
-        num_workers: int,
-        stats: LoaderStats,
-        nodes: range | Tensor | None = None,
-    ) -> None:
-        self.data = data
-        self.graph_sampler = NeighborSampler(data, [-1], num_threads=num_workers)
-        self._stats = stats
-        self._bounds = bounds
-        self._node_type = node_type
-        self._nodes = range(int(bounds[-1])) if nodes is None else nodes
-        self._ahead = _AHEAD if num_workers else 0
+    def __post_init__(self) -> None:
+        self.graph_sampler = NeighborSampler(self.data, [-1], num_threads=self.num_workers)
+        self._ahead = _AHEAD if self.num_workers else 0
         self._source = self._source_of()
 
     def _source_of(self) -> Source | None:
         """Reads the rows; None where the store is in memory whole, or in shards."""
-        bounds, graph = self._bounds, self.graph_sampler.graph
+        bounds, graph = self.bounds, self.graph_sampler.graph
         contents: Any = graph.contents
         rows = bounds.diff()
         if rows.numel() == 0 or contents.shards is not None:
             return None
         edges = torch.zeros_like(rows)
         for name in graph.edge_types:
-            if name is None or name[2] == self._node_type:
+            if name is None or name[2] == self.node_type:
                 edges += contents.bounds_at(name, bounds).diff()
         nodes, files = rows + edges, files_of(self)  # type: ignore[arg-type]
         out_bytes = max(bytes_of_rows(self.data).values())
@@ -110,14 +104,14 @@ class Batches:
         _core.free_idle_blocks()  # of the last sweep's batches
         room = plan_sweep(contents.memory, private_rss(), files, flight, largest)
         prefetch_files(contents, [file.name for file in files] if room is None else room.held)
-        return None if room is None else Source(contents, room, bounds, self._node_type, graph)
+        return None if room is None else Source(contents, room, bounds, self.node_type, graph)
 
     def __iter__(self) -> Iterator[Any]:
         batches = self._of_blocks()
         while True:
             begun = perf_counter()
             batch = next(batches, None)
-            self._stats.wait += perf_counter() - begun
+            self.stats.wait += perf_counter() - begun
             if batch is None:
                 return
             yield batch
@@ -125,12 +119,12 @@ class Batches:
     def _of_blocks(self) -> Iterator[Any]:
         source, stop = self._source, 0
         plan = BatchPlan(self.data, self.graph_sampler, False, source)
-        whole = Block(self._bounds.numel() - 1)
+        whole = Block(self.bounds.numel() - 1)
         unread, none = plan.columns, {} if source is None else source.none
         try:
             for block in [whole] if source is None else ahead(source.blocks(), 1):
-                self._stats.add_read(block.reads)
-                self._stats.topology_bytes += block.topology_bytes
+                self.stats.add_read(block.reads)
+                self.stats.topology_bytes += block.topology_bytes
                 # A block has no rows of edges that end elsewhere; those stay empty.
                 plan.columns = unread.with_loaded([*(none | block.rows).values()])
                 first, stop = stop, block.stop
@@ -143,7 +137,7 @@ class Batches:
 
     def _run(self, number: int) -> list[int]:
         """The first row of a batch, and one past its last."""
-        run: list[int] = self._bounds[number : number + 2].tolist()
+        run: list[int] = self.bounds[number : number + 2].tolist()
         return run
 
     def _made(self, plan: BatchPlan, numbers: range) -> Iterator[Any]:
@@ -151,10 +145,10 @@ class Batches:
         sampler = self.graph_sampler
         shards: Any = plan.shards
         recipe = sampler.recipe(plan.columns)
-        dst_type = plan.node_types.index(self._node_type)
+        dst_type = plan.node_types.index(self.node_type)
 
         def request(number: int) -> Request:
-            rows = engine_array(numbers_of(self._nodes, *self._run(number)))
+            rows = engine_array(numbers_of(self.nodes, *self._run(number)))
             return recipe, [(dst_type, rows, None)], number, number, []
 
         def finished(number: int, made: _core.Batch, fetched: Fetched | None) -> Any:
@@ -176,18 +170,16 @@ class Batches:
             return plan.wanted(sampler.sample_of(made))
 
         def windows() -> Iterator[Any]:
-            first = numbers.start
-            while first < numbers.stop:
-                part = numbers[first - numbers.start :][: shards.together]
+            for at in range(0, len(numbers), shards.together):
+                part = numbers[at : at + shards.together]
                 requests = [request(number) for number in part]
                 yield part, shards.sample(requests, wanted_of, sampler.num_threads)
-                first = part.stop
 
         batches = alone() if shards is None else in_windows()
         for made, batch in ahead(batches, self._ahead):
-            self._stats.sample += made.sample_seconds
-            self._stats.gather += made.gather_seconds
-            self._stats.edges += made.num_edges
+            self.stats.sample += made.sample_seconds
+            self.stats.gather += made.gather_seconds
+            self.stats.edges += made.num_edges
             if self._source is not None:
                 self._source.forget(made.num_edges)
             yield batch
@@ -222,18 +214,16 @@ def ahead(made: Iterable[T], most: int) -> Iterator[T]:
 def sweep_bounds(
     contents: StoreContents,
     edge_types: Collection[EdgeType | None],
-    num_rows: int,
+    nodes: range | Tensor,
     max_edges: int,
-    nodes: Tensor | range | None = None,
 ) -> Tensor:
-    """Cuts the rows of a node type into runs of a bounded number of edges.
+    """Cuts nodes of a type into runs with a bounded number of edges.
 
     Args:
         contents: The store's files.
         edge_types: Types whose edges are counted, all of which end in the node type.
-        num_rows: Number of the rows.
+        nodes: The nodes, in order; the rows of a run are places among them.
         max_edges: In-edges and rows of a batch together; a row that has more is a batch alone.
-        nodes: The nodes that rows stand for; None: the rows themselves.
 
     Returns:
         ``int64 [num_batches + 1]``, 8 bytes a batch; ``[0]`` where there are no rows.
@@ -245,8 +235,8 @@ def sweep_bounds(
         """Edges and rows before each of these rows."""
         costs = torch.arange(last - first + 1)
         for name in ends:
-            if nodes is None:
-                costs += contents.bounds(name, first, last)
+            if isinstance(nodes, range):
+                costs += contents.bounds(name, nodes.start + first, nodes.start + last)
             else:
                 rows = numbers_of(nodes, first, last)
                 indptr = view_bounds(contents.topology(name))
@@ -254,8 +244,8 @@ def sweep_bounds(
         return costs.numpy()
 
     bounds = [0]
-    for first in range(0, num_rows, at_once):  # where a run ends, too
-        costs, at = costs_of(first, min(first + at_once, num_rows)), 0
+    for first in range(0, len(nodes), at_once):  # where a run ends, too
+        costs, at = costs_of(first, min(first + at_once, len(nodes))), 0
         while at < len(costs) - 1:
             # The run ends before the first row whose end is beyond the bound.
             at = max(at + 1, bisect_right(costs, int(costs[at]) + max_edges, at + 1) - 1)

@@ -11,14 +11,15 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_flatten
 from torch_geometric.nn import JumpingKnowledge, MessagePassing
 
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.loader.first_aggregation import suit
 from pyg_graphzero.nn import convs
-from pyg_graphzero.nn.convs import Options
 from pyg_graphzero.nn.learn import Refused, learn
 from pyg_graphzero.nn.program import DivergedError, Program, Recorder, Runner
+from pyg_graphzero.nn.rules import Options
 from pyg_graphzero.nn.small import (
     AmbiguousError,
     hops_in,
@@ -67,13 +68,11 @@ class ConvForward:
                     "checkpoint(), expected the whole of it: checkpoint(model, ...)"
                 )
             return self._stock(*plain(args), **plain(kwargs))
-        given = self.module, self._stock, args, kwargs
+        way: Any = convs.record if isinstance(watching, Recorder) else convs.run
         with watching.paused():
             if isinstance(self.module, JumpingKnowledge):
                 return watching.function(type(self.module).forward, (self.module, *args), kwargs)
-            if isinstance(watching, Recorder):
-                return convs.record(watching, *given, _running.forward.options)
-            return convs.run(watching, *given)
+            return way(watching, self.module, self._stock, args, kwargs)
 
 
 class Forward(ConvForward):
@@ -156,12 +155,12 @@ class Forward(ConvForward):
     @contextmanager
     def watched_by(self, watching: Recorder | Runner) -> Iterator[None]:
         """Within it, this thread's functions and convolutions are steps of a program."""
-        _running.forward, _running.watching = self, watching
+        _running.watching = watching
         try:
             with watching:
                 yield
         finally:
-            _running.forward = _running.watching = None
+            _running.watching = None
 
     def run(
         self, program: Program, args: Any, kwargs: Any, hops: Hops,
@@ -173,7 +172,7 @@ class Forward(ConvForward):
             DivergedError: The forward pass takes another way than the program.
         """
         modules = fingerprint(self.module)[1] if modules is None else modules
-        runner = Runner(modules, program, hops, self.options.may_cut_norms)
+        runner = Runner(modules, self.options, program, hops)
         with self.watched_by(runner):
             out = self.body(args, kwargs)
         runner.finish([tensor for _, tensor in tensors_in(out)])
@@ -196,6 +195,7 @@ class Forward(ConvForward):
     def _key(self, args: Any, kwargs: Any, hops: Hops) -> Any:
         """Key of the way that arguments take through the model, known before the model runs."""
         tensors = list(tensors_in((args, kwargs)))
+        leaves, structure = tree_flatten((args, kwargs))
         kinds = [
             (
                 key,
@@ -209,8 +209,8 @@ class Forward(ConvForward):
         ]
         return (
             tuple(kinds),
-            tuple(_flags(args)),
-            tuple((name, *_flags(value)) for name, value in kwargs.items()),
+            tuple(leaf if isinstance(leaf, bool | str | None) else type(leaf) for leaf in leaves),
+            str(structure),
             hops.depth,
             tuple(name for name, counts in hops.nodes.items() if counts[0]),
             torch.is_grad_enabled(),
@@ -332,17 +332,3 @@ def _own_forward(module: torch.nn.Module) -> Any:
 
 def _watching() -> Recorder | Runner | None:
     return getattr(_running, "watching", None)
-
-
-def _flags(obj: Any) -> Iterator[Any]:
-    if isinstance(obj, dict):
-        for key, value in obj.items():
-            yield key
-            yield from _flags(value)
-    elif isinstance(obj, list | tuple):
-        for item in obj:
-            yield from _flags(item)
-    elif obj is None or isinstance(obj, bool | str):
-        yield obj
-    else:
-        yield type(obj)

@@ -66,10 +66,7 @@ class Block:
 
         Both are rows of one tensor, so that their gradients are added in the memory of the first.
         """
-        src = self.sources(rows)
-        if not (torch.is_grad_enabled() and rows.requires_grad):
-            return src, self.destinations(src)
-        found: tuple[Tensor, Tensor] = _Both.apply(src, self.num_dst)
+        found: tuple[Tensor, Tensor] = _Both.apply(self.sources(rows), self.num_dst)
         return found
 
     def sum(self, rows: Tensor, weight: Tensor | None = None, *, mean: bool) -> Tensor:

@@ -15,28 +15,12 @@ from torch_geometric.nn import HGTConv, MessagePassing
 from pyg_graphzero.nn import kinds
 from pyg_graphzero.nn.block import Block
 from pyg_graphzero.nn.hgt import are_products, hgt
-from pyg_graphzero.nn.layers import LAYERS, Layer, messages, propagated
+from pyg_graphzero.nn.layers import LAYERS, Layer, Work, messages, propagated
 from pyg_graphzero.nn.program import DivergedError, Path, Program, Recorder, Runner, Step
-from pyg_graphzero.nn.rules import Space, Use, Value
+from pyg_graphzero.nn.rules import Options, Space, Use, Value
 from pyg_graphzero.nn.small import map_leaves, plain
 from pyg_graphzero.sampling.hops import ALL, known_hops
 from pyg_graphzero.sampling.inner_rows import InnerRows
-
-
-@dataclass(frozen=True)
-class Options:
-    """Facts that convolutions may rely on.
-
-    Attributes:
-        may_cut_norms: Whether norms over a batch may see fewer rows, as the user says.
-        local: Classes of convolutions that look at a node and its in-edges alone, as the user says.
-        has_degrees: Whether convolutions that normalise are given weights by degrees of the whole
-            graph.
-    """
-
-    may_cut_norms: bool
-    local: tuple[type, ...]
-    has_degrees: bool = False
 
 
 @dataclass(frozen=True)
@@ -198,10 +182,7 @@ def _apart(given: dict[str, Any]) -> tuple[list[tuple[Path, Any, Space, int]], d
     ], {edge_type: edge_index}
 
 
-def record(
-    recorder: Recorder, conv: Any, call: Callable[..., Any], args: Any, kwargs: Any,
-    options: Options,
-) -> Any:  # fmt: skip
+def record(recorder: Recorder, conv: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """Runs a convolution as it is, and writes down the rows that it needs."""
     given = _arguments(conv, args, kwargs)
     before = [dict(vars(module)) for module in conv.modules()]
@@ -230,8 +211,8 @@ def record(
         (_, _, src, _), (_, _, dst, _) = nodes
         plan = Plan("whole batch: rows of its input are not known to be those of nodes", False)
         if fits and outputs:
-            plan = plan_of(conv, given, src == dst, options)
-            normalises = options.has_degrees and kinds.normalises(conv)
+            plan = plan_of(conv, given, src == dst, recorder.options)
+            normalises = recorder.options.has_degrees and kinds.normalises(conv)
             plan = replace(plan, edge_type=next(iter(edges)), normalises=normalises)
         inputs += [
             ((name, None), value)
@@ -324,4 +305,4 @@ def computed(conv: Any, plan: Plan, given: dict[str, Any], blocks: dict[Any, Blo
         src, dst = block.sources(src), block.destinations(dst)
     else:
         src, dst = block.both(src)
-    return plan.layer.compute(conv, src, dst, block, given, is_pair)
+    return plan.layer.compute(Work(conv, src, dst, block, given, is_pair))

@@ -51,7 +51,53 @@ from pyg_graphzero.store.columns import writes_to
 # Cost of adding up one number, which waits for memory, in multiplications of a matrix product.
 _SUM_COST = 16
 
-Compute = Callable[[Any, Tensor, Tensor, Block, dict[str, Any], bool], Tensor]
+
+@dataclass(eq=False)
+class Work:
+    """One call of a convolution, over a block.
+
+    Attributes:
+        conv: The convolution.
+        src: Rows of sources.
+        dst: Rows of destinations.
+        block: The block.
+        given: Other arguments of the convolution.
+        apart: Whether rows of both were given apart.
+    """
+
+    conv: Any
+    src: Tensor
+    dst: Tensor
+    block: Block
+    given: dict[str, Any]
+    apart: bool
+
+    def __post_init__(self) -> None:
+        self.edges = self.block.edge_index()
+        #: Whether the convolution makes rows of sources too, which are not needed.
+        self.is_square = not self.apart and type(self.conv) not in kinds.BIPARTITE
+
+    def by_pyg(self, **parts: Any) -> Tensor:
+        """Rows that the convolution's own ``forward`` computes.
+
+        Args:
+            **parts: Attributes in place of the convolution's, such as ``propagate``.
+        """
+        x = self.src if self.is_square else (self.src, self.dst)
+        called = _With(self.conv, parts) if parts else self.conv
+        out: Tensor = type(self.conv).forward(called, x=x, edge_index=self.edges, **self.given)
+        return out[: self.block.num_dst] if self.is_square else out
+
+
+class _With:
+    """A convolution with other attributes, for one call of its ``forward``."""
+
+    def __init__(self, conv: Any, parts: dict[str, Any]) -> None:
+        self._conv = conv
+        vars(self).update(parts)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._conv, name)
 
 
 @dataclass(frozen=True)
@@ -60,15 +106,14 @@ class Layer:
 
     Attributes:
         what: The way it is computed, in words.
-        compute: Function that computes it, given the convolution, rows of sources and destinations,
-            the block, its other arguments, and whether rows of both were given apart.
+        compute: Function that computes it.
         aggrs: Aggregations that it can take.
         reach: Hops of edges, beyond those of the layer, whose values the function is given.
         only_sums: Whether a convolution sums the rows of sources and uses them for nothing else.
     """
 
     what: str
-    compute: Compute
+    compute: Callable[[Work], Tensor]
     aggrs: tuple[str, ...] = ("add", "sum")
     reach: int = 1
     only_sums: Callable[[Any], bool] = lambda conv: False
@@ -91,62 +136,24 @@ class Layer:
         return None
 
 
-def _propagated(
-    conv: Any, src: Tensor, dst: Tensor, block: Block, given: dict[str, Any], apart: bool
-) -> Tensor:
+def _propagated(work: Work) -> Tensor:
     """Runs the convolution's own ``forward``, with sums of the block in place of ``propagate``."""
-    is_square = not apart and type(conv) not in kinds.BIPARTITE
-    edges = block.edge_index()
+    conv, block = work.conv, work.block
 
     def propagate(edge_index: Any, size: Any = None, **values: Any) -> Any:
         x, weight = values["x"], values.get("edge_weight")
         rows = x[0] if isinstance(x, tuple | list) else x
         weight = None if weight is None else weight.reshape(-1)
-        if edge_index is edges:
+        if edge_index is work.edges:
             out = block.sum(rows, weight, mean=conv.aggr == "mean")
         elif isinstance(conv, RGCNConv):  # edges of one relation, in their order
             bounds = index2ptr(edge_index[1], block.num_dst)
             out = neighbor_sum(rows, edge_index[0], bounds, weight, mean=conv.aggr == "mean")
         else:  # it has added some
             return conv.propagate(edge_index, size=size, **values)
-        return F.pad(out, (0, 0, 0, len(rows) - len(out))) if is_square else out
+        return F.pad(out, (0, 0, 0, len(rows) - len(out))) if work.is_square else out
 
-    return as_pyg_does(conv, src, dst, block, given, apart, edges, propagate=propagate)
-
-
-class _With:
-    """A convolution with other attributes, for one call of its ``forward``."""
-
-    def __init__(self, conv: Any, parts: dict[str, Any]) -> None:
-        self._conv = conv
-        vars(self).update(parts)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._conv, name)
-
-
-def as_pyg_does(
-    conv: Any, src: Tensor, dst: Tensor, block: Block, given: dict[str, Any], apart: bool,
-    edges: Tensor | None = None, **parts: Any,
-) -> Tensor:  # fmt: skip
-    """Rows that the convolution's own ``forward`` computes for a block.
-
-    Args:
-        conv: The convolution.
-        src: Rows of sources.
-        dst: Rows of destinations.
-        block: The block.
-        given: Other arguments of the convolution.
-        apart: Whether rows of both were given apart.
-        edges: The block's edges, where the caller has made them.
-        **parts: Attributes in place of the convolution's, such as ``propagate``.
-    """
-    is_square = not apart and type(conv) not in kinds.BIPARTITE
-    x = src if is_square else (src, dst)
-    called = _With(conv, parts) if parts else conv
-    edges = block.edge_index() if edges is None else edges
-    out: Tensor = type(conv).forward(called, x=x, edge_index=edges, **given)
-    return out[: block.num_dst] if is_square else out
+    return work.by_pyg(propagate=propagate)
 
 
 def sums_first(rows: Tensor, blocks: Sequence[Block], width: int, sums: int = 1) -> bool:
@@ -166,9 +173,8 @@ def sums_first(rows: Tensor, blocks: Sequence[Block], width: int, sums: int = 1)
     return after <= before
 
 
-def _sage(
-    conv: Any, src: Tensor, dst: Tensor, block: Block, given: dict[str, Any], apart: bool
-) -> Tensor:
+def _sage(work: Work) -> Tensor:
+    conv, src, block = work.conv, work.src, work.block
     if conv.project:
         src = conv.lin(src).relu()
     if conv.aggr in ("max", "min"):
@@ -178,26 +184,18 @@ def _sage(
         out = block.sum(src, mean=conv.aggr == "mean")
     out = conv.lin_l(out)
     if conv.root_weight:
-        if kinds.is_product(conv.lin_l):  # its result is new, and nothing else refers to it
-            out = _add_product(out, conv.lin_r, dst)
+        lin, dst = conv.lin_r, work.dst
+        are_products = kinds.is_product(conv.lin_l) and kinds.is_product(lin) and lin.bias is None
+        if are_products and out.dtype == dst.dtype == lin.weight.dtype:
+            out.addmm_(dst, lin.weight.t())  # it is new, and nothing else refers to it
         else:
-            out = out + conv.lin_r(dst)
+            out = out + lin(dst)
     return F.normalize(out, p=2.0, dim=-1) if conv.normalize else out
 
 
-def _add_product(out: Tensor, lin: Any, rows: Tensor) -> Tensor:
-    """``out + lin(rows)``, in the memory of ``out`` where ``lin`` is a product without a bias."""
-    if not kinds.is_product(lin) or lin.bias is not None:
-        return out + lin(rows)
-    if not out.dtype == rows.dtype == lin.weight.dtype:
-        return out + lin(rows)
-    return out.addmm_(rows, lin.weight.t())
-
-
-def _gcn(
-    conv: Any, src: Tensor, dst: Tensor, block: Block, given: dict[str, Any], apart: bool
-) -> Tensor:
-    weight, loops = _normalized(conv, given.get("edge_weight"), block, src.dtype)
+def _gcn(work: Work) -> Tensor:
+    conv, src, block = work.conv, work.src, work.block
+    weight, loops = _normalized(conv, work.given.get("edge_weight"), block, src.dtype)
     if weight is not None:
         weight = weight[: block.num_edges]
     is_product = kinds.is_product(conv.lin) and conv.lin.bias is None
@@ -239,9 +237,8 @@ def _normalized(
     return made_once(block.edges, key, lambda: (weight, make()))[1]  # its id() is no other's
 
 
-def _gat(
-    conv: Any, src: Tensor, dst: Tensor, block: Block, given: dict[str, Any], apart: bool
-) -> Tensor:
+def _gat(work: Work) -> Tensor:
+    conv, src, dst, block = work.conv, work.src, work.dst, work.block
     heads, width = conv.heads, conv.out_channels
     edges = block.with_loops() if conv.add_self_loops else block
     lin_src = conv.lin if conv.lin is not None else conv.lin_src
@@ -256,7 +253,7 @@ def _gat(
     if are_products:
         from_dst = dst @ _folded(lin_dst.weight, conv.att_dst).t()
     else:
-        is_same = lin_dst is lin_src and not apart
+        is_same = lin_dst is lin_src and not work.apart
         own = rows[: block.num_dst] if is_same else lin_dst(dst).view(-1, heads, width)
         from_dst = (own * conv.att_dst).sum(-1)
     scores = from_src[edges.src] + spread(from_dst, edges.bounds, len(edges.src))
@@ -296,29 +293,27 @@ def spread(rows: Tensor, bounds: Tensor, count: int) -> Tensor:
     return rows.repeat_interleave(bounds.diff(), dim=0, output_size=count)
 
 
-def _gatv2(
-    conv: Any, src: Tensor, dst: Tensor, block: Block, given: dict[str, Any], apart: bool
-) -> Tensor:
+def _gatv2(work: Work) -> Tensor:
+    conv, block = work.conv, work.block
     edges = block.with_loops() if conv.add_self_loops else block
 
     def propagate(edge_index: Tensor, x: tuple[Tensor, Tensor], **_: Any) -> Tensor:
         scores = neighbor_score(*x, conv.att, edges.src, edges.bounds, conv.negative_slope)
         return neighbor_sum(x[0], edges.src, edges.bounds, _shares(conv, scores, edges.bounds))
 
-    return as_pyg_does(
-        conv, src, dst, block, given, apart,
-        propagate=propagate, edge_updater=lambda *_, **__: None, add_self_loops=False,
-    )  # fmt: skip
+    return work.by_pyg(
+        propagate=propagate, edge_updater=lambda *_, **__: None, add_self_loops=False
+    )
 
 
-def _transformer(
-    conv: Any, src: Tensor, dst: Tensor, block: Block, given: dict[str, Any], apart: bool
-) -> Tensor:
+def _transformer(work: Work) -> Tensor:
+    conv, block = work.conv, work.block
+
     def propagate(edge_index: Tensor, query: Tensor, key: Tensor, value: Tensor, **_: Any) -> Any:
         scores = neighbor_dot(query, key, block.src, block.bounds) / math.sqrt(conv.out_channels)
         return neighbor_sum(value, block.src, block.bounds, _shares(conv, scores, block.bounds))
 
-    return as_pyg_does(conv, src, dst, block, given, apart, propagate=propagate)
+    return work.by_pyg(propagate=propagate)
 
 
 #: Way to compute convolutions whose message is the neighbour's row, times a weight if there is one.
@@ -329,7 +324,7 @@ propagated = Layer(
     only_sums=lambda conv: type(conv) in (GINConv, GraphConv),
 )
 #: Way to compute all other convolutions.
-messages = Layer("trimmed; a message for each edge", as_pyg_does)
+messages = Layer("trimmed; a message for each edge", Work.by_pyg)
 #: Ways by class; a subclass may have other messages.
 LAYERS: dict[type, Layer] = {
     **dict.fromkeys(

@@ -33,6 +33,8 @@ from pyg_graphzero.sampling.inner_rows import InnerRows
 
 # The Forward of accelerate.py, which imports this module.
 Forward = Any
+# Makes a tensor of another, given also the key under which it lies, if it lies under one.
+Change = Callable[..., Tensor]
 
 # Two computations of the same rows differ by no more than this, relatively.
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-3}
@@ -106,8 +108,7 @@ class _Lesson:
         edges = next(tensor for tensor in tensors if isinstance(tensor, SampledEdgeIndex))
         self._forward = forward
         self._random = RandomState(is_cuda(given))
-        self._may_cut_norms = forward.options.may_cut_norms
-        self._is_rounded = torch.is_autocast_enabled(edges.device.type)
+        self._device = edges.device.type
         self._small = SmallGraph(hops, taken, edges.device)
         self._given, self._rows = self._small.arguments(given, hops)
         pairs = zip(tensors_in(self._given), tensors, strict=True)
@@ -120,18 +121,23 @@ class _Lesson:
             RefusedError: The model has to run as it is.
         """
         program = self._watched()
-        comparable = Comparable(self._may_cut_norms)
-        with comparable:
-            expected = self._run(lambda copy, given: copy.body(*plain(given)))
-            given = self._small.with_sums(self._given, self._summed)
-            found = self._run(
-                lambda copy, given: copy.run(program, given[0], given[1], self._small.hops), given
-            )
-        self._compare(program, expected, found)
+        try:
+            # Gradients that are rounded, and mostly cancel out, differ by more than can be told.
+            with torch.autocast(self._device, enabled=False):
+                self._compare(program, _unrounded)
+        except (RuntimeError, DivergedError):  # e.g. halves and floats, which autocast makes fit
+            self._compare(program, _unchanged)
         return program
 
-    def _run(self, run: Callable[[Forward, Any], Any], given: Any = None) -> tuple[Any, Any]:
+    def _run(
+        self, run: Callable[[Forward, Any], Any], given: Any, change: Change
+    ) -> tuple[Any, Any]:
         """Runs a copy of the model on arguments of its own.
+
+        Args:
+            run: Runs it.
+            given: The arguments.
+            change: Makes their tensors, and the copy's parameters and buffers.
 
         Returns:
             The result and the copy.
@@ -143,16 +149,18 @@ class _Lesson:
             raise RefusedError(
                 f"it cannot be copied, and is learned on a copy: {type(error).__name__}: {error}"
             ) from error
+        if change is _unrounded and any(map(_is_half, copy.module.parameters())):
+            copy.module._apply(change)
         self._random.restore()
         with sharing:
-            return run(copy, map_leaves(self._given if given is None else given, _unchanged)), copy
+            return run(copy, map_leaves(given, change)), copy
 
     def _watched(self) -> Program:
         held: dict[str, Any] = {}  # a forward pass may write into its arguments
 
         def watch(copy: Forward, given: Any) -> Any:
             modules = fingerprint(copy.module)[1]
-            recorder = Recorder(modules, self._small.num_rows, self._may_cut_norms)
+            recorder = Recorder(modules, copy.options, self._small.num_rows)
             held.update(recorder=recorder, given=given)
             for tensor, space in self._rows:
                 recorder.track(tensor, space, False, 0)
@@ -162,7 +170,7 @@ class _Lesson:
         tensors = [tensor for _, tensor in tensors_in(self._given)]
         versions = [tensor._version for tensor in tensors]
         with torch.no_grad():
-            out, held["copy"] = self._run(watch)
+            out, held["copy"] = self._run(watch, self._given, _unchanged)
         if versions != [tensor._version for tensor in tensors]:
             raise RefusedError("it writes to its arguments")
         recorder: Recorder = held["recorder"]
@@ -177,15 +185,24 @@ class _Lesson:
                 raise RefusedError(reason)
         return program
 
-    def _compare(self, program: Program, expected: Any, found: Any) -> None:
-        """Compares two runs.
+    def _compare(self, program: Program, change: Change) -> None:
+        """Runs the model as it is and by the program, with tensors that were changed.
 
         Raises:
             RefusedError: The two runs differ.
         """
-        (whole, its_copy), (cut, copy) = expected, found
+        with Comparable(self._forward.options.may_cut_norms):
+            whole, its_copy = self._run(
+                lambda copy, given: copy.body(*plain(given)), self._given, change
+            )
+            cut, copy = self._run(
+                lambda copy, given: copy.run(program, given[0], given[1], self._small.hops),
+                self._small.with_sums(self._given, self._summed),
+                change,
+            )
         pairs = list(zip_longest(tensors_in(whole), tensors_in(cut), fillvalue=(None, None)))
-        outputs = [agreed(one, other, self._is_rounded) for (_, one), (_, other) in pairs]
+        is_rounded = torch.is_autocast_enabled(self._device)
+        outputs = [agreed(one, other, is_rounded) for (_, one), (_, other) in pairs]
         if torch.is_grad_enabled():
             ours = _gradients(copy, [other for _, other in outputs])
             theirs = _gradients(its_copy, [one for one, _ in outputs])
@@ -194,6 +211,14 @@ class _Lesson:
 
 def _unchanged(tensor: Tensor, key: Any = None) -> Tensor:
     return tensor
+
+
+def _is_half(tensor: Tensor) -> bool:
+    return tensor.dtype in (torch.float16, torch.bfloat16) and tensor.nbytes <= LARGE
+
+
+def _unrounded(tensor: Tensor, key: Any = None) -> Tensor:
+    return tensor.float() if _is_half(tensor) else tensor
 
 
 def names_of(model: torch.nn.Module) -> list[tuple[str, str]]:

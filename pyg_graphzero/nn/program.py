@@ -27,6 +27,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from pyg_graphzero.nn.large import FASTER
 from pyg_graphzero.nn.rules import (
     Call,
+    Options,
     Space,
     Use,
     Value,
@@ -63,8 +64,6 @@ class Step:
         about: Plan of a module's computation.
         paths: Places of all tensors among the arguments of a function.
         shape: Arguments of a function that changes dimensions.
-        cuts: Tensors that have more rows than it needs, and the hops that it does; known once all
-            steps are.
         call: Its arguments, with values in place of rows, if they are recorded: those of a function
             taken apart, and their structure; those of a module by name.
         writes: Places of rows among these that a function writes to.
@@ -78,7 +77,6 @@ class Step:
     about: Any = None
     paths: tuple[Path, ...] = ()
     shape: Any = None
-    cuts: list[tuple[Path, Value, int]] = field(default_factory=list)
     call: Any = None
     writes: tuple[Path, ...] = ()
 
@@ -127,7 +125,7 @@ class Program:
         return self.names[step.func][0] if isinstance(step.func, int) else step.name
 
     def settle(self) -> None:
-        """Finds out how many hops of every step are used, and plans the cuts."""
+        """Finds out how many hops of every step are used."""
         for kept in self.kept:
             kept.need = ALL
         for value in self.outputs:
@@ -139,13 +137,6 @@ class Program:
                 value.need = need
             for number, (_, value) in enumerate(step.inputs):
                 value.need = max(value.need, step.wanted(number))
-        for step in self.steps:
-            step.cuts = []
-            for number, (path, value) in enumerate(step.inputs):
-                has = value.need if value.is_made else ALL
-                wanted = step.wanted(number)
-                if step.use != Use.FREE and wanted < has:
-                    step.cuts.append((path, value, wanted))
 
 
 def _places(leaves: list[Any]) -> tuple[int, ...]:
@@ -153,10 +144,16 @@ def _places(leaves: list[Any]) -> tuple[int, ...]:
 
 
 class Watching(TorchFunctionMode, ABC):
-    """Sees every function of torch that a forward pass calls, and modules that are called whole."""
+    """Sees every function of torch that a forward pass calls, and modules that are called whole.
 
-    def __init__(self, modules: list[torch.nn.Module]) -> None:
+    Args:
+        modules: All modules of the model.
+        options: Facts that the forward pass may rely on.
+    """
+
+    def __init__(self, modules: list[torch.nn.Module], options: Options) -> None:
         super().__init__()
+        self.options = options
         self.is_paused = False  # calls are no steps just now
         self.numbers = {id(module): number for number, module in enumerate(modules)}
 
@@ -169,6 +166,14 @@ class Watching(TorchFunctionMode, ABC):
     @abstractmethod
     def function(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Calls a function of torch."""
+
+    def call_of(self, step: Step, args: Any, kwargs: Any, leaves: list[Any], num_rows: int) -> Call:
+        """A call of a step's function as rules look at it: with its arguments, taken apart too."""
+        rows = dict(step.inputs)
+        others = [leaves[at] for at in step.paths if at not in rows]
+        tracked = [(leaves[at], value) for at, value in step.inputs]
+        may_cut_norms = self.options.may_cut_norms
+        return Call(step.func, args, kwargs, tracked, others, num_rows, may_cut_norms)
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -185,25 +190,24 @@ class Recorder(Watching):
 
     Args:
         modules: All modules of the model.
+        options: Facts that the forward pass may rely on.
         num_rows: Number of rows of each space in this run; no other dimension has that size.
-        may_cut_norms: Whether norms over a batch may see fewer rows.
         keeps_calls: Whether the arguments of steps are recorded, so that each can be called again
             by itself. Then a tensor that a step writes to has another value from there on, and
             steps that return their argument are left out.
     """
 
     def __init__(
-        self, modules: list[torch.nn.Module], num_rows: dict[Space, int], may_cut_norms: bool,
+        self, modules: list[torch.nn.Module], options: Options, num_rows: dict[Space, int],
         keeps_calls: bool = False,
     ) -> None:  # fmt: skip
-        super().__init__(modules)
+        super().__init__(modules, options)
         self.num_rows = num_rows
         self.keeps_calls = keeps_calls
         self.spaces = {count: space for space, count in num_rows.items()}
         self.steps: list[Step] = []
         self._values: dict[int, Value] = {}
         self.seen: list[Any] = []  # results, alive so that no two tensors have one id()
-        self._may_cut_norms = may_cut_norms
 
     def track(self, tensor: Tensor, space: Space, is_made: bool, dim: int | None = None) -> Value:
         """Follows the rows of a tensor from now on."""
@@ -233,20 +237,16 @@ class Recorder(Watching):
         places = _places(leaves)
         found = {at: self.value_of(leaves[at]) for at in places}
         rows = {at: value for at, value in found.items() if value is not None}
-        call_of = ([rows.get(at, leaf) for at, leaf in enumerate(leaves)], structure)
+        taken_apart = ([rows.get(at, leaf) for at, leaf in enumerate(leaves)], structure)
         step = Step(func, [*rows.items()], Use.FREE, [], paths=places)
-        step.call = call_of if self.keeps_calls else None
+        step.call = taken_apart if self.keeps_calls else None
         if not rows:
             out = func(*args, **kwargs)
             self.seen.append(out)
             self.steps.append(step)
             return out
         space = step.inputs[0][1].space
-        call = Call(
-            func, args, kwargs, [(leaves[at], value) for at, value in rows.items()],
-            [leaves[at] for at in places if at not in rows],
-            self.num_rows[space], self._may_cut_norms,
-        )  # fmt: skip
+        call = self.call_of(step, args, kwargs, leaves, self.num_rows[space])
         step.use = use_of(call) if all(v.space == space for v in rows.values()) else Use.ALL
         if self.keeps_calls and step.use == Use.ROWS and takes_prefix(call):
             step.use = Use.ALL  # in another run there are more rows
@@ -342,18 +342,17 @@ class Runner(Watching):
 
     Args:
         modules: All modules of the model.
+        options: Facts that the forward pass may rely on.
         program: The program that was learned.
         hops: Hops of the batch at hand.
-        may_cut_norms: Whether norms over a batch may see fewer rows.
     """
 
     def __init__(
-        self, modules: list[torch.nn.Module], program: Program, hops: Hops, may_cut_norms: bool
+        self, modules: list[torch.nn.Module], options: Options, program: Program, hops: Hops
     ) -> None:
-        super().__init__(modules)
+        super().__init__(modules, options)
         self._program = program
         self._steps = program.steps
-        self._may_cut_norms = may_cut_norms
         self._made: dict[int, Value] = {}
         self._at = 0
         self.hops = hops
@@ -408,37 +407,29 @@ class Runner(Watching):
             raise DivergedError
         for at, value in step.inputs:
             self.expect(leaves[at], value)
-        if any(isinstance(leaf, InnerRows) for leaf in leaves):
-            leaves = [leaf.rows if isinstance(leaf, InnerRows) else leaf for leaf in leaves]
-            args, kwargs = tree_unflatten(leaves, structure)
         if step.use != Use.ALL and step.inputs and looks_at_arguments(func):
-            self._check(step, func, args, kwargs, leaves)
-        if step.cuts:
-            for at, value, hop in step.cuts:
-                leaves[at] = self.cut(leaves[at], value, hop)
+            # A size among the arguments is no number of rows: on the small graph it was none.
+            self._check(step, self.call_of(step, args, kwargs, leaves, _NO_SIZE))
+        if step.inputs and step.use != Use.FREE:
+            for number, (at, value) in enumerate(step.inputs):
+                leaves[at] = self.cut(leaves[at], value, step.wanted(number))
             args, kwargs = tree_unflatten(leaves, structure)
         out = FASTER.get(func, func)(*args, **kwargs)
         if step.outputs:
             self.made(out if isinstance(out, tuple | list) else (out,), step.outputs)
         return out
 
-    def _check(self, step: Step, func: Any, args: Any, kwargs: Any, leaves: list[Any]) -> None:
+    def _check(self, step: Step, call: Call) -> None:
         """Raises where arguments make another use of rows than those of the small graph did."""
-        rows = dict(step.inputs)
-        others = [leaves[at] for at in step.paths if at not in rows]
-        tracked = [(leaves[at], value) for at, value in step.inputs]
-        # A size among the arguments is no number of rows: on the small graph it was none.
-        call = Call(func, args, kwargs, tracked, others, _NO_SIZE, self._may_cut_norms)
         if use_of(call) != step.use:
             raise DivergedError
-        if step.shape is not None and step.shape != (args[1:], kwargs):
+        if step.shape is not None and step.shape != (call.args[1:], call.kwargs):
             raise DivergedError
         if step.use == Use.PICK:
-            _, value = step.inputs[0]
-            for index in others:
+            for index in call.others:
                 if index.numel():
                     least, most = index.aminmax()
-                    if int(least) < 0 or int(most) >= self.count(value, 0):
+                    if int(least) < 0 or int(most) >= self.count(call.first[1], 0):
                         raise DivergedError  # not the number of a seed
 
     def finish(self, outputs: list[Tensor]) -> None:

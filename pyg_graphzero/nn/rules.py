@@ -30,6 +30,22 @@ class Space(NamedTuple):
     name: Any
 
 
+@dataclass(frozen=True)
+class Options:
+    """Facts that convolutions may rely on.
+
+    Attributes:
+        may_cut_norms: Whether norms over a batch may see fewer rows, as the user says.
+        local: Classes of convolutions that look at a node and its in-edges alone, as the user says.
+        has_degrees: Whether convolutions that normalise are given weights by degrees of the whole
+            graph.
+    """
+
+    may_cut_norms: bool
+    local: tuple[type, ...]
+    has_degrees: bool = False
+
+
 @dataclass(eq=False)
 class Value:
     """A tensor of a forward pass with a row for each node or edge.

@@ -63,7 +63,7 @@ class Embeddings:
         num_bytes = max(_LEAST_BYTES, min(_SLAB_BYTES, self.room // 2))
         step = max(1, num_bytes // (_COPIES * 4 * max(1, self.width)))
         for begin in range(first, last, step):
-            yield begin, _unit(self._file.read(begin, min(step, last - begin)))
+            yield begin, _unit(self._file.read(begin, min(begin + step, last)))
 
     def at(self, rows: Tensor) -> Tensor:
         """Some rows (``int64 [n]``) made length 1, ``float32 [n, width]``."""

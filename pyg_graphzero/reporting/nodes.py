@@ -162,7 +162,7 @@ class Column:
         step = max(1, _SLAB_BYTES // max(8, self._file.row_bytes))
         for first in range(0, self.num_rows, step):
             count = min(step, self.num_rows - first)
-            rows = self._file.read(first, count)
+            rows = self._file.read(first, first + count)
             rows = (rows if rows.is_floating_point() else rows.to(torch.int64)).view(count, -1)
             self._progress(rows.nbytes)
             yield slice(first, first + count), rows

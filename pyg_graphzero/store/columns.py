@@ -223,23 +223,35 @@ def numbers_of(rows: range | Tensor, begin: int, end: int) -> Tensor:
     return torch.arange(rows.start + begin, rows.start + end)
 
 
-class StoredRows(Rows):
+class SomeRows(Rows):
+    """Some rows of a tensor, or of an encoded column, decoded.
+
+    Args:
+        table: All of them, mapped or in memory.
+        rows: Numbers of the rows, which follow one another, or ``int64 [n]``.
+    """
+
+    def __init__(self, table: Tensor | EncodedRows, rows: range | Tensor) -> None:
+        super().__init__((len(rows), *table.shape[1:]), table.dtype)
+        self._table, self._rows = table, rows
+
+    def read(self, begin: int, end: int) -> Tensor:
+        """See :meth:`Rows.read`."""
+        return gather(self._table, numbers_of(self._rows, begin, end))
+
+
+class StoredRows(SomeRows):
     """Some rows of a column as it stores them: encoded ones are not decoded.
 
     Args:
         column: The column.
         stored: Its view.
-        rows: Numbers of the rows, which follow one another, or ``int64 [n]``.
+        rows: See :class:`SomeRows`.
     """
 
     def __init__(self, column: _core.Column, stored: Tensor, rows: range | Tensor) -> None:
-        super().__init__((len(rows), *stored.shape[1:]), stored.dtype)
+        super().__init__(stored, rows)
         self.column = column
-        self._stored, self._rows = stored, rows
-
-    def read(self, begin: int, end: int) -> Tensor:
-        """See :meth:`Rows.read`."""
-        return gather(self._stored, numbers_of(self._rows, begin, end))
 
 
 def write_column(

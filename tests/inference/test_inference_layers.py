@@ -520,7 +520,7 @@ def test_double_precision(data, tmp_path):
 
 def test_fingerprints():
     row = torch.Size([8]), torch.float32
-    inputs = Inputs("x", {}, {None: row}, {}, [None])
+    inputs = Inputs({"x": "x"}, {"x": {None: row}}, [None])
 
     def of(model, head=None, **about):
         with torch.no_grad(), reading(model, inputs, head, CPU) as found:

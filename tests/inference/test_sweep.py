@@ -59,8 +59,9 @@ def sweep(path, node_type, workers=0, stats=None):
     store = gz.open(path)
     data, contents = store.data(), store.contents
     names = [name for name in data.edge_types if name[2] == node_type] if node_type else [None]
-    bounds = sweep_bounds(contents, names, contents.node_type(node_type).num_nodes, 60)
-    return Batches(data, node_type, bounds, workers, stats or LoaderStats(workers))
+    nodes = range(contents.node_type(node_type).num_nodes)
+    bounds = sweep_bounds(contents, names, nodes, 60)
+    return Batches(data, node_type, nodes, bounds, workers, stats or LoaderStats(workers))
 
 
 def counted(path):

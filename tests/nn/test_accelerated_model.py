@@ -102,18 +102,13 @@ def test_checkpointing_within_the_model():
     assert "the whole of it" in gz.nn.explain(fast).as_it_is
 
 
-@pytest.mark.parametrize("kind", [pyg.GraphSAGE, pyg.GCN, pyg.GIN, pyg.GAT, pyg.PNA, pyg.EdgeCNN])
+@pytest.mark.parametrize("kind", [pyg.GraphSAGE, pyg.GCN, pyg.GIN, pyg.GAT, pyg.EdgeCNN])
 def test_autocast(kind):
-    options = {"aggregators": ["mean"], "scalers": ["identity"]} if kind is pyg.PNA else {}
-    if kind is pyg.PNA:
-        options["deg"] = torch.ones(5, dtype=torch.int64)
-    model = kind(WIDTH, 16, 3, 7, **options).float()
+    model = kind(WIDTH, 16, 3, 7).float()
     fast = gz.nn.accelerate(copy.deepcopy(model))
     batch = next(iter(loader(graph(torch.float32))))
     with torch.autocast("cpu", torch.bfloat16):
         expected, out = plain(model, stock(batch))[:SEEDS], plain(fast, batch)
-    assert out.size(0) == SEEDS
-    assert out.dtype == expected.dtype
     torch.testing.assert_close(out, expected, rtol=0.1, atol=0.1)
     for net, found in ((model, expected), (fast, out)):
         found.float().square().sum().backward()
@@ -124,6 +119,25 @@ def test_autocast(kind):
     with torch.autocast("cpu", torch.bfloat16):
         expected, out = plain(model.double(), stock(batch))[:SEEDS], plain(fast.double(), batch)
     torch.testing.assert_close(out, expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_rounding_refuses_no_model_by_chance(dtype):
+    for seed in range(12):
+        torch.manual_seed(seed)
+        fast = gz.nn.accelerate(pyg.GCN(WIDTH, 64, 3, 7).to(dtype))
+        with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.float32):
+            plain(fast, next(iter(loader(graph(dtype)))))
+        assert hops(fast) == [2, 1, 0]
+        assert all(parameter.dtype == dtype for parameter in fast.parameters())
+
+
+def test_autocast_makes_halves_fit():
+    layers = [(SAGEConv(WIDTH, 16), "x, edge_index -> x"), torch.Tensor.bfloat16, nn.Linear(16, 7)]
+    fast = gz.nn.accelerate(pyg.Sequential("x, edge_index", layers).float())
+    with torch.autocast("cpu", torch.bfloat16):
+        plain(fast, next(iter(loader(graph(torch.float32)))))
+    assert hops(fast) == [0]
 
 
 def test_autocast_of_typed_attention():
@@ -139,7 +153,6 @@ def test_autocast_of_typed_attention():
         found.append((out, net.first.kqv_lin.lins["author"].weight.grad))
     assert fast.forward.num_stock == 0
     (expected, its_grad), (out, grad) = found
-    assert out.dtype == expected.dtype
     torch.testing.assert_close(out, expected, rtol=0.1, atol=0.1)
     assert float((grad - its_grad).abs().max()) < 0.1 * float(its_grad.abs().max())
 
@@ -177,8 +190,7 @@ def test_gradients_of_gradients():
         out = plain(net, given)[:SEEDS].square().sum()
         grads = torch.autograd.grad(out, list(net.parameters()), create_graph=True)
         squares = sum(grad.square().sum() for grad in grads)
-        again = torch.autograd.grad(squares, list(net.parameters()))
-        found.append(again)
+        found.append(torch.autograd.grad(squares, list(net.parameters())))
     for ours, theirs in zip(found[1], found[0], strict=True):
         torch.testing.assert_close(ours, theirs)
 
@@ -209,8 +221,7 @@ def test_edges_keep_their_hops_wherever_they_go():
         ("model", {}, TypeError, "found str"),
         (nn.Linear(2, 2), {"norms": "some"}, ValueError, "expected 'whole' or 'trimmed'"),
         (nn.Linear(2, 2), {"local": nn.Linear}, TypeError, "local: found <class .*Linear.*a tuple"),
-        (nn.Linear(2, 2), {"local": ("MyConv",)}, TypeError, "local: found .'MyConv',., expected"),
-        (nn.Linear(2, 2), {"local": ("MyConv",)}, TypeError, "expected a tuple of classes"),
+        (nn.Linear(2, 2), {"local": ("MyConv",)}, TypeError, "found .'MyConv',., expected a tuple"),
         (torch.jit.script(nn.Linear(2, 2)), {}, gz.UnsupportedError, "the module it was made from"),
     ],
 )
@@ -243,11 +254,9 @@ def test_a_model_without_convolutions_is_told_so():
     assert str(gz.nn.explain(listed)).startswith("no convolution of PyG in it\nlooks at all rows")
 
 
-def test_explaining_needs_a_batch():
+def test_explaining_needs_an_accelerated_model():
     with pytest.raises(ValueError, match="was not accelerated"):
         gz.nn.explain(nn.Linear(2, 2))
-    with pytest.raises(ValueError, match="no batch"):
-        gz.nn.explain(gz.nn.accelerate(pyg.GraphSAGE(WIDTH, 16, 2)))
 
 
 # ---- what a user, or PyG, has changed of a model --------------------------------------------

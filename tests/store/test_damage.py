@@ -215,8 +215,8 @@ WALKS = """
 
     def swept(store):
         data = store.data()
-        bounds = sweep_bounds(store.contents, [None], 50, 40)
-        for batch in Batches(data, None, bounds, 0, LoaderStats(0)):
+        bounds = sweep_bounds(store.contents, [None], range(50), 40)
+        for batch in Batches(data, None, range(50), bounds, 0, LoaderStats(0)):
             pass
 
     def rows(store):
