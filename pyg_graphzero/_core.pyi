@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 import enum
 from typing import Annotated, Any
 
-import numpy
-from numpy.typing import NDArray
 import torch
 
 
@@ -225,7 +223,7 @@ def add_rows(rows: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), or
     Puts those of `rows` that are not in `list` (`[num_rows]`) yet behind its first `met` items, in their order, and sets their `bits`; returns how many there are then.
     """
 
-def hottest_first(counts: Annotated[torch.Tensor, dict(dtype='int16', shape=(None,), order='C', device='cpu')], list: Annotated[torch.Tensor, dict(dtype='int32', shape=(None,), order='C', device='cpu')], hot: int) -> None:
+def hottest_first(counts: Annotated[torch.Tensor, dict(dtype='int16', shape=(None,), order='C', device='cpu', writable=False)], list: Annotated[torch.Tensor, dict(dtype='int32', shape=(None,), order='C', device='cpu')], hot: int) -> None:
     """
     Has those rows of a list first that more than `hot` batches use, by how many these are; equals, and the others, stay in their order.
     """
@@ -883,7 +881,7 @@ class DiskGather:
 class RowOrder:
     """Which rows of a file lie once more, in another order."""
 
-    def __init__(self, again: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], num_rows: int, group_bits: int = 0) -> None:
+    def __init__(self, again: Annotated[torch.Tensor, dict(dtype='int32', shape=(None,), order='C', device='cpu', writable=False)], num_rows: int, group_bits: int = 0) -> None:
         """Of `num_rows` rows these groups of 2^group_bits, in their order there."""
 
     @staticmethod
@@ -930,11 +928,6 @@ class PagedRows:
     @property
     def num_kept(self) -> int:
         """Groups that may be."""
-
-    def preload(self, group: int) -> int:
-        """
-        Reads some of what is resident, from `group` on. The group to go on with, -1 at the end.
-        """
 
     def load(self, group: int, max_rows: int) -> tuple[int, ReadStats]:
         """

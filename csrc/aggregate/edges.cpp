@@ -6,9 +6,9 @@
 #include <limits>
 #include <ranges>
 #include <stdexcept>
-#include <string>
 
 #include "base/chunk_sizes.h"
+#include "base/errors.h"
 
 namespace gz {
 namespace {
@@ -36,27 +36,23 @@ std::int64_t work_of(const GroupedEdges& edges) {
   return edges.bounds.back() - edges.bounds.front() + edges.num_dst();
 }
 
-std::string text(std::int64_t number) { return std::to_string(number); }
-
 }  // namespace
 
 void check_bounds(const GroupedEdges& edges) {
   if (edges.bounds.empty()) {
-    throw std::invalid_argument("bounds: found none, expected one more than destinations");
+    throw invalid("bounds: found none, expected one more than destinations");
   }
   const std::int64_t* const bounds = edges.bounds.data();
   const std::int64_t num_dst = edges.num_dst(), num_edges = std::ssize(edges.src);
   const std::int64_t falls =
       find_bad(num_dst, edges.threads, [=](std::int64_t d) { return bounds[d] > bounds[d + 1]; });
   if (falls >= 0) {
-    throw std::invalid_argument("bounds[" + text(falls + 1) + "]: found " +
-                                text(bounds[falls + 1]) + " after " + text(bounds[falls]) +
-                                ", expected ascending numbers");
+    throw invalid("bounds[", falls + 1, "]: found ", bounds[falls + 1], " after ", bounds[falls],
+                  ", expected ascending numbers");
   }
   if (bounds[0] < 0 || bounds[num_dst] > num_edges) {
-    throw std::invalid_argument("bounds: found " + text(bounds[0]) + " to " +
-                                text(bounds[num_dst]) + ", expected numbers from 0 to the " +
-                                text(num_edges) + " edges of src");
+    throw invalid("bounds: found ", bounds[0], " to ", bounds[num_dst],
+                  ", expected numbers from 0 to the ", num_edges, " edges of src");
   }
 }
 
@@ -69,8 +65,8 @@ void check_edges(const GroupedEdges& edges) {
       find_bad(bounds.back() - bounds.front(), edges.threads,
                [=](std::int64_t e) { return static_cast<std::uint64_t>(src[e]) >= num_src; });
   if (out >= 0) {
-    throw std::out_of_range("src[" + text(bounds.front() + out) + "]: found " + text(src[out]) +
-                            ", expected a row of the " + text(edges.num_src) + " of x");
+    throw std::out_of_range(text_of("src[", bounds.front() + out, "]: found ", src[out],
+                                    ", expected a row of the ", edges.num_src, " of x"));
   }
 }
 
@@ -106,8 +102,7 @@ EdgesBySource::EdgesBySource(const GroupedEdges& edges)
   const std::int64_t num_edges = edges.bounds.back() - bounds[0];
   if (std::max({num_src_, edges.num_dst(), std::int64_t{std::ssize(edges.src)}}) >
       std::numeric_limits<std::uint32_t>::max()) {
-    throw std::invalid_argument(
-        "x, src, bounds: expected less than 2^32 rows, edges, destinations");
+    throw invalid("x, src, bounds: expected less than 2^32 rows, edges, destinations");
   }
   const std::int64_t wanted =
       std::clamp<std::int64_t>(num_edges / chunk_sizes.ordered_edges, 1, kMaxRuns);

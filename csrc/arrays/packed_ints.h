@@ -47,14 +47,11 @@ class PackedInts {
     word |= value << (i * bits_ & 7);
     std::memcpy(at, &word, sizeof word);
   }
-  // operator[] and set() of numbers of 1, 2, 4 or 8 bits: each is within one byte and cache line.
+  // operator[] of numbers of 1, 2, 4 or 8 bits: each is within one byte and cache line.
   std::uint8_t in_byte(std::int64_t i) const noexcept {
     const std::int64_t bit = i * bits_;
     const auto byte = static_cast<std::uint64_t>(pages_.get()[bit >> 3]);
     return static_cast<std::uint8_t>(byte >> (bit & 7) & mask_);
-  }
-  void set_in_byte(std::int64_t i, std::uint8_t value) noexcept {
-    pages_.get()[i * bits_ >> 3] |= std::byte{value} << (i * bits_ & 7);
   }
   // Integers from number `first` on. REQUIRES that those before `first` were written, and none
   // behind it.

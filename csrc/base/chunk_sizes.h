@@ -33,13 +33,11 @@ struct ChunkSizes {
   std::int64_t ordered_edges = 16 << 10;  // below, a thread is not worth it
 
   // gather/, io/
-  std::int64_t preloaded_rows = 1 << 22;   // resident rows that are read together
-  std::int64_t dictionary_rows = 1 << 16;  // read before they are looked up
-  std::int64_t piece_bytes = 8 << 20;      // of rows that a batch without a window reads together
-  std::int64_t summed_rows = 64;           // added to a sum together, at most
-  std::size_t reaped_reads = 16;     // taken at once: new reads start before the rest is copied
-  std::size_t call_bytes = 1 << 30;  // read by one call to the kernel, which takes 2 GiB
-  unsigned fixed_files = 64;         // that io_uring knows by number
+  std::int64_t piece_bytes = 8 << 20;  // of rows that a batch without a window reads together
+  std::int64_t summed_rows = 64;       // added to a sum together, at most
+  std::size_t reaped_reads = 16;       // taken at once: new reads start before the rest is copied
+  std::size_t call_bytes = 1 << 30;    // read by one call to the kernel, which takes 2 GiB
+  unsigned fixed_files = 64;           // that io_uring knows by number
 
   // storage/
   std::uint64_t rows_bytes = 1 << 20;         // of rows in any order, written by one call

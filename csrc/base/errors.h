@@ -8,8 +8,31 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 
 namespace gz {
+
+// Texts and numbers, one behind the other.
+template <class... Parts>
+std::string text_of(const Parts&... parts) {
+  const auto shown = []<class Part>(const Part& part) {
+    if constexpr (std::is_arithmetic_v<Part>) {
+      return std::to_string(part);
+    } else {
+      return std::string_view(part);
+    }
+  };
+  std::string all;
+  (all.append(shown(parts)), ...);
+  return all;
+}
+
+// A bad argument, in these words.
+template <class... Parts>
+std::invalid_argument invalid(const Parts&... parts) {
+  return std::invalid_argument(text_of(parts...));
+}
 
 // An operating-system call failed. Becomes Python's OSError (FileNotFoundError, PermissionError …).
 class OsError : public std::runtime_error {
@@ -30,12 +53,21 @@ class OsError : public std::runtime_error {
 // A file of the store does not say what the format demands.
 class FormatError : public std::runtime_error {
  public:
-  FormatError(std::string path, std::string field, std::string found, std::string expected);
+  template <class Field, class Found, class... Expected>
+    requires(sizeof...(Expected) > 0)
+  FormatError(std::string path, const Field& field, const Found& found, const Expected&... expected)
+      : FormatError(std::move(path), text_of(field),
+                    text_of(": found ", found, ", expected ", expected...)) {}
 
   const std::string& path() const noexcept { return path_; }
   const std::string& field() const noexcept { return field_; }
 
  private:
+  FormatError(std::string path, std::string field, const std::string& rest)
+      : std::runtime_error(path + ": " + field + rest),
+        path_(std::move(path)),
+        field_(std::move(field)) {}
+
   std::string path_;
   std::string field_;
 };
@@ -61,8 +93,7 @@ void check_range(const char* name, const char* thing, std::span<Number> numbers,
                  std::int64_t first = 0) {
   const auto bad = find_outside(numbers, end);
   if (bad == numbers.end()) return;
-  const std::string place = std::to_string(first + (bad - numbers.begin()));
-  throw_out_of_range(std::string(name) + '[' + place + ']', thing, *bad, end);
+  throw_out_of_range(text_of(name, "[", first + (bad - numbers.begin()), "]"), thing, *bad, end);
 }
 
 // Lower-case hexadecimal with a 0x prefix and 16 digits, as checksums are shown.

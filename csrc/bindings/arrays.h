@@ -10,12 +10,39 @@
 #include <span>
 
 #include "arrays/buffer.h"
+#include "gather/loan.h"
 #include "io/mapping.h"
-#include "pipeline/loan.h"
+
+namespace nanobind::detail {
+
+// Numbers of an array that is taken as it is, contiguous and on the CPU; std::byte are uint8's.
+template <class T>
+struct type_caster<std::span<T>> {
+  using Byte = std::conditional_t<std::is_const_v<T>, const std::uint8_t, std::uint8_t>;
+  using Number = std::conditional_t<std::is_same_v<std::remove_const_t<T>, std::byte>, Byte, T>;
+  using Array = ndarray<pytorch, Number, ndim<1>, c_contig, device::cpu>;
+  NB_TYPE_CASTER(std::span<T>, make_caster<Array>::Name)
+
+  bool from_python(handle from, std::uint32_t flags, cleanup_list* cleanup) noexcept {
+    flags &= ~static_cast<std::uint32_t>(cast_flags::convert);
+    if (!array_.from_python(from, flags, cleanup)) return false;
+    value = {reinterpret_cast<T*>(array_.value.data()), array_.value.size()};
+    return true;
+  }
+
+ private:
+  make_caster<Array> array_;
+};
+
+}  // namespace nanobind::detail
 
 namespace gz::python {
 
 namespace nb = nanobind;
+
+// A function that Python's other threads go on beside.
+inline constexpr nb::call_guard<nb::gil_scoped_release> kWithoutGil;
+using Int64Span = std::span<const std::int64_t>;
 
 // Torch tensors, or anything else that speaks DLPack: contiguous, on the CPU, never converted.
 using Int64Array =

@@ -4,8 +4,6 @@
 #include <nanobind/stl/optional.h>
 
 #include <optional>
-#include <stdexcept>
-#include <string>
 #include <type_traits>
 
 #include "aggregate/dropout.h"
@@ -13,6 +11,7 @@
 #include "aggregate/neighbor_score.h"
 #include "aggregate/neighbor_softmax.h"
 #include "aggregate/neighbor_sum.h"
+#include "base/errors.h"
 #include "bindings/arrays.h"
 
 namespace gz::python {
@@ -39,7 +38,7 @@ nb::dlpack::dtype dtype_of() {
 }
 
 void expect(bool holds, const char* name, const char* expected) {
-  if (!holds) throw std::invalid_argument(std::string(name) + ": expected " + expected);
+  if (!holds) throw invalid(name, ": expected ", expected);
 }
 
 // Calls body with a pointer to the type of the numbers of rows: which one is its type.
@@ -61,11 +60,9 @@ RowShape shape_of(const RowArray& rows) {
 }
 
 // Once it is sure that there are such edges.
-GroupedEdges edges_of(const Int64Array& src, const Int64Array& bounds, std::size_t num_src,
-                      int threads) {
-  const GroupedEdges edges{as_span(src), as_span(bounds), static_cast<std::int64_t>(num_src),
-                           threads};
-  without_gil([&] { check_edges(edges); });
+GroupedEdges edges_of(Int64Span src, Int64Span bounds, std::size_t num_src, int threads) {
+  const GroupedEdges edges{src, bounds, static_cast<std::int64_t>(num_src), threads};
+  check_edges(edges);
   return edges;
 }
 
@@ -106,7 +103,7 @@ const S* edge_numbers(const std::optional<EdgeArray>& array, const char* name,
   return array ? edge_numbers<S>(*array, name, edges, heads) : nullptr;
 }
 
-void sum_neighbors(const RowArray& x, const Int64Array& src, const Int64Array& bounds,
+void sum_neighbors(const RowArray& x, Int64Span src, Int64Span bounds,
                    const std::optional<EdgeArray>& weight, bool is_mean, const RowArray& out,
                    int threads) {
   const GroupedEdges edges = edges_of(src, bounds, x.shape(0), threads);
@@ -115,12 +112,11 @@ void sum_neighbors(const RowArray& x, const Int64Array& src, const Int64Array& b
     const auto from = rows_of<const T>(x, "x", shape, edges.num_src);
     T* const to = dense_rows<T>(out, "out", shape, edges.num_dst());
     const Sum<T>* const weights = edge_numbers<Sum<T>>(weight, "weight", edges, shape.heads);
-    const nb::gil_scoped_release released;
     neighbor_sum<T>(edges, shape, from, weights, is_mean, to);
   });
 }
 
-void sum_at_sources(const RowArray& rows, const Int64Array& src, const Int64Array& bounds,
+void sum_at_sources(const RowArray& rows, Int64Span src, Int64Span bounds,
                     const std::optional<EdgeArray>& weight, bool is_mean, const RowArray& out,
                     int threads) {
   const GroupedEdges edges = edges_of(src, bounds, out.shape(0), threads);
@@ -129,37 +125,34 @@ void sum_at_sources(const RowArray& rows, const Int64Array& src, const Int64Arra
     const auto from = rows_of<const T>(rows, "rows", shape, edges.num_dst());
     T* const to = dense_rows<T>(out, "out", shape, edges.num_src);
     const Sum<T>* const weights = edge_numbers<Sum<T>>(weight, "weight", edges, shape.heads);
-    const nb::gil_scoped_release released;
     source_sum<T>(edges, shape, from, weights, is_mean, to);
   });
 }
 
-void dot_of_edges(const RowArray& q, const RowArray& k, const Int64Array& src,
-                  const Int64Array& bounds, bool is_mean, const EdgeArray& out, int threads) {
+void dot_of_edges(const RowArray& q, const RowArray& k, Int64Span src, Int64Span bounds,
+                  bool is_mean, const EdgeArray& out, int threads) {
   const GroupedEdges edges = edges_of(src, bounds, k.shape(0), threads);
   const RowShape shape = shape_of(k);
   with_type(k, [&]<class T>(T*) {
     const auto of_dst = rows_of<const T>(q, "q", shape, edges.num_dst());
     const auto of_src = rows_of<const T>(k, "k", shape, edges.num_src);
     auto* const to = edge_numbers<Sum<T>>(out, "out", edges, shape.heads);
-    const nb::gil_scoped_release released;
     edge_dot<T>(edges, shape, of_dst, of_src, is_mean, to);
   });
 }
 
 // With `grad`, the gradient of the scores that `given` was made of; without, what is made of the
 // scores `given`.
-void softmax(const EdgeArray& given, const Int64Array& bounds, const std::optional<EdgeArray>& grad,
+void softmax(const EdgeArray& given, Int64Span bounds, const std::optional<EdgeArray>& grad,
              const EdgeArray& out, int threads) {
   const auto heads = static_cast<std::int64_t>(given.shape(1));
   // No source is looked at: any array with a number for each edge stands for them.
   const GroupedEdges edges{
-      {static_cast<const std::int64_t*>(nullptr), given.shape(0)}, as_span(bounds), 0, threads};
+      {static_cast<const std::int64_t*>(nullptr), given.shape(0)}, bounds, 0, threads};
   const auto run = [&]<class S>(S*) {
     const S* const from = edge_numbers<S>(given, "scores", edges, heads);
     const S* const grads = edge_numbers<S>(grad, "grad", edges, heads);
     S* const to = edge_numbers<S>(out, "out", edges, heads);
-    const nb::gil_scoped_release released;
     check_bounds(edges);
     if (grads == nullptr) return neighbor_softmax(edges, heads, from, to);
     neighbor_softmax_backward(edges, heads, from, grads, to);
@@ -168,20 +161,19 @@ void softmax(const EdgeArray& given, const Int64Array& bounds, const std::option
   run(static_cast<float*>(nullptr));
 }
 
-void max_of_neighbors(const RowArray& x, const Int64Array& src, const Int64Array& bounds,
-                      bool is_min, const RowArray& out, int threads) {
+void max_of_neighbors(const RowArray& x, Int64Span src, Int64Span bounds, bool is_min,
+                      const RowArray& out, int threads) {
   const GroupedEdges edges = edges_of(src, bounds, x.shape(0), threads);
   const RowShape shape = shape_of(x);
   with_type(x, [&]<class T>(T*) {
     const auto from = rows_of<const T>(x, "x", shape, edges.num_src);
     T* const to = dense_rows<T>(out, "out", shape, edges.num_dst());
-    const nb::gil_scoped_release released;
     neighbor_max<T>(edges, shape, from, is_min, to);
   });
 }
 
-void max_backward(const RowArray& x, const Int64Array& src, const Int64Array& bounds,
-                  const RowArray& made, const RowArray& grad, const RowArray& out, int threads) {
+void max_backward(const RowArray& x, Int64Span src, Int64Span bounds, const RowArray& made,
+                  const RowArray& grad, const RowArray& out, int threads) {
   const GroupedEdges edges = edges_of(src, bounds, x.shape(0), threads);
   const RowShape shape = shape_of(x);
   with_type(x, [&]<class T>(T*) {
@@ -189,7 +181,6 @@ void max_backward(const RowArray& x, const Int64Array& src, const Int64Array& bo
     const auto winners = rows_of<const T>(made, "made", shape, edges.num_dst());
     const auto grads = rows_of<const T>(grad, "grad", shape, edges.num_dst());
     T* const to = dense_rows<T>(out, "out", shape, edges.num_src);
-    const nb::gil_scoped_release released;
     neighbor_max_backward<T>(edges, shape, from, winners, grads, to);
   });
 }
@@ -201,7 +192,6 @@ void drop(const RowArray& x, double p, std::uint64_t key, const RowArray& out, i
   with_type(x, [&]<class T>(T*) {
     const T* const from = dense_rows<const T>(x, "x", shape, count);
     T* const to = dense_rows<T>(out, "out", shape, count);
-    const nb::gil_scoped_release released;
     dropout<T>({from, x.size()}, p, key, threads, to);
   });
 }
@@ -223,20 +213,18 @@ void with_scored(const RowArray& x_src, const RowArray& x_dst, const EdgeArray& 
   });
 }
 
-void score(const RowArray& x_src, const RowArray& x_dst, const EdgeArray& attention,
-           const Int64Array& src, const Int64Array& bounds, double slope, const EdgeArray& out,
-           int threads) {
+void score(const RowArray& x_src, const RowArray& x_dst, const EdgeArray& attention, Int64Span src,
+           Int64Span bounds, double slope, const EdgeArray& out, int threads) {
   const GroupedEdges edges = edges_of(src, bounds, x_src.shape(0), threads);
   with_scored(x_src, x_dst, attention, edges, slope, [&]<class T>(ScoreInputs<T> inputs, T*) {
     auto* const to = edge_numbers<Sum<T>>(out, "out", edges, inputs.shape.heads);
-    const nb::gil_scoped_release released;
     neighbor_score(edges, inputs, to);
   });
 }
 
 void score_backward(const RowArray& x_src, const RowArray& x_dst, const EdgeArray& attention,
-                    const Int64Array& src, const Int64Array& bounds, double slope,
-                    const EdgeArray& grad, const RowArray& grad_src, const RowArray& grad_dst,
+                    Int64Span src, Int64Span bounds, double slope, const EdgeArray& grad,
+                    const RowArray& grad_src, const RowArray& grad_dst,
                     const EdgeArray& grad_attention, int threads) {
   const GroupedEdges edges = edges_of(src, bounds, x_src.shape(0), threads);
   with_scored(x_src, x_dst, attention, edges, slope, [&]<class T>(ScoreInputs<T> inputs, T*) {
@@ -247,7 +235,6 @@ void score_backward(const RowArray& x_src, const RowArray& x_dst, const EdgeArra
     const auto* const from = edge_numbers<Sum<T>>(grad, "grad", edges, inputs.shape.heads);
     T* const to_src = dense_rows<T>(grad_src, "grad_src", inputs.shape, edges.num_src);
     T* const to_dst = dense_rows<T>(grad_dst, "grad_dst", inputs.shape, edges.num_dst());
-    const nb::gil_scoped_release released;
     neighbor_score_backward(edges, inputs, from, to_src, to_dst,
                             static_cast<Sum<T>*>(grad_attention.data()));
   });
@@ -265,36 +252,37 @@ void init_aggregate(nb::module_& m) {
       "size"_a,
       "Memory of huge pages with no defined values, uint8 [size]; that of dead arrays, while there "
       "is a Recycling.");
-  m.def("dropout", &drop, "x"_exact, "p"_a, "key"_a, "out"_exact, "threads"_a = 0,
+  m.def("dropout", &drop, "x"_exact, "p"_a, "key"_a, "out"_exact, "threads"_a = 0, kWithoutGil,
         "Numbers [rows, heads, channels] into `out`: 0 with probability p, else divided by 1 - p. "
         "Which ones depends on `key` and their place alone; bfloat16 comes as int16.");
-  m.def("neighbor_sum", &sum_neighbors, "x"_exact, "src"_exact, "bounds"_exact,
-        "weight"_exact.none(), "is_mean"_a, "out"_exact, "threads"_a = 0,
+  m.def("neighbor_sum", &sum_neighbors, "x"_exact, "src"_a, "bounds"_a, "weight"_exact.none(),
+        "is_mean"_a, "out"_exact, "threads"_a = 0, kWithoutGil,
         "For every destination the sum, or mean, of its sources' rows [rows, heads, channels], "
         "into `out`. In-edges of destination d are bounds[d] … bounds[d + 1] - 1; bfloat16 comes "
         "as int16.");
-  m.def("source_sum", &sum_at_sources, "rows"_exact, "src"_exact, "bounds"_exact,
-        "weight"_exact.none(), "is_mean"_a, "out"_exact, "threads"_a = 0,
+  m.def("source_sum", &sum_at_sources, "rows"_exact, "src"_a, "bounds"_a, "weight"_exact.none(),
+        "is_mean"_a, "out"_exact, "threads"_a = 0, kWithoutGil,
         "For every source the sum of its destinations' rows: the gradient of neighbor_sum's x.");
-  m.def("edge_dot", &dot_of_edges, "q"_exact, "k"_exact, "src"_exact, "bounds"_exact, "is_mean"_a,
-        "out"_exact, "threads"_a = 0,
+  m.def("edge_dot", &dot_of_edges, "q"_exact, "k"_exact, "src"_a, "bounds"_a, "is_mean"_a,
+        "out"_exact, "threads"_a = 0, kWithoutGil,
         "For every edge and head the product of its destination's row and its source's.");
-  m.def("neighbor_softmax", &softmax, "given"_exact, "bounds"_exact, "grad"_exact.none(),
-        "out"_exact, "threads"_a = 0,
+  m.def("neighbor_softmax", &softmax, "given"_exact, "bounds"_a, "grad"_exact.none(), "out"_exact,
+        "threads"_a = 0, kWithoutGil,
         "Softmax of scores [edges, heads] over in-edges; or, where a gradient of what it made is "
         "given with that, the scores' gradient.");
-  m.def("neighbor_score", &score, "x_src"_exact, "x_dst"_exact, "attention"_exact, "src"_exact,
-        "bounds"_exact, "slope"_a, "out"_exact, "threads"_a = 0,
+  m.def("neighbor_score", &score, "x_src"_exact, "x_dst"_exact, "attention"_exact, "src"_a,
+        "bounds"_a, "slope"_a, "out"_exact, "threads"_a = 0, kWithoutGil,
         "For every edge and head the product of `attention` with a leaky ReLU of the sum of its "
         "source's row and its destination's.");
   m.def("neighbor_score_backward", &score_backward, "x_src"_exact, "x_dst"_exact, "attention"_exact,
-        "src"_exact, "bounds"_exact, "slope"_a, "grad"_exact, "grad_src"_exact, "grad_dst"_exact,
-        "grad_attention"_exact, "threads"_a = 0, "Gradients of scores' rows and vector.");
-  m.def("neighbor_max", &max_of_neighbors, "x"_exact, "src"_exact, "bounds"_exact, "is_min"_a,
-        "out"_exact, "threads"_a = 0,
+        "src"_a, "bounds"_a, "slope"_a, "grad"_exact, "grad_src"_exact, "grad_dst"_exact,
+        "grad_attention"_exact, "threads"_a = 0, kWithoutGil,
+        "Gradients of scores' rows and vector.");
+  m.def("neighbor_max", &max_of_neighbors, "x"_exact, "src"_a, "bounds"_a, "is_min"_a, "out"_exact,
+        "threads"_a = 0, kWithoutGil,
         "For every destination the largest or smallest numbers of its sources' rows; 0 without.");
-  m.def("neighbor_max_backward", &max_backward, "x"_exact, "src"_exact, "bounds"_exact,
-        "made"_exact, "grad"_exact, "out"_exact, "threads"_a = 0,
+  m.def("neighbor_max_backward", &max_backward, "x"_exact, "src"_a, "bounds"_a, "made"_exact,
+        "grad"_exact, "out"_exact, "threads"_a = 0, kWithoutGil,
         "The gradient of x: sources with the same number share it, and a result of 0 counts as "
         "one more.");
 }

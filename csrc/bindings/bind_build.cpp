@@ -11,6 +11,7 @@
 #include <memory>
 #include <tuple>
 
+#include "base/errors.h"
 #include "bindings/arrays.h"
 #include "build/csc_builder.h"
 #include "build/in_memory.h"
@@ -40,8 +41,7 @@ PayloadColumn column_of(const ColumnTuple& given) {
   const auto& [name, dtype_name, shape, one] = given;
   const DType* const dtype = find_dtype(dtype_name);
   if (dtype == nullptr || one.size() != dtype->item_bytes) {
-    throw std::invalid_argument("dtype of '" + name + "': found '" + dtype_name +
-                                "', expected one format v1 stores");
+    throw invalid("dtype of '", name, "': found '", dtype_name, "', expected one format v1 stores");
   }
   const auto* const bytes = static_cast<const Byte*>(one.data());
   return {name, dtype, shape, std::vector<Byte>(bytes, bytes + one.size())};
@@ -49,19 +49,17 @@ PayloadColumn column_of(const ColumnTuple& given) {
 
 std::optional<Coalesce> coalesce_of(const std::string& name) {
   if (name.empty()) return std::nullopt;
-  constexpr const char* kNames[] = {"first", "sum", "mean", "min", "max"};
   for (int i = 0; i < 5; ++i) {
-    if (name == kNames[i]) return static_cast<Coalesce>(i);
+    if (name == kCoalesceNames[i]) return static_cast<Coalesce>(i);
   }
-  throw std::invalid_argument("coalesce: found '" + name +
-                              "', expected first, sum, mean, min or max");
+  throw invalid("coalesce: found '", name, "', expected first, sum, mean, min or max");
 }
 
 SelfLoops self_loops_of(const std::string& name) {
   if (name == "keep") return SelfLoops::kKeep;
   if (name == "remove") return SelfLoops::kRemove;
   if (name == "add") return SelfLoops::kAdd;
-  throw std::invalid_argument("self_loops: found '" + name + "', expected keep, remove or add");
+  throw invalid("self_loops: found '", name, "', expected keep, remove or add");
 }
 
 // Keeps what the options borrow from Python.
@@ -117,7 +115,7 @@ void init_build(nb::module_& m) {
             nb::object held;
             if (source_times) {
               if (source_times->size() != num_src) {
-                throw std::invalid_argument("source_times: expected one of each source");
+                throw invalid("source_times: expected one of each source");
               }
               options.source_times = as_span(*source_times);
               held = nb::cast(*source_times);
@@ -138,12 +136,12 @@ void init_build(nb::module_& m) {
             const auto& expected = self.builder->options().columns;
             EdgeSlab slab{ids_of(src), ids_of(dst), {}, 0, static_cast<std::int64_t>(src.size())};
             if (src.size() != dst.size() || columns.size() != expected.size()) {
-              throw std::invalid_argument("edges: src, dst and columns differ in length");
+              throw invalid("edges: src, dst and columns differ in length");
             }
             for (std::size_t c = 0; c < columns.size(); ++c) {
               if (columns[c].size() != src.size() * expected[c].row_bytes()) {
-                throw std::invalid_argument("edge attribute '" + expected[c].name +
-                                            "': found another number of rows than edges");
+                throw invalid("edge attribute '", expected[c].name,
+                              "': found another number of rows than edges");
               }
               slab.columns.push_back(columns[c].data());
             }
@@ -176,12 +174,12 @@ void init_build(nb::module_& m) {
 
   m.def(
       "sort_by_destination",
-      [](const Int64Array& src, const Int64Array& dst, std::int64_t num_src, std::int64_t num_dst) {
-        auto [indptr, order] = without_gil(
-            [&] { return sort_by_destination(as_span(src), as_span(dst), num_src, num_dst); });
+      [](Int64Span src, Int64Span dst, std::int64_t num_src, std::int64_t num_dst) {
+        auto [indptr, order] =
+            without_gil([&] { return sort_by_destination(src, dst, num_src, num_dst); });
         return std::pair(to_tensor(std::move(indptr)), to_tensor(std::move(order)));
       },
-      "src"_exact, "dst"_exact, "num_src"_a, "num_dst"_a,
+      "src"_a, "dst"_a, "num_src"_a, "num_dst"_a,
       "indptr [num_dst + 1] and, for every CSC slot, which edge it holds [num_edges]; stable.");
 }
 

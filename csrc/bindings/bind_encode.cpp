@@ -4,10 +4,9 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <stdexcept>
-#include <string>
 #include <vector>
 
+#include "base/errors.h"
 #include "bindings/arrays.h"
 #include "build/encode.h"
 
@@ -19,8 +18,7 @@ namespace {
 
 void check_columns(const RowEncoder& encoder, const FloatRows& rows) {
   if (static_cast<std::int64_t>(rows.shape(1)) != encoder.num_columns()) {
-    throw std::invalid_argument("rows: found " + std::to_string(rows.shape(1)) +
-                                " columns, expected " + std::to_string(encoder.num_columns()));
+    throw invalid("rows: found ", rows.shape(1), " columns, expected ", encoder.num_columns());
   }
 }
 
@@ -39,10 +37,9 @@ void init_encode(nb::module_& m) {
           "profile",
           [](RowEncoder& self, const FloatRows& rows, int num_threads) {
             check_columns(self, rows);
-            const nb::gil_scoped_release released;
             return self.profile(rows.data(), static_cast<std::int64_t>(rows.shape(0)), num_threads);
           },
-          "rows"_exact, "num_threads"_a = 0,
+          "rows"_exact, "num_threads"_a = 0, kWithoutGil,
           "Where the encoding has scales: takes rows [n, num_columns] into account; the first of "
           "them with a value that is not finite, or -1.")
       .def("fit", &RowEncoder::fit, "Fixes the scales, once all rows were profiled.")
@@ -53,13 +50,12 @@ void init_encode(nb::module_& m) {
             if (out.shape(0) != rows.shape(0) ||
                 out.shape(1) !=
                     rows.shape(1) * static_cast<std::size_t>(item_bytes(self.encoding()))) {
-              throw std::invalid_argument("out: its shape must be [len(rows), bytes per row]");
+              throw invalid("out: its shape must be [len(rows), bytes per row]");
             }
             auto* const to = reinterpret_cast<std::byte*>(out.data());
-            const nb::gil_scoped_release released;
             self.encode(rows.data(), static_cast<std::int64_t>(rows.shape(0)), to, num_threads);
           },
-          "rows"_exact, "out"_exact, "num_threads"_a = 0,
+          "rows"_exact, "out"_exact, "num_threads"_a = 0, kWithoutGil,
           "Encodes rows [n, num_columns] into out [n, bytes per row].")
       .def_prop_ro("scale", &RowEncoder::scale)
       .def_prop_ro("zero_point", &RowEncoder::zero_point)

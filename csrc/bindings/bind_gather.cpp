@@ -9,11 +9,10 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
-#include <stdexcept>
-#include <string>
 #include <tuple>
 
 #include "arrays/parallel.h"
+#include "base/errors.h"
 #include "gather/dictionary.h"
 
 namespace gz::python {
@@ -30,7 +29,7 @@ struct HeldTable {
 
 RowTable plain_rows(const ByteRows& stored) {
   if (stored.shape(1) > 1 && stored.stride(1) != 1) {
-    throw std::invalid_argument("table: the bytes of a row must be contiguous");
+    throw invalid("table: the bytes of a row must be contiguous");
   }
   return {reinterpret_cast<const std::byte*>(stored.data()),
           static_cast<std::int64_t>(stored.shape(0)), static_cast<std::int64_t>(stored.shape(1)),
@@ -45,7 +44,7 @@ RowTable encoded_rows(const ByteRows& stored, Encoding encoding,
   const auto numbers = static_cast<std::size_t>(has_scales(encoding) ? items : 0);
   if (rows.row_bytes % item_bytes(encoding) != 0 || (scale ? scale->size() : 0) != numbers ||
       (zero_point ? zero_point->size() : 0) != numbers) {
-    throw std::invalid_argument(
+    throw invalid(
         "table: expected whole items, and for int8 a scale and a zero_point for each of a row");
   }
   rows.row_bytes = items * static_cast<std::int64_t>(sizeof(float));
@@ -57,7 +56,7 @@ RowTable encoded_rows(const ByteRows& stored, Encoding encoding,
 
 void check_no_dictionary(const RowTable& table, const char* name) {
   if (table.dictionary == nullptr) return;
-  throw std::invalid_argument(std::string(name) + ": found a dictionary, expected rows");
+  throw invalid(name, ": found a dictionary, expected rows");
 }
 
 GatherPlan::Source source_of(const GatherPlan& plan, std::size_t by, const HeldTable& table,
@@ -65,7 +64,7 @@ GatherPlan::Source source_of(const GatherPlan& plan, std::size_t by, const HeldT
   if (paged >= 0) {
     const auto p = static_cast<std::size_t>(paged);
     if (p >= plan.paged.size() || plan.paged[p].by != by) {
-      throw std::invalid_argument("paged: expected rows that go by the same list");
+      throw invalid("paged: expected rows that go by the same list");
     }
   }
   return {by, table.rows, paged};
@@ -130,7 +129,7 @@ void init_gather(nb::module_& m) {
               "Rows, as bytes [rows, bytes per row], in the order of add_column.");
   nb::class_<WindowRoom>(m, "WindowRoom", "What epochs under way may read ahead together.")
       .def(nb::new_([](int max_batches, std::int64_t max_bytes) {
-             if (max_batches < 1) throw std::invalid_argument("max_batches: expected 1 or more");
+             if (max_batches < 1) throw invalid("max_batches: expected 1 or more");
              return std::make_shared<WindowRoom>(WindowLimits{max_batches, max_bytes});
            }),
            "max_batches"_a, "max_bytes"_a)
@@ -146,10 +145,10 @@ void init_gather(nb::module_& m) {
           "add_paged",
           [](GatherPlan& self, std::size_t by, std::shared_ptr<PagedRows> rows, bool is_loaded) {
             if (by >= self.num_lists) {
-              throw std::invalid_argument("by: expected a list that batches bring");
+              throw invalid("by: expected a list that batches bring");
             }
             if (!self.paged.empty() && self.paged.front().is_loaded != is_loaded) {
-              throw std::invalid_argument("is_loaded: expected all paged rows of a plan alike");
+              throw invalid("is_loaded: expected all paged rows of a plan alike");
             }
             self.paged.push_back({by, std::move(rows), is_loaded});
             return static_cast<int>(self.paged.size()) - 1;
@@ -161,7 +160,7 @@ void init_gather(nb::module_& m) {
           "with_loaded",
           [](const GatherPlan& self, std::vector<std::shared_ptr<PagedRows>> rows) {
             if (self.reads() || rows.size() != self.paged.size()) {
-              throw std::invalid_argument("rows: expected them for each of a plan's loaded rows");
+              throw invalid("rows: expected them for each of a plan's loaded rows");
             }
             GatherPlan plan = self;
             for (std::size_t p = 0; p < rows.size(); ++p) plan.paged[p].rows = std::move(rows[p]);
@@ -205,7 +204,7 @@ void init_gather(nb::module_& m) {
              std::size_t to, bool is_mean, int paged) {
             check_no_dictionary(table.rows, "table");
             if (table.rows.encoding == nullptr && table.rows.row_bytes % 4 != 0) {
-              throw std::invalid_argument("table: expected rows of float32");
+              throw invalid("table: expected rows of float32");
             }
             self.columns.push_back(source_of(self, by, table, paged));
             self.columns.back().sum = {edges, to, is_mean};
@@ -238,28 +237,24 @@ void init_gather(nb::module_& m) {
           "destinations) for a plan that goes by hops.");
   m.def(
       "gather_rows",
-      [](const HeldTable& table, const Int64Array& index, const MutableByteRows& out,
-         int num_threads) {
+      [](const HeldTable& table, Int64Span index, const MutableByteRows& out, int num_threads) {
         if (out.shape(0) != index.size() ||
             out.shape(1) != static_cast<std::size_t>(table.rows.row_bytes)) {
-          throw std::invalid_argument("out: its shape must be [len(index), bytes per row]");
+          throw invalid("out: its shape must be [len(index), bytes per row]");
         }
-        const auto ids = as_span(index);
-        auto* const to = reinterpret_cast<std::byte*>(out.data());
-        const nb::gil_scoped_release released;
-        gather_rows(table.rows, ids, to, num_threads);
+        gather_rows(table.rows, index, reinterpret_cast<std::byte*>(out.data()), num_threads);
       },
-      "table"_a, "index"_exact, "out"_exact, "num_threads"_a = 0,
+      "table"_a, "index"_a, "out"_exact, "num_threads"_a = 0, kWithoutGil,
       "Puts rows `index` of `table` into `out`, uint8 [len(index), bytes per row in a batch].");
   m.def(
       "gather_int64",
-      [](const HeldTable& column, const Int64Array& index, int num_threads) {
+      [](const HeldTable& column, Int64Span index, int num_threads) {
         check_id_column(column.rows);
         return fill_tensor(index.size(), [&](std::int64_t* out) {
-          gather_ids(column.rows, column.rows, as_span(index), out, num_threads);
+          gather_ids(column.rows, column.rows, index, out, num_threads);
         });
       },
-      "column"_a, "index"_exact, "num_threads"_a = 0,
+      "column"_a, "index"_a, "num_threads"_a = 0,
       "Items `index` of a column of int32 or int64 that are numbers of its rows, as int64.");
   m.def("num_threads", &num_threads, "requested"_a = 0,
         "How many threads a call that asks for `requested` (0: torch's number) will use.");

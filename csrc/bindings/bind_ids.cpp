@@ -3,12 +3,11 @@
 #include <nanobind/ndarray.h>
 
 #include <limits>
-#include <stdexcept>
-#include <string>
 #include <variant>
 
 #include "arrays/buffer.h"
 #include "arrays/packed_ints.h"
+#include "base/errors.h"
 #include "bindings/arrays.h"
 #include "ids/accesses.h"
 #include "ids/row_index.h"
@@ -73,71 +72,38 @@ TextIds text_ids(const Int64Array& offsets, const Bytes& text) {
   bool ascends = !bounds.empty() && bounds.front() >= 0 &&
                  bounds.back() <= static_cast<std::int64_t>(text.size());
   for (std::size_t i = 1; ascends && i < bounds.size(); ++i) ascends = bounds[i - 1] <= bounds[i];
-  if (!ascends) throw std::invalid_argument("offsets: expected positions in text, ascending");
+  if (!ascends) throw invalid("offsets: expected positions in text, ascending");
   return {bounds, reinterpret_cast<const char*>(text.data())};
-}
-
-template <class Number>
-using Numbers = nb::ndarray<nb::pytorch, Number, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
-template <class Number>
-std::span<Number> as_mutable(const Numbers<Number>& numbers) {
-  return {numbers.data(), numbers.size()};
 }
 
 }  // namespace
 
 void init_ids(nb::module_& m) {
-  m.def(
-      "count_rows",
-      [](const Int64Array& rows, const Numbers<std::int16_t>& counts) {
-        const nb::gil_scoped_release released;
-        count_rows(as_span(rows), as_mutable(counts));
-      },
-      "rows"_exact, "counts"_exact,
-      "Adds 1 to the count of every row that occurs in `rows`, however often; counts end at the "
-      "most that they can be.");
-  m.def(
-      "add_rows",
-      [](const Int64Array& rows, const Numbers<std::uint8_t>& bits,
-         const Numbers<std::int32_t>& list, std::int64_t met) {
-        const nb::gil_scoped_release released;
-        return add_rows(as_span(rows), std::as_writable_bytes(as_mutable(bits)), as_mutable(list),
-                        met);
-      },
-      "rows"_exact, "bits"_exact, "list"_exact, "met"_a,
-      "Puts those of `rows` that are not in `list` (`[num_rows]`) yet behind its first `met` "
-      "items, in their order, and sets their `bits`; returns how many there are then.");
-  m.def(
-      "hottest_first",
-      [](const Numbers<std::int16_t>& counts, const Numbers<std::int32_t>& list, std::int32_t hot) {
-        const nb::gil_scoped_release released;
-        hottest_first(as_mutable(counts), as_mutable(list), hot);
-      },
-      "counts"_exact, "list"_exact, "hot"_a,
-      "Has those rows of a list first that more than `hot` batches use, by how many these are; "
-      "equals, and the others, stay in their order.");
+  m.def("count_rows", &count_rows, "rows"_a, "counts"_a, kWithoutGil,
+        "Adds 1 to the count of every row that occurs in `rows`, however often; counts end at the "
+        "most that they can be.");
+  m.def("add_rows", &add_rows, "rows"_a, "bits"_a, "list"_a, "met"_a, kWithoutGil,
+        "Puts those of `rows` that are not in `list` (`[num_rows]`) yet behind its first `met` "
+        "items, in their order, and sets their `bits`; returns how many there are then.");
+  m.def("hottest_first", &hottest_first, "counts"_a, "list"_a, "hot"_a, kWithoutGil,
+        "Has those rows of a list first that more than `hot` batches use, by how many these are; "
+        "equals, and the others, stay in their order.");
 
   nb::class_<RankedBits>(
       m, "IdBits", "Which of the ids low … low + span - 1 occur, and their numbers among those.")
       .def(nb::init<std::int64_t, std::int64_t>(), "span"_a, "low"_a = 0)
       .def_static("num_bytes", &RankedBits::num_bytes, "span"_a, "Bytes that such an object takes.")
       .def(
-          "add",
-          [](RankedBits& self, const Int64Array& ids) {
-            const nb::gil_scoped_release released;
-            self.add(as_span(ids));
-          },
-          "ids"_exact, "Notes ids [n]; those outside of the range are left out.")
-      .def("rank", &RankedBits::rank, nb::call_guard<nb::gil_scoped_release>(),
+          "add", [](RankedBits& self, Int64Span ids) { self.add(ids); }, "ids"_a, kWithoutGil,
+          "Notes ids [n]; those outside of the range are left out.")
+      .def("rank", &RankedBits::rank, kWithoutGil,
            "Numbers the ids in ascending order, and returns how many there are.")
       .def(
           "find",
-          [](const RankedBits& self, const Int64Array& ids) {
-            return fill_tensor(ids.size(),
-                               [&](std::int64_t* numbers) { self.find(as_span(ids), numbers); });
+          [](const RankedBits& self, Int64Span ids) {
+            return fill_tensor(ids.size(), [&](std::int64_t* numbers) { self.find(ids, numbers); });
           },
-          "ids"_exact, "The number of every id [n], -1 where it does not occur.")
+          "ids"_a, "The number of every id [n], -1 where it does not occur.")
       .def(
           "read",
           [](const RankedBits& self, std::int64_t begin, std::int64_t end) {
@@ -156,10 +122,8 @@ void init_ids(nb::module_& m) {
           "ids"_exact)
       .def(
           "find",
-          [](const IntegerIndex& index, const Int64Array& ids) {
-            return index.find(IntegerIds{as_span(ids)});
-          },
-          "ids"_exact, "The row of every id [n], -1 where it has none.");
+          [](const IntegerIndex& index, Int64Span ids) { return index.find(IntegerIds{ids}); },
+          "ids"_a, "The row of every id [n], -1 where it has none.");
 
   index_class<TextIndex>(m, "TextIndex", "From text ids to the rows they stand in.")
       .def(

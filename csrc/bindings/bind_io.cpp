@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <map>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -40,7 +39,7 @@ ReadStats gather(DiskGather& self, const ColumnFile& column, const std::vector<I
                  const std::optional<std::vector<Int64Array>>& positions, std::uint64_t merge_gap,
                  std::uint64_t max_read) {
   if (outs.size() != rows.size() || (positions && positions->size() != rows.size())) {
-    throw std::invalid_argument("outs and positions: expected one for each list of rows");
+    throw invalid("outs and positions: expected one for each list of rows");
   }
   std::vector<RowRequest> requests;
   for (std::size_t k = 0; k < rows.size(); ++k) {
@@ -49,13 +48,11 @@ ReadStats gather(DiskGather& self, const ColumnFile& column, const std::vector<I
         positions ? as_span((*positions)[k]) : std::span<const std::int64_t>{};
     if (static_cast<std::int64_t>(outs[k].shape(1)) != column.layout.row_bytes ||
         (!positions && outs[k].shape(0) != rows[k].size())) {
-      throw std::invalid_argument("outs[" + std::to_string(k) +
-                                  "]: its shape must be [rows, bytes per row]");
+      throw invalid("outs[", k, "]: its shape must be [rows, bytes per row]");
     }
     check_range("positions", "position", to, places);
     requests.push_back({as_span(rows[k]), to, reinterpret_cast<std::byte*>(outs[k].data())});
   }
-  const nb::gil_scoped_release released;
   const GatherResult result = self.gather(column, requests, {merge_gap, max_read, 1});
   for (const std::exception_ptr& error : result.errors) {
     if (error) std::rethrow_exception(error);
@@ -64,8 +61,8 @@ ReadStats gather(DiskGather& self, const ColumnFile& column, const std::vector<I
 }
 
 ResidentRows resident_rows(std::int64_t num_rows, int group_bits, std::int64_t count,
-                           const std::optional<Int64Array>& groups) {
-  return groups ? ResidentRows::of(num_rows, group_bits, as_span(*groups))
+                           const std::optional<Int64Span>& groups) {
+  return groups ? ResidentRows::of(num_rows, group_bits, *groups)
                 : ResidentRows::first(num_rows, group_bits, count);
 }
 
@@ -82,11 +79,9 @@ void init_io(nb::module_& m) {
   m.def(
       "probe_disk",
       [](const std::string& path, double seconds, int depth, const std::string& reader) {
-        const ProbeOptions options{{reader_named(reader, "reader"), depth}, seconds};
-        const nb::gil_scoped_release released;
-        return probe_disk(path, options);
+        return probe_disk(path, {{reader_named(reader, "reader"), depth}, seconds});
       },
-      "path"_a, "seconds"_a = 0.6, "depth"_a = 128, "reader"_a = "auto",
+      "path"_a, "seconds"_a = 0.6, "depth"_a = 128, "reader"_a = "auto", kWithoutGil,
       "Random reads a second and bytes a second of the disk under a file, by reading it.");
   m.def("uring_refusal", &uring_refusal,
         "Why io_uring cannot be used in this process; empty where it can.");
@@ -136,22 +131,15 @@ void init_io(nb::module_& m) {
       .def_prop_ro("reader", [](DiskGather& g) { return name_of(g.reader_kind()); })
       .def("gather", &gather, "column"_a, "rows"_a, "outs"_a, "positions"_a = nb::none(),
            "merge_gap"_a = ReadLimits{}.merge_gap, "max_read"_a = ReadLimits{}.max_read,
+           kWithoutGil,
            "Copies the rows of list k to positions k (0, 1, 2 … when None) of outs[k] [places, "
            "bytes per row]. Raises the OSError of the first list that a row could not be read "
            "for; the other lists are complete.");
 
   nb::class_<RowOrder>(m, "RowOrder", "Which rows of a file lie once more, in another order.")
-      .def(
-          "__init__",
-          [](RowOrder* self,
-             const nb::ndarray<nb::ro, const std::int32_t, nb::ndim<1>, nb::c_contig,
-                               nb::device::cpu>& again,
-             std::int64_t num_rows, int group_bits) {
-            const nb::gil_scoped_release released;
-            new (self) RowOrder({again.data(), again.size()}, num_rows, group_bits);
-          },
-          "again"_a, "num_rows"_a, "group_bits"_a = 0,
-          "Of `num_rows` rows these groups of 2^group_bits, in their order there.")
+      .def(nb::init<std::span<const std::int32_t>, std::int64_t, int>(), "again"_a, "num_rows"_a,
+           "group_bits"_a = 0, kWithoutGil,
+           "Of `num_rows` rows these groups of 2^group_bits, in their order there.")
       .def_static("num_bytes", &RowOrder::num_bytes, "num_rows"_a, "num_again"_a,
                   "group_bits"_a = 0,
                   "Bytes of one for `num_rows` rows, of which `num_again` groups lie once more.")
@@ -159,14 +147,14 @@ void init_io(nb::module_& m) {
       .def_prop_ro("num_again", &RowOrder::num_again)
       .def(
           "ranks",
-          [](const RowOrder& order, const Int64Array& rows) {
+          [](const RowOrder& order, Int64Span rows) {
             return fill_tensor(rows.size(), [&](std::int64_t* ranks) {
-              check_range("rows", "row", as_span(rows), order.num_rows());
-              std::ranges::copy(as_span(rows), ranks);
+              check_range("rows", "row", rows, order.num_rows());
+              std::ranges::copy(rows, ranks);
               order.find_ranks({ranks, rows.size()});
             });
           },
-          "rows"_exact,
+          "rows"_a,
           "Where rows would lie if all lay once: those that lie once more, then the others.");
 
   nb::class_<PagedRows>(m, "PagedRows", "Rows of files, of which memory holds a part.")
@@ -174,7 +162,7 @@ void init_io(nb::module_& m) {
           "__init__",
           [](PagedRows* self, std::int64_t num_rows, ColumnFile column,
              std::shared_ptr<DiskGather> reader, std::int64_t num_resident,
-             const std::optional<Int64Array>& resident, int group_bits, std::uint64_t merge_gap,
+             const std::optional<Int64Span>& resident, int group_bits, std::uint64_t merge_gap,
              std::int64_t num_frames) {
             new (self)
                 PagedRows(resident_rows(num_rows, group_bits, num_resident, resident), num_frames,
@@ -211,16 +199,6 @@ void init_io(nb::module_& m) {
       .def_prop_ro("num_rows", &PagedRows::num_rows)
       .def_prop_ro("row_bytes", &PagedRows::row_bytes)
       .def_prop_ro("num_kept", &PagedRows::num_kept, "Groups that may be.")
-      .def(
-          "preload",
-          [](PagedRows& self, std::int64_t group) {
-            const nb::gil_scoped_release released;
-            group = self.preload(group);
-            return group >= self.resident().num_groups() ? -1 : group;
-          },
-          "group"_a,
-          "Reads some of what is resident, from `group` on. The group to go on with, -1 at the "
-          "end.")
       .def(
           "load",
           [](PagedRows& self, std::int64_t group, std::int64_t max_rows) {

@@ -15,6 +15,7 @@
 
 #include "arrays/memory_pool.h"
 #include "arrays/narrow_ids.h"
+#include "base/errors.h"
 #include "bindings/gathered.h"
 #include "pipeline/epoch.h"
 #include "pipeline/stepped_window.h"
@@ -112,8 +113,7 @@ std::shared_ptr<Recipe> recipe_of(std::shared_ptr<const Sampler> sampler, Reques
   Recipe recipe{{}, std::move(plan), backward, sampler->reads()};
   std::tie(recipe.sampled.max_batches, recipe.sampled.max_bytes) = window;
   if (recipe.sampled.max_batches < 1) {
-    throw std::invalid_argument("window: found " + std::to_string(recipe.sampled.max_batches) +
-                                " batches, expected 1 or more");
+    throw invalid("window: found ", recipe.sampled.max_batches, " batches, expected 1 or more");
   }
   recipe.begin = [sampler = std::move(sampler), request = std::move(request)](BatchRequest batch,
                                                                               int threads) {
@@ -159,10 +159,7 @@ void init_pipeline(nb::module_& m) {
   m.def("free_idle_blocks", &free_idle_blocks,
         "Frees the memory of dead batches that is kept; returns how many bytes it was.");
   m.def(
-      "narrow_bytes",
-      [](const Int64Array& ids) {
-        return NarrowIds::bytes_for(as_span(ids)) * static_cast<std::int64_t>(ids.size());
-      },
+      "narrow_bytes", [](Int64Span ids) { return NarrowIds::bytes_for(ids) * std::ssize(ids); },
       "ids"_a, "What these ids take while they wait for their batch's rows.");
 
   nb::class_<Labor>(m, "Labor", "Sampling by variates that destinations share.")
@@ -285,7 +282,7 @@ void init_pipeline(nb::module_& m) {
             for (std::size_t i = 0; fits && i < lists.size(); ++i) {
               fits = static_cast<std::int64_t>(sources[i].size()) == lists[i].list.slots.size();
             }
-            if (!fits) throw std::invalid_argument("sources: expected one of each slot");
+            if (!fits) throw invalid("sources: expected one of each slot");
             for (std::size_t i = 0; i < lists.size(); ++i) {
               lists[i].list.fill([&](std::int64_t j) { return sources[i].data()[j]; });
             }
@@ -321,11 +318,11 @@ void init_pipeline(nb::module_& m) {
           },
           "number"_a, "timeout"_a = 0.0,
           "Batch `number`, which is `next`; None after `timeout` seconds, unless that is 0.")
-      .def("flush", &Epoch::flush, nb::call_guard<nb::gil_scoped_release>(),
+      .def("flush", &Epoch::flush, kWithoutGil,
            "Batches that were added do not wait for a full window.")
-      .def("give_up_windows", &Epoch::give_up_windows, nb::call_guard<nb::gil_scoped_release>(),
+      .def("give_up_windows", &Epoch::give_up_windows, kWithoutGil,
            "Forgets rows that were read and not gathered.")
-      .def("close", &Epoch::close, nb::call_guard<nb::gil_scoped_release>())
+      .def("close", &Epoch::close, kWithoutGil)
       .def_prop_ro("end", &Epoch::end, "One past the last number added.")
       .def_prop_ro("next", &Epoch::next, "One past the last number given.");
 }

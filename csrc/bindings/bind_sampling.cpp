@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/errors.h"
 #include "bindings/arrays.h"
 #include "sampling/edge_prints.h"
 #include "sampling/hgt_sampler.h"
@@ -33,12 +34,12 @@ using IndexArray = nb::ndarray<nb::pytorch, nb::ro, nb::ndim<1>, nb::c_contig, n
 
 Csc csc_of(const Int64Array& indptr, const IndexArray& indices, std::int64_t num_src,
            std::string name) {
-  if (indptr.size() == 0) throw std::invalid_argument(name + ": indptr is empty");
+  if (indptr.size() == 0) throw invalid(name, ": indptr is empty");
   const auto bytes = static_cast<std::uint32_t>(indices.itemsize());
   const auto kind = static_cast<nb::dlpack::dtype_code>(indices.dtype().code);
   if ((bytes != 4 && bytes != 8) ||
       (kind != nb::dlpack::dtype_code::Int && kind != nb::dlpack::dtype_code::UInt)) {
-    throw std::invalid_argument(name + ": indices must be 32- or 64-bit integers");
+    throw invalid(name, ": indices must be 32- or 64-bit integers");
   }
   return {indptr.data(),
           indices.data(),
@@ -54,9 +55,8 @@ Csc csc_of(const Int64Array& indptr, const IndexArray& indices, std::int64_t num
 const std::int64_t* checked(const Int64s& values, const SampledEdgeType& type, const char* what) {
   if (!values) return nullptr;
   if (static_cast<std::int64_t>(values->size()) != type.csc.num_edges) {
-    throw std::invalid_argument(type.csc.name + ": " + what + ": found " +
-                                std::to_string(values->size()) + " values, expected " +
-                                std::to_string(type.csc.num_edges));
+    throw invalid(type.csc.name, ": ", what, ": found ", values->size(), " values, expected ",
+                  type.csc.num_edges);
   }
   return values->data();
 }
@@ -89,13 +89,8 @@ void sampler(nb::module_& m, const char* name, const char* doc) {
 void init_sampling(nb::module_& m) {
   nb::class_<PackedBounds>(m, "PackedBounds",
                            "Where neighbourhoods begin, in a quarter of what a file takes for it.")
-      .def(
-          "__init__",
-          [](PackedBounds* self, const Topology& topology) {
-            const nb::gil_scoped_release released;
-            new (self) PackedBounds(topology);
-          },
-          "topology"_a, "Reads the bounds of a topology.")
+      .def(nb::init<const Topology&>(), "topology"_a, kWithoutGil,
+           "Reads the bounds of a topology.")
       .def_static("num_bytes", &PackedBounds::num_bytes, "num_nodes"_a, "num_edges"_a,
                   "Bytes of the bounds of `num_nodes` nodes with `num_edges` edges, at most.");
 
@@ -104,10 +99,9 @@ void init_sampling(nb::module_& m) {
       .def(
           "__init__",
           [](PackedInts* self, const Topology& topology) {
-            const nb::gil_scoped_release released;
             new (self) PackedInts(pack_sources(topology));
           },
-          "topology"_a, "Reads the neighbours of a topology.")
+          "topology"_a, kWithoutGil, "Reads the neighbours of a topology.")
       .def_static("num_bytes", &packed_sources_bytes, "num_src"_a, "num_edges"_a,
                   "Bytes of the neighbours of `num_edges` edges from `num_src` nodes.");
 
@@ -122,9 +116,8 @@ void init_sampling(nb::module_& m) {
                 csc_of(std::move(file), std::move(paged), std::move(bounds), std::move(packed));
             if (starts) {
               if (static_cast<std::int64_t>(starts->size()) != csc.num_dst) {
-                throw std::invalid_argument(csc.name + ": starts: found " +
-                                            std::to_string(starts->size()) + ", expected " +
-                                            std::to_string(csc.num_dst));
+                throw invalid(csc.name, ": starts: found ", starts->size(), ", expected ",
+                              csc.num_dst);
               }
               csc.starts = {hold(*starts), starts->data()};
             }
@@ -164,18 +157,14 @@ void init_sampling(nb::module_& m) {
       .def_ro("rows", &Reach::rows, "By node type.");
   m.def(
       "reach",
-      [](const SamplerBuilder& builder, int dst_type, const Int64Array& bounds, std::int64_t first,
+      [](const SamplerBuilder& builder, int dst_type, Int64Span bounds, std::int64_t first,
          std::vector<std::int64_t> row_bytes, std::vector<std::int64_t> edge_bytes,
          std::int64_t max_bytes, std::int64_t max_mapped) {
-        const auto ends = as_span(bounds);
-        const ReachLimits limits{max_bytes, std::move(row_bytes), std::move(edge_bytes),
-                                 max_mapped};
-        return without_gil([&] {
-          return reach(builder.num_nodes, builder.edge_types, dst_type, ends, first, limits);
-        });
+        return reach(builder.num_nodes, builder.edge_types, dst_type, bounds, first,
+                     {max_bytes, std::move(row_bytes), std::move(edge_bytes), max_mapped});
       },
-      "builder"_a, "dst_type"_a, "bounds"_exact, "first"_a, "row_bytes"_a, "edge_bytes"_a,
-      "max_bytes"_a, "max_mapped"_a,
+      "builder"_a, "dst_type"_a, "bounds"_a, "first"_a, "row_bytes"_a, "edge_bytes"_a,
+      "max_bytes"_a, "max_mapped"_a, kWithoutGil,
       "Takes batches of destinations, rows bounds[i] to bounds[i + 1], from `first` on, as long as "
       "their rows, those of all in-neighbours and their in-edges take no more than `max_bytes` "
       "together; one at least. Topologies are forgotten whenever `max_mapped` bytes of one "
@@ -196,10 +185,9 @@ void init_sampling(nb::module_& m) {
           "topology"_a, "column"_a, "direct"_a, "chunk_rows"_a, "max_mapped"_a, "room"_a,
           "num_threads"_a = 0,
           "`direct`: reads past the page cache; `room`: bytes for a block's sums and edges.")
-      .def("begin", &NeighborSums::begin, "first"_a, "last"_a,
-           nb::call_guard<nb::gil_scoped_release>(),
+      .def("begin", &NeighborSums::begin, "first"_a, "last"_a, kWithoutGil,
            "Sorts the edges of destinations [first, last).")
-      .def("step", &NeighborSums::step, nb::call_guard<nb::gil_scoped_release>(),
+      .def("step", &NeighborSums::step, kWithoutGil,
            "Adds the next chunk; False when it was the last.")
       .def(
           "sums",
@@ -227,18 +215,18 @@ void init_sampling(nb::module_& m) {
           "`is_sorted`: of which edge types the neighbours of every node ascend.")
       .def(
           "walk",
-          [](const Walker& self, const Int64Array& start, std::vector<std::size_t> steps, double p,
+          [](const Walker& self, Int64Span start, std::vector<std::size_t> steps, double p,
              double q, double restart, bool stay, bool return_slots, std::uint64_t key,
-             std::int64_t max_bytes, int num_threads, const Int64s& latest,
-             const Int64s& earliest) {
+             std::int64_t max_bytes, int num_threads, const std::optional<Int64Span>& latest,
+             const std::optional<Int64Span>& earliest) {
             const std::size_t length = steps.size();
             WalkRequest request;
-            request.start = as_span(start);
+            request.start = start;
             request.steps = std::move(steps);
             request.p = p;
             request.q = q;
-            if (latest) request.latest = as_span(*latest);
-            if (earliest) request.earliest = as_span(*earliest);
+            request.latest = latest.value_or(Int64Span());
+            request.earliest = earliest.value_or(Int64Span());
             request.restart = restart;
             request.stay = stay;
             request.wants_slots = return_slots;
@@ -254,9 +242,9 @@ void init_sampling(nb::module_& m) {
                 to_array<Int64Matrix>(std::move(found.nodes), {start.size(), length + 1}),
                 std::move(slots));
           },
-          "start"_exact, "steps"_a, "p"_a = 1.0, "q"_a = 1.0, "restart"_a = 0.0, "stay"_a = false,
+          "start"_a, "steps"_a, "p"_a = 1.0, "q"_a = 1.0, "restart"_a = 0.0, "stay"_a = false,
           "return_slots"_a = false, "key"_a = 0, "max_bytes"_a = 0, "num_threads"_a = 0,
-          "latest"_exact.none() = nb::none(), "earliest"_exact.none() = nb::none(),
+          "latest"_a.none() = nb::none(), "earliest"_a.none() = nb::none(),
           "Rows, int64 [walk, step + 1], and slots, int64 [walk, step], or None. `steps`: the edge "
           "type of each; `max_bytes`: of neighbours that are read at once; `latest`, `earliest`: "
           "int64 [walk], of the edges that each may take where they have times.");

@@ -23,7 +23,7 @@ namespace {
 const DType& dtype_named(const std::string& name) {
   const DType* const dtype = find_dtype(name);
   if (dtype == nullptr) {
-    throw std::invalid_argument("dtype: found '" + name + "', expected one format v1 stores");
+    throw invalid("dtype: found '", name, "', expected one format v1 stores");
   }
   return *dtype;
 }
@@ -93,12 +93,11 @@ void init_storage(nb::module_& m) {
           "The shape is that of what is stored; the others say what of float32 it is, if it is.")
       .def(
           "append",
-          [](ColumnWriter& self, const Bytes& rows) {
-            const nb::gil_scoped_release released;
+          [](ColumnWriter& self, std::span<const std::byte> rows) {
             self.append(rows.data(), rows.size());
           },
-          "rows"_exact, "Appends whole rows, given as their bytes.")
-      .def("finish", &ColumnWriter::finish, nb::call_guard<nb::gil_scoped_release>());
+          "rows"_a, kWithoutGil, "Appends whole rows, given as their bytes.")
+      .def("finish", &ColumnWriter::finish, kWithoutGil);
 
   nb::class_<RowWriter>(m, "RowWriter", "Writes a .gd file's rows in any order, from any thread.")
       .def(
@@ -110,22 +109,11 @@ void init_storage(nb::module_& m) {
           "path"_a, "dtype"_a, "shape"_a, "encoding"_a.none(),
           "Creates the file. `encoding`: what of float32 the rows are, one without scales; or "
           "None.")
-      .def(
-          "write",
-          [](RowWriter& self, std::uint64_t first, const Bytes& rows) {
-            const nb::gil_scoped_release released;
-            self.write(first, rows.data(), rows.size());
-          },
-          "first"_a, "rows"_exact, "Whole rows from `first` on, as their bytes.")
-      .def(
-          "put",
-          [](RowWriter& self, const Int64Array& places, const Bytes& rows) {
-            const nb::gil_scoped_release released;
-            self.put(as_span(places), rows.data(), rows.size());
-          },
-          "places"_exact, "rows"_exact,
-          "Whole rows in any places, as their bytes; of equal places the last counts.")
-      .def("finish", &RowWriter::finish, nb::call_guard<nb::gil_scoped_release>(),
+      .def("write", &RowWriter::write, "first"_a, "rows"_a, kWithoutGil,
+           "Whole rows from `first` on, as their bytes.")
+      .def("put", &RowWriter::put, "places"_a, "rows"_a, kWithoutGil,
+           "Whole rows in any places, as their bytes; of equal places the last counts.")
+      .def("finish", &RowWriter::finish, kWithoutGil,
            "Makes a column of it, once every row is written.")
       .def_prop_ro("first_missing", &RowWriter::first_missing,
                    "The first rows that are not written, [begin, end).");
@@ -143,9 +131,8 @@ void init_storage(nb::module_& m) {
           "bounds",
           [](const Topology& t, std::uint64_t first, std::uint64_t last) {
             if (first > last || last > t.num_dst()) {
-              throw std::out_of_range(
-                  "bounds: found rows " + std::to_string(first) + " to " + std::to_string(last) +
-                  ", expected 0 <= first <= last <= " + std::to_string(t.num_dst()));
+              throw std::out_of_range(text_of("bounds: found rows ", first, " to ", last,
+                                              ", expected 0 <= first <= last <= ", t.num_dst()));
             }
             return fill_tensor(last - first + 1,
                                [&](std::int64_t* bounds) { t.read_bounds(first, last, bounds); });
@@ -155,20 +142,19 @@ void init_storage(nb::module_& m) {
           "num_edges, or FormatError.")
       .def(
           "check_bounds", [](const Topology& t) { t.read_bounds(0, t.num_dst(), nullptr); },
-          nb::call_guard<nb::gil_scoped_release>(), "Raises what bounds(0, num_dst) would.")
+          kWithoutGil, "Raises what bounds(0, num_dst) would.")
       .def(
           "destinations",
-          [](const Topology& t, const Int64Array& slots) {
+          [](const Topology& t, Int64Span slots) {
             return fill_tensor(slots.size(), [&](std::int64_t* nodes) {
-              check_range("slots", "slot", as_span(slots),
-                          static_cast<std::int64_t>(t.num_edges()));
-              t.find_destinations(as_span(slots), nodes);
+              check_range("slots", "slot", slots, static_cast<std::int64_t>(t.num_edges()));
+              t.find_destinations(slots, nodes);
             });
           },
-          "slots"_exact, "The rows whose neighbours these slots are, int64 [n].")
+          "slots"_a, "The rows whose neighbours these slots are, int64 [n].")
       .def(
           "write_bounds", [](const Topology& t, const std::string& path) { write_bounds(t, path); },
-          "path"_a, nb::call_guard<nb::gil_scoped_release>(),
+          "path"_a, kWithoutGil,
           "Writes a topology with these bounds, whose neighbours lie elsewhere.")
       .def("forget_pages", &Topology::forget_pages,
            "Lets go of what samplers have touched, until they touch it again: it no longer counts "
@@ -195,8 +181,7 @@ void init_storage(nb::module_& m) {
         will_need(reinterpret_cast<const void*>(address), size);
       },
       "address"_a, "size"_a,
-      "Has the kernel begin to read these bytes of a mapped file of a store.",
-      nb::call_guard<nb::gil_scoped_release>());
+      "Has the kernel begin to read these bytes of a mapped file of a store.", kWithoutGil);
 
   nb::class_<File>(m, "LockFile", "An exclusive advisory lock, held while the object lives.")
       .def_static("acquire", &File::lock, "path"_a)
@@ -227,7 +212,7 @@ void init_storage(nb::module_& m) {
       [](const std::string& from_path, const std::string& to_path, bool replace) {
         publish_directory(from_path, to_path, replace);
       },
-      "from_path"_a, "to_path"_a, "replace"_a, nb::call_guard<nb::gil_scoped_release>());
+      "from_path"_a, "to_path"_a, "replace"_a, kWithoutGil);
 }
 
 }  // namespace gz::python

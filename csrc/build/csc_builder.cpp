@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <stdexcept>
 #include <utility>
 
 #include "arrays/parallel.h"
 #include "base/chunk_sizes.h"
+#include "base/errors.h"
 
 namespace gz {
 namespace {
@@ -15,24 +15,21 @@ constexpr std::uint64_t kMaxBuckets = 2048;
 
 void check(const CscOptions& options) {
   if (options.bipartite && (options.undirected || options.self_loops == SelfLoops::kAdd)) {
-    throw std::invalid_argument("undirected and self_loops='add' need one node type at both ends");
+    throw invalid("undirected and self_loops='add' need one node type at both ends");
   }
   if (!options.bipartite && options.num_src != options.num_dst) {
-    throw std::invalid_argument("found " + std::to_string(options.num_src) + " source and " +
-                                std::to_string(options.num_dst) +
-                                " destination nodes, expected as many of one type");
+    throw invalid("found ", options.num_src, " source and ", options.num_dst,
+                  " destination nodes, expected as many of one type");
   }
   if (!options.edge_ids && !options.columns.empty()) {
-    throw std::invalid_argument("edge_ids=False: found the edge attribute '" +
-                                options.columns.front().name +
-                                "', whose rows are numbered by edge id, expected none");
+    throw invalid("edge_ids=False: found the edge attribute '", options.columns.front().name,
+                  "', whose rows are numbered by edge id, expected none");
   }
   if (options.time_column) {
     const PayloadColumn& column = options.columns[*options.time_column];
     if (!EdgeTimes::can_be(*column.dtype) || column.num_items() != 1) {
-      throw std::invalid_argument(
-          "time attribute '" + column.name + "': found " + std::to_string(column.num_items()) +
-          " " + std::string(column.dtype->name) + " an edge, expected one integer or float");
+      throw invalid("time attribute '", column.name, "': found ", column.num_items(), " ",
+                    column.dtype->name, " an edge, expected one integer or float");
     }
   }
 }
@@ -103,8 +100,7 @@ void CscBuilder::append(const EdgeSlab& slab) {
     part.end = std::min(slab.end, begin + step);
     const std::int64_t size = part.end - part.begin;
     if (counts_.input + static_cast<std::uint64_t>(size) > options_.max_edges) {
-      throw std::invalid_argument("edges: found more than the " +
-                                  std::to_string(options_.max_edges) + " that were declared");
+      throw invalid("edges: found more than the ", options_.max_edges, " that were declared");
     }
     const auto slices = static_cast<int>(
         std::clamp<std::int64_t>(size / chunk_sizes.slice_edges, 1, std::int64_t{threads_}));

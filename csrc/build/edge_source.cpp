@@ -2,14 +2,15 @@
 
 #include <algorithm>
 #include <stdexcept>
-#include <string>
 #include <utility>
+
+#include "base/errors.h"
 
 namespace gz {
 void check_end(std::uint64_t edge, const char* end, std::int64_t id, std::uint64_t num_nodes) {
   if (id >= 0 && static_cast<std::uint64_t>(id) < num_nodes) return;
-  throw std::out_of_range("edge " + std::to_string(edge) + ": " + end + " id: found " +
-                          std::to_string(id) + ", expected 0 <= id < " + std::to_string(num_nodes));
+  throw std::out_of_range(
+      text_of("edge ", edge, ": ", end, " id: found ", id, ", expected 0 <= id < ", num_nodes));
 }
 
 EdgeSource::EdgeSource(const BuildPlan& plan, NodeMarks* marks, const EdgeSlab& slab,
@@ -51,9 +52,8 @@ void EdgeSource::refuse(std::int64_t at) const {
   check_end(edge, "source", static_cast<std::int64_t>(id), plan_.options.num_src);
   slab_.dst.read(slab_.begin + at, slab_.begin + at + 1, &id);
   check_end(edge, "destination", static_cast<std::int64_t>(id), plan_.options.num_dst);
-  throw std::invalid_argument("edge " + std::to_string(edge) + ": " +
-                              plan_.options.columns[*plan_.options.time_column].name +
-                              ": found NaN, expected a time");
+  throw invalid("edge ", edge, ": ", plan_.options.columns[*plan_.options.time_column].name,
+                ": found NaN, expected a time");
 }
 
 template <class Put>

@@ -1,7 +1,6 @@
 #include "build/in_memory.h"
 
-#include <stdexcept>
-
+#include "base/errors.h"
 #include "build/counting_order.h"
 #include "build/edge_source.h"
 
@@ -10,7 +9,7 @@ namespace gz {
 std::pair<Buffer<std::int64_t>, Buffer<std::int64_t>> sort_by_destination(
     std::span<const std::int64_t> src, std::span<const std::int64_t> dst, std::int64_t num_src,
     std::int64_t num_dst) {
-  if (src.size() != dst.size()) throw std::invalid_argument("src and dst differ in length");
+  if (src.size() != dst.size()) throw invalid("src and dst differ in length");
   for (std::size_t edge = 0; edge < dst.size(); ++edge) {
     check_end(edge, "source", src[edge], static_cast<std::uint64_t>(num_src));
     check_end(edge, "destination", dst[edge], static_cast<std::uint64_t>(num_dst));

@@ -11,6 +11,7 @@
 namespace gz {
 
 enum class Coalesce { kFirst, kSum, kMean, kMin, kMax };
+inline constexpr const char* kCoalesceNames[] = {"first", "sum", "mean", "min", "max"};
 enum class SelfLoops { kKeep, kRemove, kAdd };
 
 struct CscOptions {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <stdexcept>
 #include <string>
 #include <type_traits>
 
+#include "base/errors.h"
 #include "build/numbers.h"
 
 namespace gz {
@@ -33,16 +33,12 @@ std::uint32_t SourceTable::find_or_add(std::uint64_t src) {
 
 namespace {
 
-const char* name_of(Coalesce how) noexcept {
-  constexpr const char* kNames[] = {"first", "sum", "mean", "min", "max"};
-  return kNames[static_cast<int>(how)];
-}
+const char* name_of(Coalesce how) noexcept { return kCoalesceNames[static_cast<int>(how)]; }
 
 [[noreturn]] void throw_no_fit(Coalesce how, const PayloadColumn& column,
                                const std::string& found) {
-  throw std::invalid_argument("coalesce='" + std::string(name_of(how)) + "' of '" + column.name +
-                              "': found " + found + ", which " + std::string(column.dtype->name) +
-                              " cannot hold; convert it to a wider dtype");
+  throw invalid("coalesce='", name_of(how), "' of '", column.name, "': found ", found, ", which ",
+                column.dtype->name, " cannot hold; convert it to a wider dtype");
 }
 
 template <class Wide>
@@ -56,7 +52,7 @@ Wide combine(Coalesce how, Wide a, Wide b, const PayloadColumn& column) {
     if (how == Coalesce::kMax) return std::max(a, b);
     Wide sum;
     if (__builtin_add_overflow(a, b, &sum)) {
-      throw_no_fit(how, column, std::to_string(a) + " + " + std::to_string(b));
+      throw_no_fit(how, column, text_of(a, " + ", b));
     }
     return sum;
   }
@@ -81,9 +77,8 @@ EdgeMerger::EdgeMerger(const RecordLayout& layout, const CscOptions& options)
   for (std::size_t c = 0; c < options.columns.size(); ++c) {
     const PayloadColumn& column = options.columns[c];
     if (!with_type(*column.dtype, [](auto) {})) {
-      throw std::invalid_argument("coalesce='" + std::string(name_of(how_)) + "': column '" +
-                                  column.name + "' is " + std::string(column.dtype->name) +
-                                  "; use coalesce='first'");
+      throw invalid("coalesce='", name_of(how_), "': column '", column.name, "' is ",
+                    column.dtype->name, "; use coalesce='first'");
     }
     for (std::uint32_t i = 0; i < column.num_items(); ++i) {
       items_.push_back({layout.column_at(c) + i * column.dtype->item_bytes, &column});

@@ -30,8 +30,6 @@ class Dictionary {
   void copy(const std::int64_t* index, std::int64_t count, std::byte* out) const noexcept;
 
  private:
-  class Builder;
-
   std::int64_t row_bytes_ = 0;
   PackedInts codes_;  // [row], in 1, 2, 4 or 8 bits
   std::array<std::uint64_t, kMostValues> values_{};

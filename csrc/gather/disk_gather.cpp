@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -105,9 +104,8 @@ struct DiskGather::Job {
           throw OsError("the file was truncated: cannot read", file.path(), EIO);
         }
       } catch (const OsError& error) {
-        const std::string what = error.operation() + " row " + std::to_string(target.row) + ", " +
-                                 std::to_string(bytes) + " bytes at offset " +
-                                 std::to_string(offset) + " of";
+        const std::string what = text_of(error.operation(), " row ", target.row, ", ", bytes,
+                                         " bytes at offset ", offset, " of");
         std::exception_ptr& first = errors[static_cast<std::size_t>(target.request)];
         if (!first) first = std::make_exception_ptr(OsError(what, error.path(), error.code()));
         continue;

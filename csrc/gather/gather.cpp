@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -73,8 +72,7 @@ void gather_targets(std::span<Target> targets, int threads) {
 std::size_t inner_of(const SampledHops& hops, int type, std::size_t num_nodes) {
   const std::int64_t count = hops.inner.at(static_cast<std::size_t>(type));
   if (count < 0 || static_cast<std::size_t>(count) > num_nodes) {
-    throw std::invalid_argument("inner: found " + std::to_string(count) + " of " +
-                                std::to_string(num_nodes) + " nodes, expected that many or fewer");
+    throw invalid("inner: found ", count, " of ", num_nodes, " nodes, expected that many or fewer");
   }
   return static_cast<std::size_t>(count);
 }
@@ -101,9 +99,8 @@ void check_ids(std::span<const std::int64_t> ids, const RowTable& table) {
   const auto bad = find_outside(ids, table.num_rows);
   if (bad == ids.end()) return;
   const std::string path = find_mapped(table.data).path;
-  throw FormatError(
-      path.empty() ? "ids in memory" : path, "rows", std::to_string(*bad),
-      "0 <= id < " + std::to_string(table.num_rows) + "; run `graphzero verify` on the store");
+  throw FormatError(path.empty() ? "ids in memory" : path, "rows", *bad, "0 <= id < ",
+                    table.num_rows, "; run `graphzero verify` on the store");
 }
 
 // The rows of `rows`, as those of `source` are to be.
@@ -176,11 +173,10 @@ void gather_pieces(PagedRows& rows, std::span<const std::int64_t> list,
 
 void check_id_column(const RowTable& table) {
   if (table.row_bytes != 4 && table.row_bytes != 8) {
-    throw std::invalid_argument("column: found items of " + std::to_string(table.row_bytes) +
-                                " bytes, expected int32 or int64");
+    throw invalid("column: found items of ", table.row_bytes, " bytes, expected int32 or int64");
   }
   if (table.num_rows > 1 && table.row_stride != table.row_bytes) {
-    throw std::invalid_argument("column: expected contiguous items");
+    throw invalid("column: expected contiguous items");
   }
 }
 
@@ -190,9 +186,8 @@ Gathered gather(const GatherPlan& plan, std::span<const std::span<const std::int
   const std::size_t num_windows = part.windows.size();
   if (given.size() != plan.num_lists ||
       (num_windows != 0 && num_windows != (plan.reads() ? plan.paged.size() : 0))) {
-    throw std::invalid_argument("gather: found " + std::to_string(given.size()) +
-                                " index lists, expected " + std::to_string(plan.num_lists) +
-                                ", and a window for each of the paged rows");
+    throw invalid("gather: found ", given.size(), " index lists, expected ", plan.num_lists,
+                  ", and a window for each of the paged rows");
   }
   Gathered out;
   std::vector<std::span<const std::int64_t>> lists(given.begin(), given.end());

@@ -3,11 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <stdexcept>
-#include <string>
 #include <utility>
 
 #include "arrays/radix_sort.h"
-#include "base/chunk_sizes.h"
 #include "base/errors.h"
 
 namespace gz {
@@ -16,9 +14,8 @@ namespace {
 void check_file(const ColumnFile& file, std::int64_t num_rows, std::int64_t row_bytes) {
   const RowLayout& found = file.layout;
   if (found.num_rows == num_rows && found.row_bytes == row_bytes) return;
-  throw std::invalid_argument(file.file->path() + ": found " + std::to_string(found.num_rows) +
-                              " rows of " + std::to_string(found.row_bytes) + " bytes, expected " +
-                              std::to_string(num_rows) + " of " + std::to_string(row_bytes));
+  throw invalid(file.file->path(), ": found ", found.num_rows, " rows of ", found.row_bytes,
+                " bytes, expected ", num_rows, " of ", row_bytes);
 }
 
 }  // namespace
@@ -86,10 +83,9 @@ Buffer<std::int64_t> PagedRows::unite(std::span<const IdList> lists, std::size_t
   const int ordinal_bits = wanted ? 0 : bits_for(static_cast<std::uint64_t>(total));
   const int row_bits = bits_for(static_cast<std::uint64_t>(resident_.num_rows()));
   if (row_bits + ordinal_bits > 64) {
-    throw std::invalid_argument("found " + std::to_string(total) + " of " +
-                                std::to_string(resident_.num_rows()) +
-                                " rows in one window, expected fewer: the bits of both counts "
-                                "together must be at most 64");
+    throw invalid("found ", total, " of ", resident_.num_rows(),
+                  " rows in one window, expected fewer: the bits of both counts "
+                  "together must be at most 64");
   }
   std::int64_t found = 0, at = 0;
   std::array<std::int64_t, RowCache::kFindAtOnce> block, places, others;
@@ -343,7 +339,10 @@ PagedRows::Fill PagedRows::absent(std::int64_t& group, std::int64_t max_rows) {
   return fill;
 }
 
-bool PagedRows::load(const Fill& fill, RowWindow& window) {
+std::int64_t PagedRows::load(std::int64_t group, std::int64_t max_rows, ReadStats& stats) {
+  const std::lock_guard lock(mutex_);
+  const Fill fill = absent(group, std::max<std::int64_t>(1, max_rows));
+  RowWindow window;
   window.errors.resize(1);
   const std::int64_t end = fill.groups.size() == 0 ? 0 : fill.groups.span().back() + 1;
   const std::int64_t beyond = (end << resident_.group_bits()) - resident_.num_rows();
@@ -351,26 +350,10 @@ bool PagedRows::load(const Fill& fill, RowWindow& window) {
       (fill.groups.size() << resident_.group_bits()) - std::max<std::int64_t>(0, beyond);
   try {
     fetch({}, fill, window, {});
+    if (window.errors[0]) std::rethrow_exception(window.errors[0]);
   } catch (...) {
     forget(fill);
     throw;
-  }
-  if (window.errors[0]) forget(fill);
-  return !window.errors[0];
-}
-
-std::int64_t PagedRows::preload(std::int64_t group) {
-  const std::lock_guard lock(mutex_);
-  RowWindow window;
-  load(absent(group, chunk_sizes.preloaded_rows), window);
-  return group;
-}
-
-std::int64_t PagedRows::load(std::int64_t group, std::int64_t max_rows, ReadStats& stats) {
-  const std::lock_guard lock(mutex_);
-  RowWindow window;
-  if (!load(absent(group, std::max<std::int64_t>(1, max_rows)), window)) {
-    std::rethrow_exception(window.errors[0]);
   }
   stats += window.stats;
   return group;
@@ -389,8 +372,8 @@ void PagedRows::find_places(std::span<const std::int64_t> rows, std::int64_t* pl
     const bool is_there = rows[i] >= 0 && rows[i] < num_rows();
     places[i] = !is_there ? -1 : resident_.find(order_ ? order_->place_of(rows[i]) : rows[i]);
     if (places[i] < 0) {
-      throw std::out_of_range("index[" + std::to_string(i) + "]: found row " +
-                              std::to_string(rows[i]) + ", expected one that was loaded");
+      throw std::out_of_range(
+          text_of("index[", i, "]: found row ", rows[i], ", expected one that was loaded"));
     }
   }
 }

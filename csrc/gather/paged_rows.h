@@ -97,11 +97,6 @@ class PagedRows {
   // Numbers of a list's items in the order in which their rows lie. Raises as read().
   Buffer<std::uint64_t> order_of(std::span<const std::int64_t> rows) const;
 
-  // Reads rows ahead of their first use, from `group` on, a part of them: whole groups, resident
-  // ones and as many others as frames were never taken. Returns the group to go on with,
-  // num_groups() at the end. An error is left to the batch that needs the row.
-  std::int64_t preload(std::int64_t group);
-
   // Reads the resident rows of group `group` and of those after it, some `max_rows` of them.
   // Returns the group to go on with, num_groups() at the end. Raises OsError where one cannot be
   // read.
@@ -150,8 +145,6 @@ class PagedRows {
   void forget(const Fill& fill, void (RowCache::*drop)(std::int32_t) = &RowCache::drop) noexcept;
   // The next `max_rows` or so from `group` on that are resident and were not read; advances it.
   Fill absent(std::int64_t& group, std::int64_t max_rows);
-  // Reads what is to be kept. False where not all of it could be.
-  bool load(const Fill& fill, RowWindow& window);
   void add_group(std::int64_t row, std::int64_t place, Fill& fill) const;
   std::int64_t bytes_of(const Fill& fill) const noexcept {
     return (fill.groups.size() << resident_.group_bits()) * row_bytes_;

@@ -1,8 +1,6 @@
 #include "gather/read_plan.h"
 
 #include <algorithm>
-#include <stdexcept>
-#include <string>
 
 #include "arrays/radix_sort.h"
 #include "base/errors.h"
@@ -27,9 +25,8 @@ void ReadPlan::build(const RowLayout& layout, std::span<const RowRequest> reques
   std::uint64_t longest = 0;
   for (const RowRequest& request : requests) {
     if (!request.positions.empty() && request.positions.size() != request.rows.size()) {
-      throw std::invalid_argument("positions: found " + std::to_string(request.positions.size()) +
-                                  ", expected one for each of " +
-                                  std::to_string(request.rows.size()) + " rows");
+      throw invalid("positions: found ", request.positions.size(), ", expected one for each of ",
+                    request.rows.size(), " rows");
     }
     longest = std::max<std::uint64_t>(longest, request.rows.size());
   }
@@ -38,9 +35,8 @@ void ReadPlan::build(const RowLayout& layout, std::span<const RowRequest> reques
   const int row_bits =
       bits_for(static_cast<std::uint64_t>(std::max<std::int64_t>(layout.num_rows, 0)));
   if (row_bits + request_bits + index_bits > 64) {
-    throw std::invalid_argument("found " + std::to_string(requests.size()) + " requests of up to " +
-                                std::to_string(longest) + " of " + std::to_string(layout.num_rows) +
-                                " rows, expected counts whose bits add up to at most 64");
+    throw invalid("found ", requests.size(), " requests of up to ", longest, " of ",
+                  layout.num_rows, " rows, expected counts whose bits add up to at most 64");
   }
   request_shift_ = index_bits;
   row_shift_ = index_bits + request_bits;
@@ -65,8 +61,7 @@ void ReadPlan::collect(const RowLayout& layout, std::span<const RowRequest> requ
       if (row < 0 || row >= layout.num_rows) {
         keys_.clear();
         reads_.clear();
-        throw_out_of_range("requests[" + std::to_string(k) + "].rows[" + std::to_string(i) + "]",
-                           "row", row, layout.num_rows);
+        throw_out_of_range(text_of("requests[", k, "].rows[", i, "]"), "row", row, layout.num_rows);
       }
       *to++ = static_cast<std::uint64_t>(row) << row_shift_ |
               static_cast<std::uint64_t>(k) << request_shift_ | i;

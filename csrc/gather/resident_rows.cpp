@@ -1,7 +1,6 @@
 #include "gather/resident_rows.h"
 
 #include <algorithm>
-#include <stdexcept>
 
 #include "base/errors.h"
 
@@ -9,7 +8,7 @@ namespace gz {
 
 std::int64_t count_groups(std::int64_t num_rows, int group_bits) {
   if (group_bits < 0 || group_bits > 20 || num_rows < 0) {
-    throw std::invalid_argument("group_bits: expected 0 to 20; num_rows: 0 or more");
+    throw invalid("group_bits: expected 0 to 20; num_rows: 0 or more");
   }
   return (num_rows + (std::int64_t{1} << group_bits) - 1) >> group_bits;
 }

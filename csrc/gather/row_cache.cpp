@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <stdexcept>
-#include <string>
 #include <utility>
 
+#include "base/errors.h"
 #include "io/pages.h"
 
 namespace gz {
@@ -28,8 +27,7 @@ RowCache::RowCache(std::int64_t num_groups, std::int64_t num_frames)
           std::clamp<std::int64_t>(num_frames, 0, std::min<std::int64_t>(num_groups, INT32_MAX))),
       live_(std::make_shared<Live>()) {
   if (num_groups >= std::int64_t{kNone}) {
-    throw std::invalid_argument("row cache: found " + std::to_string(num_groups) +
-                                " groups of rows, expected fewer than " + std::to_string(kNone));
+    throw invalid("row cache: found ", num_groups, " groups of rows, expected fewer than ", kNone);
   }
   const auto count = static_cast<std::size_t>(num_frames_);
   frame_pages_ = make_pages(count * sizeof(Frame));

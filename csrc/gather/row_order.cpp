@@ -1,10 +1,9 @@
 #include "gather/row_order.h"
 
 #include <algorithm>
-#include <stdexcept>
-#include <string>
 #include <type_traits>
 
+#include "base/errors.h"
 #include "gather/resident_rows.h"
 
 namespace gz {
@@ -40,10 +39,9 @@ RowOrder::RowOrder(std::span<const std::int32_t> again, std::int64_t num_rows, i
   visit_all([&](std::int64_t place, std::int64_t group) {
     const bool is_whole = group >= 0 && group < num_whole;
     if (!is_whole || lies_again_.has(group)) {
-      throw std::invalid_argument("again[" + std::to_string(place) + "]: found " +
-                                  std::to_string(group) + (is_whole ? " once more" : "") +
-                                  ", expected " + (group_bits == 0 ? "rows" : "whole groups") +
-                                  " below " + std::to_string(num_whole) + ", each once");
+      throw invalid("again[", place, "]: found ", group, (is_whole ? " once more" : ""),
+                    ", expected ", (group_bits == 0 ? "rows" : "whole groups"), " below ",
+                    num_whole, ", each once");
     }
     lies_again_.set(group);
   });

@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <stdexcept>
-#include <string>
 
 #include "base/chunk_sizes.h"
+#include "base/errors.h"
 
 namespace gz {
 namespace {
@@ -65,9 +64,8 @@ InEdges in_edges(std::span<const std::int64_t> src, std::span<const std::int64_t
   for (std::int64_t e = 0; e < std::ssize(dst); ++e) {
     const std::int64_t d = dst[static_cast<std::size_t>(e)];
     if (d < 0 || d < done - 1 || d >= num_dst) {
-      throw std::invalid_argument("edges: found edge " + std::to_string(e) + " to node " +
-                                  std::to_string(d) + ", expected them by destination, below " +
-                                  std::to_string(num_dst));
+      throw invalid("edges: found edge ", e, " to node ", d,
+                    ", expected them by destination, below ", num_dst);
     }
     while (done <= d) bounds[done++] = e;
   }

@@ -1,7 +1,6 @@
 #include "gather/window_room.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace gz {
 
@@ -15,7 +14,7 @@ bool WindowRoom::has_half() const noexcept {
   return all_.max_bytes - taken_ >= all_.max_bytes / (epochs_ * 2);
 }
 
-WindowRoom::Part WindowRoom::take(int at_once) {
+Loan WindowRoom::take(int at_once) {
   const std::int64_t share = all_.max_bytes / (epochs_ * at_once);
   if (origin_.forked()) return {nullptr, share};
   std::int64_t taken = taken_;
@@ -24,22 +23,6 @@ WindowRoom::Part WindowRoom::take(int at_once) {
     bytes = std::clamp<std::int64_t>(all_.max_bytes - taken, 0, share);
   } while (!taken_.compare_exchange_weak(taken, taken + bytes));
   return {shared_from_this(), bytes};
-}
-
-WindowRoom::Part::Part(std::shared_ptr<WindowRoom> room, std::int64_t bytes) noexcept
-    : room_(std::move(room)), bytes_(bytes) {}
-
-WindowRoom::Part::~Part() { shrink(0); }
-
-void WindowRoom::Part::shrink(std::int64_t bytes) noexcept {
-  if (bytes >= bytes_) return;
-  if (room_ != nullptr) room_->taken_ -= bytes_ - bytes;
-  bytes_ = bytes;
-}
-
-void WindowRoom::Part::swap(Part& other) noexcept {
-  std::swap(room_, other.room_);
-  std::swap(bytes_, other.bytes_);
 }
 
 }  // namespace gz

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "gather/loan.h"
 #include "io/origin.h"
 
 namespace gz {
@@ -22,7 +23,7 @@ struct WindowLimits {
 //
 // Thread safety: all functions, from any thread, and without locks: a child of a fork goes on with
 // what it needs alone, since the windows that its parent had are not given back there.
-class WindowRoom : public std::enable_shared_from_this<WindowRoom> {
+class WindowRoom final : public Lender, public std::enable_shared_from_this<WindowRoom> {
  public:
   explicit WindowRoom(WindowLimits all) : all_(all) {}
 
@@ -35,32 +36,10 @@ class WindowRoom : public std::enable_shared_from_this<WindowRoom> {
   // Whether there is room for one of two windows now.
   bool has_half() const noexcept;
 
-  // Room of one window; given back when it dies.
-  class Part {
-   public:
-    Part() = default;
-    Part(Part&& other) noexcept { swap(other); }
-    Part& operator=(Part&& other) noexcept {
-      swap(other);
-      return *this;
-    }
-    ~Part();
+  // Room of one window; given back when it dies. REQUIRES that a shared_ptr owns this.
+  Loan take(int at_once = 1);
 
-    std::int64_t bytes() const noexcept { return bytes_; }
-    // Gives back what it turned out not to need.
-    void shrink(std::int64_t bytes) noexcept;
-
-   private:
-    friend class WindowRoom;
-    Part(std::shared_ptr<WindowRoom> room, std::int64_t bytes) noexcept;
-    void swap(Part& other) noexcept;
-
-    std::shared_ptr<WindowRoom> room_;
-    std::int64_t bytes_ = 0;
-  };
-
-  // REQUIRES that a shared_ptr owns this.
-  Part take(int at_once = 1);
+  void returned(std::int64_t bytes) noexcept override { taken_ -= bytes; }
 
  private:
   const WindowLimits all_;

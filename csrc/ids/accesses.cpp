@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <stdexcept>
 #include <vector>
 
 #include "arrays/buffer.h"
@@ -44,7 +43,7 @@ void count_rows(std::span<const std::int64_t> rows, Counts counts) {
 std::int64_t add_rows(std::span<const std::int64_t> rows, std::span<std::byte> bits, RowList list,
                       std::int64_t met) {
   check_range("rows", "row", rows, std::ssize(list));
-  const auto refuse = [](const char* what) { throw std::invalid_argument(what); };
+  const auto refuse = [](const char* what) { throw invalid(what); };
   if (bits.size() < (list.size() + 7) / 8) refuse("bits: expected one for each row");
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (i + kAhead < rows.size()) __builtin_prefetch(&at(bits, rows[i + kAhead] >> 3), 1);

@@ -29,8 +29,7 @@ ReaderKind reader_named(std::string_view name, const char* where) {
   if (name == "auto") return ReaderKind::kAuto;
   if (name == "uring") return ReaderKind::kUring;
   if (name == "pool") return ReaderKind::kPool;
-  throw std::invalid_argument(std::string(where) + ": found '" + std::string(name) +
-                              "', expected 'auto', 'uring' or 'pool'");
+  throw invalid(where, ": found '", name, "', expected 'auto', 'uring' or 'pool'");
 }
 
 bool ReadStep::direct() const noexcept {
@@ -49,11 +48,11 @@ bool ReadStep::settle(std::int64_t result) {
     return false;
   }
   if (result <= 0) {
-    const std::string place = "cannot read " + std::to_string(request_.size - done_) +
-                              " bytes at offset " + std::to_string(offset()) + " of";
+    const std::string place =
+        text_of("cannot read ", request_.size - done_, " bytes at offset ", offset(), " of");
     error_ = std::make_exception_ptr(
         result < 0 ? OsError(place, file_->path(), static_cast<int>(-result))
-                   : OsError("the file was truncated: " + place, file_->path(), EIO));
+                   : OsError(text_of("the file was truncated: ", place), file_->path(), EIO));
     return true;
   }
   all_direct_ = all_direct_ && direct();
@@ -63,8 +62,7 @@ bool ReadStep::settle(std::int64_t result) {
 
 std::unique_ptr<AsyncReader> AsyncReader::create(const ReaderOptions& options) {
   if (options.depth < 1) {
-    throw std::invalid_argument("depth: found " + std::to_string(options.depth) +
-                                ", expected at least 1");
+    throw invalid("depth: found ", options.depth, ", expected at least 1");
   }
   const ReaderKind kind =
       options.kind == ReaderKind::kAuto ? kind_from_environment() : options.kind;
@@ -106,10 +104,10 @@ int AsyncReader::add_file(const std::shared_ptr<const DirectFile>& file) {
 void AsyncReader::submit(std::span<const ReadRequest> requests) {
   if (forked()) throw std::logic_error("a forked child uses its parent's reader");
   for (const ReadRequest& request : requests) {
-    if (request.size == 0) throw std::invalid_argument("found a read of 0 bytes, expected more");
+    if (request.size == 0) throw invalid("found a read of 0 bytes, expected more");
     if (request.file < 0 || static_cast<std::size_t>(request.file) >= files_.size()) {
-      throw std::out_of_range("found file " + std::to_string(request.file) +
-                              ", expected what add_file() returned");
+      throw std::out_of_range(
+          text_of("found file ", request.file, ", expected what add_file() returned"));
     }
   }
   start(requests);

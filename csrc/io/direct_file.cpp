@@ -5,16 +5,16 @@
 namespace gz {
 
 std::shared_ptr<const DirectFile> DirectFile::open(const std::string& path, bool direct) {
-  return std::shared_ptr<const DirectFile>(new DirectFile(File::open(path), direct));
+  return of(std::make_shared<const File>(File::open(path)), direct);
 }
 
-std::shared_ptr<const DirectFile> DirectFile::of(const File& file, bool direct) {
-  return std::shared_ptr<const DirectFile>(new DirectFile(file.duplicate(), direct));
+std::shared_ptr<const DirectFile> DirectFile::of(std::shared_ptr<const File> file, bool direct) {
+  return std::shared_ptr<const DirectFile>(new DirectFile(std::move(file), direct));
 }
 
-DirectFile::DirectFile(File file, bool direct) : buffered_(std::move(file)) {
+DirectFile::DirectFile(std::shared_ptr<const File> file, bool direct) : buffered_(std::move(file)) {
   if (!direct) return;
-  direct_ = buffered_.reopen_direct();
+  direct_ = buffered_->reopen_direct();
   if (!direct_) return;
   const std::uint64_t alignment = direct_->direct_alignment();
   if (alignment > 0) {

@@ -19,8 +19,8 @@ class DirectFile {
   // Opens `path`; without `direct`, or where the system or the filesystem has no direct reads
   // (tmpfs, some network and overlay filesystems), every read goes through the page cache.
   static std::shared_ptr<const DirectFile> open(const std::string& path, bool direct = true);
-  // A DirectFile over a file that is open already; `file` may be closed afterwards.
-  static std::shared_ptr<const DirectFile> of(const File& file, bool direct = true);
+  // A DirectFile over a file that is open already.
+  static std::shared_ptr<const DirectFile> of(std::shared_ptr<const File> file, bool direct = true);
 
   bool direct() const noexcept { return direct_.has_value(); }
   // Reads go past the page cache if offset, size and address are multiples of this; 1 when none
@@ -30,15 +30,15 @@ class DirectFile {
     return direct() && (offset | size | reinterpret_cast<std::uintptr_t>(to)) % alignment_ == 0;
   }
 
-  const File& buffered() const noexcept { return buffered_; }
+  const File& buffered() const noexcept { return *buffered_; }
   FileHandle direct_handle() const noexcept { return direct_ ? direct_->handle() : -1; }
-  const std::string& path() const noexcept { return buffered_.path(); }
-  std::uint64_t size() const { return buffered_.size(); }
+  const std::string& path() const noexcept { return buffered_->path(); }
+  std::uint64_t size() const { return buffered_->size(); }
 
  private:
-  DirectFile(File file, bool direct);
+  DirectFile(std::shared_ptr<const File> file, bool direct);
 
-  File buffered_;
+  std::shared_ptr<const File> buffered_;
   std::optional<File> direct_;
   std::uint64_t alignment_ = 1;
 };

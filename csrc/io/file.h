@@ -33,8 +33,6 @@ class File {
   // Raises OsError(EWOULDBLOCK) when another File holds it. Released when the File dies.
   static File lock(const std::string& path);
 
-  // This open file under a further descriptor.
-  File duplicate() const;
   // This file (not another that its path names by now) opened for reading past the page cache;
   // nothing where the filesystem refuses that.
   std::optional<File> reopen_direct() const;

@@ -91,12 +91,6 @@ File File::lock(const std::string& path) {
   return file;
 }
 
-File File::duplicate() const {
-  const int fd = ::fcntl(posix::descriptor(*this), F_DUPFD_CLOEXEC, 0);
-  if (fd < 0) throw OsError("cannot duplicate the descriptor of", path_, errno);
-  return File(fd, path_);
-}
-
 std::optional<File> File::reopen_direct() const {
   try {
     const int fd = posix::reopen_direct(posix::descriptor(*this), path_);

@@ -102,16 +102,6 @@ File File::lock(const std::string& path) {
   return file;
 }
 
-File File::duplicate() const {
-  HANDLE found;
-  const HANDLE here = ::GetCurrentProcess();
-  if (::DuplicateHandle(here, handle_of(*this), here, &found, 0, FALSE, DUPLICATE_SAME_ACCESS) ==
-      0) {
-    throw OsError("cannot duplicate the handle of", path_, last_errno());
-  }
-  return File(reinterpret_cast<FileHandle>(found), path_);
-}
-
 std::optional<File> File::reopen_direct() const {
   const HANDLE found = ::ReOpenFile(handle_of(*this), GENERIC_READ, kShared,
                                     FILE_FLAG_OVERLAPPED | FILE_FLAG_NO_BUFFERING);

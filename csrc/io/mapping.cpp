@@ -74,8 +74,8 @@ void will_need(const void* address, std::uint64_t size) noexcept {
 
 void detail::throw_unreadable(const void* address) {
   const MappedPlace place = find_mapped(address);
-  throw OsError("the file was truncated or its disk failed: cannot read offset " +
-                    std::to_string(place.offset) + " of",
+  throw OsError(text_of("the file was truncated or its disk failed: cannot read offset ",
+                        place.offset, " of"),
                 place.path.empty() ? "a mapped file" : place.path, EIO);
 }
 

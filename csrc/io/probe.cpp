@@ -5,9 +5,9 @@
 #include <chrono>
 #include <memory>
 #include <random>
-#include <stdexcept>
 #include <vector>
 
+#include "base/errors.h"
 #include "io/read_buffer.h"
 
 namespace gz {
@@ -21,46 +21,40 @@ constexpr int kSequentialDepth = 16;
 constexpr int kSlices = 5;
 
 // Reads a second where `depth` of them, of `size` bytes at the places next() names, are kept under
-// way for `seconds`.
+// way for `seconds`: the best of several measurements, since whatever else the machine does can
+// only slow it down, and the result may be remembered for long.
 template <class Next>
-double measure_once(AsyncReader& reader, int file, ReadBuffer& buffer, std::size_t size, int depth,
-                    double seconds, const Next& next) {
+double measure(AsyncReader& reader, int file, ReadBuffer& buffer, std::size_t size, int depth,
+               double seconds, const Next& next) {
+  using Seconds = std::chrono::duration<double>;
   std::byte* const memory = buffer.memory().data();
   const auto request = [&](std::uint64_t slot) {
     return ReadRequest{file, next() * size, size, memory + slot * size, slot};
   };
-  std::vector<ReadRequest> requests;
-  for (int slot = 0; slot < depth; ++slot) {
-    requests.push_back(request(static_cast<std::uint64_t>(slot)));
-  }
-  const Clock::time_point start = Clock::now();
-  const Clock::time_point end =
-      start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-  std::size_t reads = 0;
-  Clock::time_point now = start;
-  std::array<Completion, 32> done;
-  reader.submit(requests);
-  while (const std::size_t complete = reader.wait(done)) {
-    now = Clock::now();
-    reads += complete;
-    requests.clear();
-    for (std::size_t i = 0; i < complete; ++i) {
-      if (done[i].error) std::rethrow_exception(done[i].error);
-      if (now < end) requests.push_back(request(done[i].tag));
-    }
-    reader.submit(requests);
-  }
-  return static_cast<double>(reads) / std::chrono::duration<double>(now - start).count();
-}
-
-// The best of several measurements: whatever else the machine does can only slow it down, and the
-// result may be remembered for long.
-template <class Next>
-double measure(AsyncReader& reader, int file, ReadBuffer& buffer, std::size_t size, int depth,
-               double seconds, const Next& next) {
   double best = 0;
   for (int slice = 0; slice < kSlices; ++slice) {
-    best = std::max(best, measure_once(reader, file, buffer, size, depth, seconds / kSlices, next));
+    std::vector<ReadRequest> requests;
+    for (int slot = 0; slot < depth; ++slot) {
+      requests.push_back(request(static_cast<std::uint64_t>(slot)));
+    }
+    const Clock::time_point start = Clock::now();
+    Clock::time_point now = start;
+    std::size_t reads = 0;
+    std::array<Completion, 32> done;
+    reader.submit(requests);
+    while (const std::size_t complete = reader.wait(done)) {
+      now = Clock::now();
+      reads += complete;
+      requests.clear();
+      for (std::size_t i = 0; i < complete; ++i) {
+        if (done[i].error) std::rethrow_exception(done[i].error);
+        if (Seconds(now - start).count() < seconds / kSlices) {
+          requests.push_back(request(done[i].tag));
+        }
+      }
+      reader.submit(requests);
+    }
+    best = std::max(best, static_cast<double>(reads) / Seconds(now - start).count());
   }
   return best;
 }
@@ -74,8 +68,8 @@ DiskSpeed probe_disk(const std::string& path, const ProbeOptions& options) {
   found.direct = file->direct();
   found.depth = options.reader.depth;
   if (found.file_bytes < kRandomRead) {
-    throw std::invalid_argument(path + ": found " + std::to_string(found.file_bytes) +
-                                " bytes, expected at least 4096 to measure a disk with");
+    throw invalid(path, ": found ", found.file_bytes,
+                  " bytes, expected at least 4096 to measure a disk with");
   }
   const int depth = options.reader.depth;
   const std::size_t sequential =

@@ -16,7 +16,7 @@
 #include "arrays/buffer.h"
 #include "arrays/narrow_ids.h"
 #include "gather/gather.h"
-#include "pipeline/loan.h"
+#include "gather/loan.h"
 #include "sampling/sample.h"
 #include "sampling/sample_window.h"
 
@@ -53,7 +53,7 @@ struct Recipe {
 // The rows that were read for a window of batches.
 struct BatchWindow {
   std::vector<RowWindow> rows;  // [paged], as in the plan
-  WindowRoom::Part room;        // taken by these rows
+  Loan room;                    // taken by these rows
 };
 
 // A finished batch, and what it cost.

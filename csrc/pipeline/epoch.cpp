@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/errors.h"
+#include "io/origin.h"
 #include "io/process.h"
 #include "pipeline/entry.h"
 #include "pipeline/fork_gate.h"
@@ -29,7 +31,7 @@ constexpr std::size_t kLeastToOverlap = 4;
 using Clock = std::chrono::steady_clock;
 
 std::string unexpected(std::uint64_t number, std::uint64_t expected) {
-  return "batch: found number " + std::to_string(number) + ", expected " + std::to_string(expected);
+  return text_of("batch: found number ", number, ", expected ", expected);
 }
 
 }  // namespace
@@ -44,7 +46,7 @@ struct Epoch::State : Lender {
     threads.push_back(start_thread([this] { work(); }));
   }
 
-  bool orphaned() const noexcept { return home != fork_depth(); }
+  bool orphaned() const noexcept { return origin.forked(); }
 
   void returned(std::int64_t bytes) noexcept override {
     if (orphaned()) return;  // a thread of the parent may have held the lock when it forked
@@ -336,7 +338,7 @@ struct Epoch::State : Lender {
   SharedLoop shared_loop{mutex, to_do};
   std::deque<std::unique_ptr<Entry>> entries;  // the oldest first
   std::vector<std::thread> threads;
-  const int home = fork_depth();
+  const Origin origin;
   const int sampled_at_once;
   const std::int64_t max_bytes;
   std::int64_t lent_bytes = 0;       // of batches that the consumer has
@@ -363,9 +365,9 @@ struct Epoch::State : Lender {
 Epoch::Epoch(int threads, std::int64_t max_bytes, std::uint64_t first)
     : state_(std::make_shared<State>(threads, max_bytes, first)) {
   if (threads < 1) {
-    throw std::invalid_argument("epoch: found " + std::to_string(threads) +
-                                " threads, expected 1 or more");
+    throw invalid("epoch: found ", threads, " threads, expected 1 or more");
   }
+  const Job starting;  // which no fork falls into
   try {
     for (int i = 0; i < threads; ++i) state_->begin_thread();
   } catch (...) {
@@ -418,7 +420,7 @@ void Epoch::add(std::uint64_t number, std::shared_ptr<const Recipe> recipe, Batc
     const std::lock_guard lock(state->mutex);
     if (state->closing) throw std::logic_error("the epoch is closed");
     if (number != state->end) {
-      throw std::invalid_argument(unexpected(number, state->end));
+      throw invalid(unexpected(number, state->end));
     }
     if (entry->recipe->reads() && !state->reader.joinable()) {
       state->reader = start_thread([own = state.get()] { own->read(); });

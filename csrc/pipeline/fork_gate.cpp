@@ -16,8 +16,6 @@ struct Gate {
   bool forking = false;
 };
 
-int depth = 0;
-
 Gate*& gate() {
   static Gate* current = [] {
     // Handlers before a fork run in the opposite order: the pool's lock, which jobs take, comes
@@ -39,7 +37,6 @@ Gate*& gate() {
         },
         [] {
           gate() = new Gate;  // the parent's has waiters that are not here; it is left to them
-          ++depth;
         });
     return new Gate;
   }();
@@ -60,11 +57,6 @@ Job::~Job() {
   const std::lock_guard lock(open.mutex);
   --open.running;
   if (open.forking) open.changed.notify_all();
-}
-
-int fork_depth() noexcept {
-  gate();
-  return depth;
 }
 
 }  // namespace gz

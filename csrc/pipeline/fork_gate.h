@@ -14,8 +14,4 @@ class Job {
   ~Job();
 };
 
-// How many forks lie between this process and the one that was started: what changes when threads
-// that were here are here no more.
-int fork_depth() noexcept;
-
 }  // namespace gz

@@ -1,7 +1,8 @@
 #include "pipeline/stepped_window.h"
 
-#include <stdexcept>
 #include <utility>
+
+#include "base/errors.h"
 
 namespace gz {
 
@@ -9,7 +10,7 @@ SteppedWindow::SteppedWindow(std::vector<Wanted> batches, int threads)
     : batches_(batches.size()), errors_(batches.size()), threads_(threads) {
   for (auto& [recipe, request] : batches) {
     if (!recipe->samples_together) {
-      throw std::invalid_argument("recipe: expected one over neighbours in shards");
+      throw invalid("recipe: expected one over neighbours in shards");
     }
     runs_.push_back(recipe->begin(std::move(request), threads));
     going_.push_back(recipes_.size());

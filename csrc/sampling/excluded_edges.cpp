@@ -13,7 +13,7 @@ namespace {
 void check_ends(std::span<const std::int64_t> nodes, std::int64_t num_nodes, const Csc& csc) {
   const auto bad = find_outside(nodes, num_nodes);
   if (bad != nodes.end()) {
-    throw_out_of_range("excluded edges of " + csc.name, "node", *bad, num_nodes);
+    throw_out_of_range(text_of("excluded edges of ", csc.name), "node", *bad, num_nodes);
   }
 }
 

@@ -1,7 +1,6 @@
 #include "sampling/graph.h"
 
 #include <algorithm>
-#include <stdexcept>
 #include <utility>
 
 #include "base/errors.h"
@@ -14,20 +13,16 @@ Csc csc_of(std::shared_ptr<const Topology> file, std::shared_ptr<PagedRows> page
   const auto num_edges = static_cast<std::int64_t>(file->num_edges());
   if (paged != nullptr &&
       (paged->num_rows() != num_edges || paged->row_bytes() != std::int64_t{file->index_bytes()})) {
-    throw std::invalid_argument(
-        file->path() + ": paged: found " + std::to_string(paged->num_rows()) + " rows of " +
-        std::to_string(paged->row_bytes()) + " bytes, expected " + std::to_string(num_edges) +
-        " of " + std::to_string(file->index_bytes()));
+    throw invalid(file->path(), ": paged: found ", paged->num_rows(), " rows of ",
+                  paged->row_bytes(), " bytes, expected ", num_edges, " of ", file->index_bytes());
   }
   if (bounds != nullptr && bounds->num_nodes() != static_cast<std::int64_t>(file->num_dst())) {
-    throw std::invalid_argument(file->path() + ": bounds: found those of " +
-                                std::to_string(bounds->num_nodes()) + " nodes, expected " +
-                                std::to_string(file->num_dst()));
+    throw invalid(file->path(), ": bounds: found those of ", bounds->num_nodes(),
+                  " nodes, expected ", file->num_dst());
   }
   if (packed != nullptr && packed->size() != num_edges) {
-    throw std::invalid_argument(file->path() + ": packed: found the neighbours of " +
-                                std::to_string(packed->size()) + " edges, expected " +
-                                std::to_string(num_edges));
+    throw invalid(file->path(), ": packed: found the neighbours of ", packed->size(),
+                  " edges, expected ", num_edges);
   }
   return {file->indptr(),
           paged != nullptr || file->index_bytes() == 0 ? nullptr : file->indices(),
@@ -49,16 +44,14 @@ void check_edge_types(const std::vector<std::int64_t>& num_nodes,
   for (const SampledEdgeType& type : edge_types) {
     if (type.src_type < 0 || type.src_type >= types || type.dst_type < 0 ||
         type.dst_type >= types) {
-      throw std::invalid_argument(type.csc.name + ": its node types are not among the " +
-                                  std::to_string(types) + " given");
+      throw invalid(type.csc.name, ": its node types are not among the ", types, " given");
     }
     const std::int64_t src = num_nodes[static_cast<std::size_t>(type.src_type)];
     const std::int64_t dst = num_nodes[static_cast<std::size_t>(type.dst_type)];
     if (type.csc.num_src != src || type.csc.num_dst != dst) {
-      throw FormatError(
-          type.csc.name, "num_src, num_dst",
-          std::to_string(type.csc.num_src) + ", " + std::to_string(type.csc.num_dst),
-          std::to_string(src) + ", " + std::to_string(dst) + " (the sizes of its node types)");
+      throw FormatError(type.csc.name, "num_src, num_dst",
+                        text_of(type.csc.num_src, ", ", type.csc.num_dst), src, ", ", dst,
+                        " (the sizes of its node types)");
     }
   }
 }
@@ -77,57 +70,53 @@ bool is_asked(const std::vector<SampledEdgeType>& edge_types) noexcept {
 
 void need_neighbors(const Csc& csc) {
   if (!csc.is_elsewhere()) return;
-  throw std::invalid_argument(csc.name +
-                              ": found neighbours in shards, expected all of them here: only "
-                              "batches of neighbours over gz.open_shards() have those of others");
+  throw invalid(csc.name,
+                ": found neighbours in shards, expected all of them here: only "
+                "batches of neighbours over gz.open_shards() have those of others");
 }
 
 void check_seed(std::size_t i, std::int64_t node, std::int64_t num_nodes) {
   if (node >= 0 && node < num_nodes) return;
-  throw_out_of_range("seed " + std::to_string(i), "node", node, num_nodes);
+  throw_out_of_range(text_of("seed ", i), "node", node, num_nodes);
 }
 
 void check_hops(const std::string& name, const std::vector<std::vector<std::int64_t>>& counts,
                 const std::string& type, std::size_t num_types, std::int64_t least) {
   if (counts.size() != num_types) {
-    throw std::invalid_argument(name + ": found " + std::to_string(counts.size()) +
-                                " lists, expected one per " + type + " (" +
-                                std::to_string(num_types) + ")");
+    throw invalid(name, ": found ", counts.size(), " lists, expected one per ", type, " (",
+                  num_types, ")");
   }
   for (const auto& hops : counts) {
     if (hops.size() != counts.front().size()) {
-      throw std::invalid_argument(name + ": " + type + "s differ in their number of hops");
+      throw invalid(name, ": ", type, "s differ in their number of hops");
     }
     for (const std::int64_t k : hops) {
       if (k >= least) continue;
-      throw std::invalid_argument(name + ": found " + std::to_string(k) +
-                                  (least < 0 ? ", expected a count, 0, or -1 for all neighbors"
-                                             : ", expected a count or 0"));
+      throw invalid(name, ": found ", k,
+                    (least < 0 ? ", expected a count, 0, or -1 for all neighbors"
+                               : ", expected a count or 0"));
     }
   }
 }
 
 void check_seed_type(int node_type, std::size_t num_node_types) {
   if (node_type >= 0 && static_cast<std::size_t>(node_type) < num_node_types) return;
-  throw std::invalid_argument("seeds: found node type " + std::to_string(node_type) +
-                              ", expected 0 <= type < " + std::to_string(num_node_types));
+  throw invalid("seeds: found node type ", node_type, ", expected 0 <= type < ", num_node_types);
 }
 
 void throw_too_many() {
-  throw std::invalid_argument(
-      "one batch would hold 2^32 nodes or more: lower the fan-out or the batch size");
+  throw invalid("one batch would hold 2^32 nodes or more: lower the fan-out or the batch size");
 }
 
 void throw_bad_indptr(const Csc& csc, std::int64_t node) {
-  throw FormatError(csc.name, "indptr[" + std::to_string(node) + "]", "a range outside the edges",
-                    "0 <= indptr[v] <= indptr[v + 1] <= " + std::to_string(csc.num_edges) +
-                        "; run `graphzero verify` on the store");
+  throw FormatError(csc.name, text_of("indptr[", node, "]"), "a range outside the edges",
+                    "0 <= indptr[v] <= indptr[v + 1] <= ", csc.num_edges,
+                    "; run `graphzero verify` on the store");
 }
 
 void throw_bad_index(const std::string& name, std::int64_t num_src, std::int64_t node) {
-  throw FormatError(
-      name, "indices", "node " + std::to_string(node),
-      "0 <= node < " + std::to_string(num_src) + "; run `graphzero verify` on the store");
+  throw FormatError(name, "indices", text_of("node ", node), "0 <= node < ", num_src,
+                    "; run `graphzero verify` on the store");
 }
 
 }  // namespace gz

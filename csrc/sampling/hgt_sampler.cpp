@@ -7,13 +7,12 @@
 #include <numeric>
 #include <optional>
 #include <span>
-#include <stdexcept>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "arrays/buffer.h"
 #include "arrays/id_map.h"
+#include "base/errors.h"
 #include "base/rng.h"
 #include "sampling/draw.h"
 #include "sampling/induce.h"
@@ -277,7 +276,7 @@ HgtSampler::~HgtSampler() = default;
 void HgtSampler::check(const HgtRequest& request) const {
   check_hops("num_samples", request.num_samples, "node type", num_nodes_.size(), 0);
   if (!request.excluded.empty()) {
-    throw std::invalid_argument("excluded: found some, expected a sampler of neighbors");
+    throw invalid("excluded: found some, expected a sampler of neighbors");
   }
   for (const Seeds& seeds : request.seeds) check_seed_type(seeds.node_type, num_nodes_.size());
   check_files(edge_types_);

@@ -85,24 +85,15 @@ class Variates {
     sin_ = std::sin(done * std::numbers::pi / 2);
   }
 
-  // Whether all variates are uniform hashes as they are, the cheap case.
-  bool drift() const noexcept { return sin_ != 0; }
-
-  // Uniform in (0, 1).
-  double uniform(std::int64_t node) const noexcept {
-    return drift() ? std::erfc(-normal(node) / std::numbers::sqrt2) / 2 : hash(now_, node);
-  }
-
-  // A number that increases with uniform(), to compare by, without its costs.
-  template <bool kDrift>
+  // A number that increases with exponential(), to compare by, without its costs.
   double order(std::int64_t node) const noexcept {
-    return kDrift ? normal(node) : hash(now_, node);
+    return drifts() ? normal(node) : hash(now_, node);
   }
 
-  // Exponential of rate 1, and increasing with uniform() too.
+  // Exponential of rate 1.
   double exponential(std::int64_t node) const noexcept {
-    return drift() ? -std::log(std::erfc(normal(node) / std::numbers::sqrt2) / 2)
-                   : -std::log1p(-hash(now_, node));
+    return drifts() ? -std::log(std::erfc(normal(node) / std::numbers::sqrt2) / 2)
+                    : -std::log1p(-hash(now_, node));
   }
 
  private:
@@ -112,6 +103,9 @@ class Variates {
     const std::uint64_t bits = derive_key(key, static_cast<std::uint64_t>(node));
     return (static_cast<double>(bits >> 12) + 0.5) * 0x1p-52;
   }
+
+  // Whether variates are not hashes as they are, the cheap case.
+  bool drifts() const noexcept { return sin_ != 0; }
 
   double normal(std::int64_t node) const noexcept {
     return cos_ * inverse_normal(hash(now_, node)) + sin_ * inverse_normal(hash(next_, node));
@@ -152,12 +146,8 @@ class NeighborChooser {
         const std::uint64_t weight = order_.cumulative[rank] - order_.weight_before(rank);
         return variates_.exponential(source) / static_cast<double>(weight);
       });
-    } else if (variates_.drift()) {
-      add_all(first, sources,
-              [&](std::int64_t, std::int64_t source) { return variates_.order<true>(source); });
     } else {
-      add_all(first, sources,
-              [&](std::int64_t, std::int64_t source) { return variates_.order<false>(source); });
+      add_all(first, sources, [&](auto, std::int64_t source) { return variates_.order(source); });
     }
   }
 

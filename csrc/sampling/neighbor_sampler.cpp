@@ -1,10 +1,9 @@
 #include "sampling/neighbor_sampler.h"
 
 #include <algorithm>
-#include <stdexcept>
-#include <string>
 #include <utility>
 
+#include "base/errors.h"
 #include "sampling/neighbor_run.h"
 
 namespace gz {
@@ -16,12 +15,9 @@ void check_pairs(const ExcludedPairs& pairs, std::size_t num_edge_types) {
   if (pairs.edge_type >= 0 && static_cast<std::size_t>(pairs.edge_type) < num_edge_types && even) {
     return;
   }
-  throw std::invalid_argument("excluded: found " + std::to_string(pairs.src.size()) + " sources, " +
-                              std::to_string(pairs.dst.size()) + " destinations and " +
-                              std::to_string(pairs.times.size()) + " times for edge type " +
-                              std::to_string(pairs.edge_type) +
-                              ", expected as many of each, or no times, and an edge type below " +
-                              std::to_string(num_edge_types));
+  throw invalid("excluded: found ", pairs.src.size(), " sources, ", pairs.dst.size(),
+                " destinations and ", pairs.times.size(), " times for edge type ", pairs.edge_type,
+                ", expected as many of each, or no times, and an edge type below ", num_edge_types);
 }
 
 void check_times(const std::vector<Seeds>& seeds, const std::vector<SampledEdgeType>& edge_types,
@@ -34,11 +30,10 @@ void check_times(const std::vector<Seeds>& seeds, const std::vector<SampledEdgeT
   for (const Seeds& each : seeds) {
     const std::size_t expected = (has_windows ? 2 : 1) * each.nodes.size();
     if (!each.times.empty() && each.times.size() != expected) {
-      throw std::invalid_argument("seed times: found " + std::to_string(each.times.size()) +
-                                  ", expected " + std::to_string(expected));
+      throw invalid("seed times: found ", each.times.size(), ", expected ", expected);
     }
     if (timed && (!disjoint || each.times.size() != expected)) {
-      throw std::invalid_argument("edges with times need disjoint sampling and a time per seed");
+      throw invalid("edges with times need disjoint sampling and a time per seed");
     }
   }
 }
@@ -56,15 +51,15 @@ NeighborSampler::~NeighborSampler() = default;
 void NeighborSampler::check(const SampleRequest& request) const {
   check_hops("num_neighbors", request.num_neighbors, "edge type", edge_types_.size(), -1);
   if (request.labor && request.replace) {
-    throw std::invalid_argument("labor: found drawing with replacement, expected without");
+    throw invalid("labor: found drawing with replacement, expected without");
   }
   if (request.labor && reads()) {
-    throw std::invalid_argument(
+    throw invalid(
         "method='labor': found a topology that is not all in memory, expected one that is: every "
         "neighbour of every frontier node is looked at; raise memory=, or sample uniformly");
   }
   if (request.labor && request.labor->batch_dependency == 0) {
-    throw std::invalid_argument("batch_dependency: found 0, expected a number of batches");
+    throw invalid("batch_dependency: found 0, expected a number of batches");
   }
   for (const Seeds& seeds : request.seeds) check_seed_type(seeds.node_type, num_nodes_.size());
   for (const ExcludedPairs& pairs : request.excluded) check_pairs(pairs, edge_types_.size());

@@ -4,12 +4,11 @@
 #include <array>
 #include <bit>
 #include <chrono>
-#include <stdexcept>
-#include <string>
 #include <utility>
 
 #include "arrays/parallel.h"
 #include "base/chunk_sizes.h"
+#include "base/errors.h"
 #include "io/pages.h"
 #include "io/process.h"
 #include "sampling/read_csc.h"
@@ -37,8 +36,7 @@ double seconds_since(Clock::time_point start) {
 
 SummedColumn SummedColumn::of(const Column& column, bool direct) {
   if (!column.encoding() && column.dtype().name != "float32") {
-    throw std::invalid_argument(column.path() + ": found " + std::string(column.dtype().name) +
-                                ", expected float32");
+    throw invalid(column.path(), ": found ", column.dtype().name, ", expected float32");
   }
   SummedColumn found{ColumnFile::of(column, direct), 0, column.encoding(), column.scale(),
                      column.zero_point()};
@@ -62,7 +60,7 @@ NeighborSums::NeighborSums(Csc csc, SummedColumn column, const SumLimits& limits
       layout.row_bytes != column_.items * column_.item_bytes() || column_.scale.size() != numbers ||
       column_.zero_point.size() != numbers || limits.chunk_rows < 1 || limits.room < 0 ||
       column_.items < 1) {
-    throw std::invalid_argument(csc_.name + ": expected a column of its sources");
+    throw invalid(csc_.name, ": expected a column of its sources");
   }
   const std::int64_t rows = std::clamp<std::int64_t>(limits.chunk_rows, 1, kMaxChunkRows);
   chunk_bits_ = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(rows))) - 1;
@@ -76,7 +74,7 @@ NeighborSums::~NeighborSums() {
 
 void NeighborSums::begin(std::int64_t first, std::int64_t last) {
   if (first < 0 || first > last || last > csc_.num_dst || last - first > kMaxSums) {
-    throw std::invalid_argument(csc_.name + ": expected a run of its destinations");
+    throw invalid(csc_.name, ": expected a run of its destinations");
   }
   if (reading_.joinable()) reading_.join();
   error_ = nullptr;

@@ -18,13 +18,8 @@ int bits_for(std::int64_t num_src) noexcept {
 // Packs slots [first, first + values.size()).
 template <class Index>
 void pack(const Topology& file, std::int64_t first, Buffer<Index>& values, PackedInts& packed) {
-  const std::size_t bytes = values.span().size_bytes();
-  const std::uint64_t at =
-      file.indices_offset() + static_cast<std::uint64_t>(first) * sizeof(Index);
-  if (file.file().read_at(values.data(), bytes, at) != bytes) {
-    throw FormatError(file.path(), "indices", "end of file",
-                      std::to_string(packed.size()) + " neighbours");
-  }
+  read_whole(*file.file(), "indices", values.data(), values.span().size_bytes(),
+             file.indices_offset() + static_cast<std::uint64_t>(first) * sizeof(Index));
   const auto num_src = static_cast<std::int64_t>(file.num_src());
   if (const auto bad = find_outside(values.span(), num_src); bad != values.span().end()) {
     throw_bad_index(file.path(), num_src, static_cast<std::int64_t>(*bad));

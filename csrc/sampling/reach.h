@@ -15,6 +15,13 @@ struct ReachedRows {
   std::int64_t num_rows;
   std::vector<std::uint64_t> words;  // bit i % 64 of word i / 64: row i
   std::int64_t count = 0;
+
+  void add(std::int64_t row) noexcept {
+    std::uint64_t& word = words[static_cast<std::size_t>(row / 64)];
+    const std::uint64_t bit = std::uint64_t{1} << (row % 64);
+    count += (word & bit) == 0;
+    word |= bit;
+  }
 };
 
 struct Reach {

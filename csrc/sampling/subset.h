@@ -1,10 +1,9 @@
 // k distinct numbers out of n, every k-subset equally likely, in O(k).
 #pragma once
 
-#include <bit>
 #include <cstdint>
-#include <vector>
 
+#include "arrays/id_map.h"
 #include "base/chunk_sizes.h"
 #include "base/rng.h"
 
@@ -32,31 +31,19 @@ class SubsetSampler {
   void draw(CounterRng& rng, std::int64_t n, std::int64_t k, std::int64_t offset,
             std::int64_t* out) {
     if (k <= chunk_sizes.linear_subset) return draw_few(rng, n, k, offset, out);
-    seen_.assign(std::bit_ceil(static_cast<std::uint64_t>(k) * 2), kEmpty);
+    seen_.clear();
+    seen_.reserve(static_cast<std::size_t>(k));
     for (std::int64_t i = 0; i < k; ++i) {
-      const std::int64_t last = n - k + i;
-      std::int64_t pick =
-          static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(last) + 1));
-      if (!insert(pick)) insert(pick = last);
-      out[i] = offset + pick;
+      const auto last = static_cast<std::uint64_t>(n - k + i);
+      const auto number = static_cast<std::uint32_t>(i);
+      std::uint64_t pick = rng.below(last + 1);
+      if (seen_.find_or_insert(pick, number) != number) seen_.find_or_insert(pick = last, number);
+      out[i] = offset + static_cast<std::int64_t>(pick);
     }
   }
 
  private:
-  static constexpr std::int64_t kEmpty = -1;
-
-  bool insert(std::int64_t value) {
-    const std::uint64_t mask = seen_.size() - 1;
-    for (std::uint64_t at = mix64(static_cast<std::uint64_t>(value)) & mask;;
-         at = (at + 1) & mask) {
-      if (seen_[at] == value) return false;
-      if (seen_[at] != kEmpty) continue;
-      seen_[at] = value;
-      return true;
-    }
-  }
-
-  std::vector<std::int64_t> seen_;
+  IdMap<std::uint64_t> seen_;
 };
 
 }  // namespace gz

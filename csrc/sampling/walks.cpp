@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <stdexcept>
-#include <string>
 #include <utility>
 
 #include "arrays/parallel.h"
 #include "base/chunk_sizes.h"
+#include "base/errors.h"
 #include "base/rng.h"
 #include "sampling/walk_step.h"
 
@@ -78,7 +77,7 @@ Walker::Walker(std::vector<std::int64_t> num_nodes, std::vector<SampledEdgeType>
   check_edge_types(num_nodes_, edge_types_);
   for (const SampledEdgeType& type : edge_types_) need_neighbors(type.csc);
   if (is_sorted_.size() != edge_types_.size()) {
-    throw std::invalid_argument("is_sorted: expected one of each edge type");
+    throw invalid("is_sorted: expected one of each edge type");
   }
 }
 
@@ -86,26 +85,26 @@ void Walker::check(const WalkRequest& request) const {
   int at = -1;
   for (const std::size_t step : request.steps) {
     if (step >= edge_types_.size() || (at >= 0 && edge_types_[step].dst_type != at)) {
-      throw std::invalid_argument("steps: expected edge types that follow on each other");
+      throw invalid("steps: expected edge types that follow on each other");
     }
     at = edge_types_[step].src_type;
     const bool is_biased = request.is_biased();
     if (is_biased && step != request.steps.front()) {
-      throw std::invalid_argument("p, q: expected steps of one edge type");
+      throw invalid("p, q: expected steps of one edge type");
     }
     const bool is_timed = edge_types_[step].order.times != nullptr;
     if (is_biased && edge_types_[step].csc.paged != nullptr && (!is_sorted_[step] || is_timed)) {
-      throw std::invalid_argument(edge_types_[step].csc.name +
-                                  ": p, q: expected neighbours that ascend, without times");
+      throw invalid(edge_types_[step].csc.name,
+                    ": p, q: expected neighbours that ascend, without times");
     }
     if (is_timed && request.latest.size() != request.start.size()) {
-      throw std::invalid_argument("latest: expected a time of each walk over edges with times");
+      throw invalid("latest: expected a time of each walk over edges with times");
     }
   }
   if (!request.earliest.empty() && request.earliest.size() != request.latest.size()) {
-    throw std::invalid_argument("earliest: expected as many times as in latest");
+    throw invalid("earliest: expected as many times as in latest");
   }
-  if (request.steps.empty()) throw std::invalid_argument("steps: found none, expected some");
+  if (request.steps.empty()) throw invalid("steps: found none, expected some");
   const std::int64_t size =
       num_nodes_[static_cast<std::size_t>(edge_types_[request.steps.front()].dst_type)];
   for (std::size_t i = 0; i < request.start.size(); ++i) check_seed(i, request.start[i], size);

@@ -19,25 +19,8 @@ BlockWriter::BlockWriter(std::shared_ptr<File> file, std::uint64_t offset)
       block_(new unsigned char[kBlockBytes]),
       filled_((offset - kHeaderBytes) % kBlockBytes),
       written_(offset - kHeaderBytes),
-      head_missing_(filled_),
-      start_(offset) {}
-
-BlockWriter BlockWriter::section(std::uint64_t offset) const { return {file_, offset}; }
-
-void BlockWriter::join(BlockWriter&& next) {
-  if (offset() != next.start_) throw std::logic_error("sections of " + path() + " do not meet");
-  // While no block of the section is full, its front belongs into the block it is still filling.
-  unsigned char* const first = next.head_ ? next.head_.get() : next.block_.get();
-  std::memcpy(first, block_.get(), next.head_missing_);
-  if (next.head_) {
-    hashes_.push_back(xxh64(first, kBlockBytes));
-    file_->write_at(first, kBlockBytes, offset() - filled_);
-  }
-  hashes_.insert(hashes_.end(), next.hashes_.begin(), next.hashes_.end());
-  block_ = std::move(next.block_);
-  filled_ = next.filled_;
-  written_ = next.written_;
-}
+      missing_(filled_),
+      num_before_((written_ + kBlockBytes - 1) / kBlockBytes) {}
 
 void BlockWriter::append(const void* data, std::size_t size) {
   const auto* from = static_cast<const unsigned char*>(data);
@@ -59,20 +42,18 @@ void BlockWriter::align() {
 
 void BlockWriter::flush() {
   if (filled_ == 0) return;
-  if (head_missing_ > 0 && !head_) {
-    head_ = std::exchange(block_, std::make_unique<unsigned char[]>(kBlockBytes));
-    filled_ = 0;
-    return;
-  }
-  hashes_.push_back(xxh64(block_.get(), filled_));
-  file_->write_at(block_.get(), filled_, offset() - filled_);
-  filled_ = 0;
+  if (missing_ == 0) hashes_.push_back(xxh64(block_.get(), filled_));
+  file_->write_at(block_.get() + missing_, filled_ - missing_, offset() - filled_ + missing_);
+  filled_ = missing_ = 0;
 }
 
 void BlockWriter::finish(void* header, std::size_t header_size) {
   align();
   flush();
-  finish_file(*file_, offset(), hashes_, header, header_size);
+  file_->resize(offset());  // zeros where nothing was written
+  std::vector<std::uint64_t> hashes = hash_blocks(*file_, 0, num_before_, offset());
+  hashes.insert(hashes.end(), hashes_.begin(), hashes_.end());
+  finish_file(*file_, offset(), hashes, header, header_size);
 }
 
 void finish_file(File& file, std::uint64_t checksums_offset, std::span<const std::uint64_t> hashes,
@@ -104,10 +85,7 @@ std::vector<std::uint64_t> hash_blocks(const File& file, std::uint64_t first, st
     for (auto i = static_cast<std::uint64_t>(from); i < static_cast<std::uint64_t>(to); ++i) {
       const std::uint64_t offset = kHeaderBytes + (first + i) * kBlockBytes;
       const std::uint64_t size = std::min(kBlockBytes, end - offset);
-      if (file.read_at(bytes.get(), size, offset) != size) {
-        throw FormatError(file.path(), "rows", "end of file",
-                          std::to_string(size) + " bytes at offset " + std::to_string(offset));
-      }
+      read_whole(file, "rows", bytes.get(), size, offset);
       hashes[i] = xxh64(bytes.get(), size);
     }
   };
@@ -130,12 +108,7 @@ CommonHeader read_any_header(const File& file) {
 std::vector<std::uint64_t> read_table(const File& file, const CommonHeader& common,
                                       std::uint64_t first, std::uint64_t count) {
   std::vector<std::uint64_t> table(count);
-  const std::size_t bytes = 8 * count;
-  if (file.read_at(table.data(), bytes, common.checksums_offset + 8 * first) != bytes) {
-    throw FormatError(file.path(), "checksums", "end of file",
-                      std::to_string(bytes) + " bytes at offset " +
-                          std::to_string(common.checksums_offset + 8 * first));
-  }
+  read_whole(file, "checksums", table.data(), 8 * count, common.checksums_offset + 8 * first);
   return table;
 }
 

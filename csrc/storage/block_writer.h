@@ -19,11 +19,8 @@ class BlockWriter {
   // Creates the file, which must not exist.
   explicit BlockWriter(const std::string& path);
 
-  // A second writer into the same file that starts at `offset`, a section boundary ahead of this
-  // one. The two may be appended to by different threads until join() makes them one again.
-  BlockWriter section(std::uint64_t offset) const;
-  // Continues where `next` stands. REQUIRES offset() to be where `next` started.
-  void join(BlockWriter&& next);
+  // Begins at `offset` of a file, before which others write all that is in front.
+  BlockWriter(std::shared_ptr<File> file, std::uint64_t offset);
 
   void append(const void* data, std::size_t size);
   // Zero bytes up to the next section boundary.
@@ -31,24 +28,22 @@ class BlockWriter {
   // Offset in the file at which the next byte goes.
   std::uint64_t offset() const noexcept { return kHeaderBytes + written_; }
 
-  // Writes the checksum table, completes header->common, writes the header and syncs. `header`
-  // starts with a CommonHeader whose magic is set. Nothing may be appended afterwards.
+  // Reads what others have written, writes the checksum table, completes header->common, writes the
+  // header and syncs. `header` starts with a CommonHeader whose magic is set. Nothing may be
+  // appended afterwards.
   void finish(void* header, std::size_t header_size);
 
   const std::string& path() const noexcept { return file_->path(); }
 
  private:
-  BlockWriter(std::shared_ptr<File> file, std::uint64_t offset);
   void flush();
 
   std::shared_ptr<File> file_;
   std::unique_ptr<unsigned char[]> block_;
-  std::size_t filled_ = 0;     // bytes of block_ that are set, from its front
-  std::uint64_t written_ = 0;  // bytes behind the header up to where the next one goes
-  // A section's first block, whose front is another writer's; kept until they join.
-  std::unique_ptr<unsigned char[]> head_;
-  std::size_t head_missing_ = 0;
-  std::uint64_t start_ = 0;
+  std::size_t filled_ = 0;        // bytes of block_ that are set, from its front
+  std::uint64_t written_ = 0;     // bytes behind the header up to where the next one goes
+  std::size_t missing_ = 0;       // bytes at the front of block_ that others write
+  std::uint64_t num_before_ = 0;  // blocks that others write, if only in part
   std::vector<std::uint64_t> hashes_;
 };
 

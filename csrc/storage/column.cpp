@@ -4,7 +4,6 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <stdexcept>
 
 #include "base/errors.h"
 
@@ -31,7 +30,7 @@ std::uint64_t row_bytes_of(const DType& dtype, std::span<const std::uint64_t> sh
 }
 
 std::string found_encoding(std::uint32_t number, const DType& dtype) {
-  return std::to_string(number) + " of " + std::string(dtype.name);
+  return text_of(number, " of ", dtype.name);
 }
 
 // The encoding that a header names by this number; raises FormatError unless it is of `dtype`.
@@ -44,12 +43,11 @@ std::optional<Encoding> encoding_of(std::uint32_t number, const DType& dtype,
     last = std::max(last, known.number);
     if (known.number != number) continue;
     if (known.name == dtype.name) return known.encoding;
-    expected += (expected.empty() ? "" : " or ") + std::string(known.name);
+    expected += text_of(expected.empty() ? "" : " or ", known.name);
   }
   if (expected.empty()) {
-    throw FormatError(
-        path, "encoding", std::to_string(number),
-        "0 to " + std::to_string(last) + "; the file was written by a newer release: upgrade");
+    throw FormatError(path, "encoding", number, "0 to ", last,
+                      "; the file was written by a newer release: upgrade");
   }
   throw FormatError(path, "encoding", found_encoding(number, dtype), expected);
 }
@@ -58,8 +56,7 @@ std::optional<Encoding> encoding_of(std::uint32_t number, const DType& dtype,
 void set_shape(ColumnHeader& header, const DType& dtype, std::span<const std::uint64_t> shape,
                const std::string& path) {
   if (shape.size() > kMaxDims) {
-    throw std::invalid_argument(path + ": found " + std::to_string(shape.size()) +
-                                " dimensions, expected at most 8");
+    throw invalid(path, ": found ", shape.size(), " dimensions, expected at most 8");
   }
   check_shape(dtype, shape, path);
   header.num_dims = static_cast<std::uint32_t>(shape.size());
@@ -87,8 +84,7 @@ ColumnHeader column_header(const DType& dtype, std::span<const std::uint64_t> sh
     const EncodingFacts& known = facts(*encoding);
     header.encoding = known.number;
     if (known.name != dtype.name) {
-      throw FormatError(path, "encoding", found_encoding(known.number, dtype),
-                        std::string(known.name));
+      throw FormatError(path, "encoding", found_encoding(known.number, dtype), known.name);
     }
   }
   header.row_stride = choose_row_stride(header.row_bytes, dtype.item_bytes);
@@ -100,15 +96,15 @@ ColumnHeader column_header(const DType& dtype, std::span<const std::uint64_t> sh
 std::shared_ptr<const Column> Column::open(const std::string& path) {
   std::shared_ptr<Column> column(new Column(File::open(path)));
   ColumnHeader& h = column->header_;
-  read_header(column->file_, ColumnHeader::kMagic, &h, sizeof h);
+  read_header(*column->file_, ColumnHeader::kMagic, &h, sizeof h);
 
   column->dtype_ = find_dtype(h.dtype);
   if (column->dtype_ == nullptr) {
-    throw FormatError(path, "dtype", std::to_string(h.dtype), "a dtype code of format v1 (1-21)");
+    throw FormatError(path, "dtype", h.dtype, "a dtype code of format v1 (1-21)");
   }
   column->encoding_ = encoding_of(h.encoding, *column->dtype_, path);
   if (h.num_dims > kMaxDims) {
-    throw FormatError(path, "num_dims", std::to_string(h.num_dims), "at most 8");
+    throw FormatError(path, "num_dims", h.num_dims, "at most 8");
   }
   expect(path, "data_offset", h.data_offset, kHeaderBytes);
   const std::uint64_t end = column->read_scales(column->check_rows());
@@ -121,10 +117,7 @@ std::shared_ptr<const Column> Column::adopt(const std::string& path, const DType
                                             const Placement& placement) {
   std::shared_ptr<Column> column(new Column(File::open(path)));
   ColumnHeader& h = column->header_;
-  if (const std::uint64_t found = column->file_.size(); found != placement.file_bytes) {
-    throw FormatError(path, "file size", std::to_string(found) + " bytes",
-                      std::to_string(placement.file_bytes) + " bytes, as when it was adopted");
-  }
+  expect_size(*column->file_, placement.file_bytes, "adopted");
   h.common.file_bytes = placement.file_bytes;
   column->dtype_ = &dtype;
   h.dtype = dtype.code;
@@ -133,21 +126,20 @@ std::shared_ptr<const Column> Column::adopt(const std::string& path, const DType
   h.data_offset = placement.data_offset;
   h.data_bytes = checked_mul(column->num_rows(), h.row_stride, path, "shape");
   if (const std::uint64_t end = column->check_rows(); end > placement.file_bytes) {
-    throw FormatError(path, "file size", std::to_string(placement.file_bytes) + " bytes",
-                      std::to_string(end) + " or more, the end of the rows");
+    throw FormatError(path, "file size", text_of(placement.file_bytes, " bytes"), end,
+                      " or more, the end of the rows");
   }
   return column;
 }
 
 std::uint64_t Column::check_rows() const {
-  const std::string& path = file_.path();
+  const std::string& path = file_->path();
   const ColumnHeader& h = header_;
   check_shape(*dtype_, shape(), path);
   expect(path, "row_bytes", h.row_bytes, row_bytes_of(*dtype_, shape(), path));
   if (h.row_stride < h.row_bytes || h.row_stride % dtype_->item_bytes != 0) {
-    throw FormatError(
-        path, "row_stride", std::to_string(h.row_stride),
-        "at least row_bytes (" + std::to_string(h.row_bytes) + ") and a multiple of the item size");
+    throw FormatError(path, "row_stride", h.row_stride, "at least row_bytes (", h.row_bytes,
+                      ") and a multiple of the item size");
   }
   expect(path, "data_bytes", h.data_bytes,
          checked_mul(num_rows(), h.row_stride, path, "row_stride"));
@@ -155,7 +147,7 @@ std::uint64_t Column::check_rows() const {
 }
 
 std::uint64_t Column::read_scales(std::uint64_t end) {
-  const std::string& path = file_.path();
+  const std::string& path = file_->path();
   if (!encoding_ || !has_scales(*encoding_)) {
     expect(path, "scale_offset", header_.scale_offset, 0);
     expect(path, "zero_point_offset", header_.zero_point_offset, 0);
@@ -168,18 +160,14 @@ std::uint64_t Column::read_scales(std::uint64_t end) {
     expect(path, field, offset, start);
     end = checked_add(start, bytes, path, field);
     if (end > header_.common.checksums_offset) {
-      throw FormatError(path, field, std::to_string(offset),
-                        std::to_string(bytes) + " bytes in front of the checksums at " +
-                            std::to_string(header_.common.checksums_offset));
+      throw FormatError(path, field, offset, bytes, " bytes in front of the checksums at ",
+                        header_.common.checksums_offset);
     }
     values.resize(items);
-    if (file_.read_at(values.data(), bytes, offset) != bytes) {
-      throw FormatError(path, field, "end of file", std::to_string(bytes) + " bytes");
-    }
+    read_whole(*file_, field, values.data(), bytes, offset);
     for (std::size_t i = 0; i < items; ++i) {
       if (std::isfinite(values[i])) continue;
-      throw FormatError(path, std::string(field) + ", item " + std::to_string(i),
-                        std::to_string(values[i]), "a finite number");
+      throw FormatError(path, text_of(field, ", item ", i), values[i], "a finite number");
     }
   };
   read("scale_offset", header_.scale_offset, scale_);
@@ -189,8 +177,8 @@ std::uint64_t Column::read_scales(std::uint64_t end) {
 
 std::shared_ptr<const Mapping> Column::map(MapMode mode) const {
   // A file cut short since open() would fault at the first touch; say so now instead.
-  expect_size(file_, header_.common.file_bytes);
-  return Mapping::map(file_, header_.common.file_bytes, mode);
+  expect_size(*file_, header_.common.file_bytes);
+  return Mapping::map(*file_, header_.common.file_bytes, mode);
 }
 
 ColumnWriter::ColumnWriter(const std::string& path, const DType& dtype,
@@ -203,9 +191,8 @@ ColumnWriter::ColumnWriter(const std::string& path, const DType& dtype,
       zero_point_(std::move(zero_point)) {
   const std::uint64_t scales = has_scales_ ? header_.row_bytes : 0;
   if (scale_.size() != scales || zero_point_.size() != scales) {
-    throw std::invalid_argument(path + ": found " + std::to_string(scale_.size()) + " scales and " +
-                                std::to_string(zero_point_.size()) + " zero points, expected " +
-                                std::to_string(scales));
+    throw invalid(path, ": found ", scale_.size(), " scales and ", zero_point_.size(),
+                  " zero points, expected ", scales);
   }
 }
 
@@ -218,9 +205,8 @@ void ColumnWriter::append(const void* rows, std::size_t size) {
   const std::uint64_t row = header_.row_bytes;
   if (row == 0 || size == 0) return;
   if (size % row != 0) {
-    throw std::invalid_argument(out_.path() + ": found " + std::to_string(size) +
-                                " bytes, expected a multiple of the row size " +
-                                std::to_string(row));
+    throw invalid(out_.path(), ": found ", size, " bytes, expected a multiple of the row size ",
+                  row);
   }
   rows_written_ += size / row;
   if (header_.row_stride == row) {
@@ -238,8 +224,7 @@ void ColumnWriter::append(const void* rows, std::size_t size) {
 void ColumnWriter::finish() {
   const std::uint64_t declared = header_.num_dims == 0 ? 1 : header_.shape[0];
   if (header_.row_bytes > 0 && rows_written_ != declared) {
-    throw std::invalid_argument(out_.path() + ": found " + std::to_string(rows_written_) +
-                                " rows, expected " + std::to_string(declared));
+    throw invalid(out_.path(), ": found ", rows_written_, " rows, expected ", declared);
   }
   if (has_scales_) {
     out_.align();

@@ -57,21 +57,21 @@ class Column {
   std::uint64_t row_stride() const noexcept { return header_.row_stride; }
   std::uint64_t data_offset() const noexcept { return header_.data_offset; }
   std::uint64_t data_bytes() const noexcept { return header_.data_bytes; }
-  const std::string& path() const noexcept { return file_.path(); }
-  const File& file() const noexcept { return file_; }
+  const std::string& path() const noexcept { return file_->path(); }
+  const std::shared_ptr<const File>& file() const noexcept { return file_; }
 
   // A fresh map of the whole file. Each call makes its own.
   std::shared_ptr<const Mapping> map(MapMode mode) const;
 
  private:
-  explicit Column(File file) : file_(std::move(file)) {}
+  explicit Column(File file) : file_(std::make_shared<const File>(std::move(file))) {}
 
   // The end of the rows; raises FormatError unless shape, strides and sizes fit each other.
   std::uint64_t check_rows() const;
   // Reads the arrays of an encoding, which follow the rows; returns the end of the last.
   std::uint64_t read_scales(std::uint64_t end);
 
-  File file_;
+  std::shared_ptr<const File> file_;
   ColumnHeader header_{};
   const DType* dtype_ = nullptr;
   std::optional<Encoding> encoding_;

@@ -73,8 +73,7 @@ std::uint64_t checked_mul(std::uint64_t a, std::uint64_t b, const std::string& p
                           const char* field) {
   std::uint64_t product;
   if (__builtin_mul_overflow(a, b, &product) || product > INT64_MAX) {
-    throw FormatError(path, field, std::to_string(a) + " x " + std::to_string(b) + " bytes",
-                      "a size below 2^63");
+    throw FormatError(path, field, text_of(a, " x ", b, " bytes"), "a size below 2^63");
   }
   return product;
 }
@@ -83,8 +82,7 @@ std::uint64_t checked_add(std::uint64_t a, std::uint64_t b, const std::string& p
                           const char* field) {
   std::uint64_t sum;
   if (__builtin_add_overflow(a, b, &sum) || sum > INT64_MAX) {
-    throw FormatError(path, field, std::to_string(a) + " + " + std::to_string(b) + " bytes",
-                      "a size below 2^63");
+    throw FormatError(path, field, text_of(a, " + ", b, " bytes"), "a size below 2^63");
   }
   return sum;
 }
@@ -92,15 +90,21 @@ std::uint64_t checked_add(std::uint64_t a, std::uint64_t b, const std::string& p
 void expect(const std::string& path, const char* field, std::uint64_t found,
             std::uint64_t expected) {
   if (found != expected) {
-    throw FormatError(path, field, std::to_string(found), std::to_string(expected));
+    throw FormatError(path, field, found, expected);
   }
 }
 
-void expect_size(const File& file, std::uint64_t expected) {
-  if (const std::uint64_t found = file.size(); found != expected) {
-    throw FormatError(file.path(), "file size", std::to_string(found) + " bytes",
-                      std::to_string(expected) + " bytes, as when it was opened");
-  }
+void expect_size(const File& file, std::uint64_t expected, const char* since) {
+  const std::uint64_t found = file.size();
+  if (found == expected) return;
+  throw FormatError(file.path(), "file size", text_of(found, " bytes"), expected,
+                    " bytes, as when it was ", since);
+}
+
+void read_whole(const File& file, const char* field, void* to, std::size_t size,
+                std::uint64_t offset) {
+  if (file.read_at(to, size, offset) == size) return;
+  throw FormatError(file.path(), field, "end of file", size, " bytes at offset ", offset);
 }
 
 void read_header(const File& file, const char (&magic)[8], void* header, std::size_t header_size) {
@@ -108,8 +112,8 @@ void read_header(const File& file, const char (&magic)[8], void* header, std::si
   unsigned char raw[kHeaderBytes];
   const std::uint64_t file_bytes = file.size();
   if (file.read_at(raw, sizeof raw, 0) != sizeof raw) {
-    throw FormatError(path, "file size", std::to_string(file_bytes) + " bytes",
-                      "at least a header of " + std::to_string(kHeaderBytes) + " bytes");
+    throw FormatError(path, "file size", text_of(file_bytes, " bytes"), "at least a header of ",
+                      kHeaderBytes, " bytes");
   }
   CommonHeader common;
   std::memcpy(&common, raw, sizeof common);
@@ -117,31 +121,29 @@ void read_header(const File& file, const char (&magic)[8], void* header, std::si
     throw FormatError(path, "magic", quoted_magic(common.magic), quoted_magic(magic));
   }
   if (common.byte_order != kByteOrderMark) {
-    throw FormatError(path, "byte_order", hex(common.byte_order),
-                      hex(kByteOrderMark) + " (little-endian)");
+    throw FormatError(path, "byte_order", hex(common.byte_order), hex(kByteOrderMark),
+                      " (little-endian)");
   }
   if (common.version != kFormatVersion) {
-    throw FormatError(path, "version", std::to_string(common.version),
-                      std::to_string(kFormatVersion) +
-                          "; the file was written by another release: convert again or upgrade");
+    throw FormatError(path, "version", common.version, kFormatVersion,
+                      "; the file was written by another release: convert again or upgrade");
   }
   std::uint64_t hash;
   std::memcpy(&hash, raw + kHashAt, sizeof hash);
   if (const std::uint64_t actual = xxh64(raw, kHashAt); hash != actual) {
-    throw FormatError(path, "header_hash", hex(hash), hex(actual) + "; the header is damaged");
+    throw FormatError(path, "header_hash", hex(hash), hex(actual), "; the header is damaged");
   }
   expect(path, "header_bytes", common.header_bytes, kHeaderBytes);
   expect(path, "section_alignment", common.section_alignment, kSectionAlignment);
   expect(path, "block_bytes", common.block_bytes, kBlockBytes);
   if (common.file_bytes != file_bytes) {
-    throw FormatError(path, "file size", std::to_string(file_bytes) + " bytes",
-                      std::to_string(common.file_bytes) + " bytes (file_bytes in its header)");
+    throw FormatError(path, "file size", text_of(file_bytes, " bytes"), common.file_bytes,
+                      " bytes (file_bytes in its header)");
   }
   if (common.checksums_offset < kHeaderBytes || common.checksums_offset > file_bytes ||
       common.checksums_offset % kSectionAlignment != 0) {
-    throw FormatError(
-        path, "checksums_offset", std::to_string(common.checksums_offset),
-        "a multiple of 4096 inside the file of " + std::to_string(file_bytes) + " bytes");
+    throw FormatError(path, "checksums_offset", common.checksums_offset,
+                      "a multiple of 4096 inside the file of ", file_bytes, " bytes");
   }
   const std::uint64_t covered = common.checksums_offset - kHeaderBytes;
   expect(path, "num_blocks", common.num_blocks, (covered + kBlockBytes - 1) / kBlockBytes);

@@ -87,8 +87,13 @@ std::uint64_t checked_add(std::uint64_t a, std::uint64_t b, const std::string& p
 void expect(const std::string& path, const char* field, std::uint64_t found,
             std::uint64_t expected);
 
-// Throws FormatError unless the file still has the size it was opened with.
-void expect_size(const File& file, std::uint64_t expected);
+// Throws FormatError unless the file still has the size that it had when it was opened, or whatever
+// `since` says.
+void expect_size(const File& file, std::uint64_t expected, const char* since = "opened");
+
+// Reads `size` bytes at `offset`; raises FormatError for `field` where the file ends before.
+void read_whole(const File& file, const char* field, void* to, std::size_t size,
+                std::uint64_t offset);
 
 // Reads the 4 KiB header into `header` (a struct that starts with CommonHeader) and checks what all
 // files share: size, magic, byte order, version, header checksum, and that the block checksums lie

@@ -14,14 +14,14 @@ namespace gz {
 namespace {
 
 std::string rows_named(std::uint64_t begin, std::uint64_t end) {
-  return "rows " + std::to_string(begin) + " to " + std::to_string(end);
+  return text_of("rows ", begin, " to ", end);
 }
 
 ColumnHeader checked_header(const std::string& path, const DType& dtype,
                             std::span<const std::uint64_t> shape,
                             std::optional<Encoding> encoding) {
   if (shape.empty() || (encoding && has_scales(*encoding))) {
-    throw std::invalid_argument(path + ": found a single item or int8 codes, expected rows");
+    throw invalid(path, ": found a single item or int8 codes, expected rows");
   }
   return column_header(dtype, shape, encoding, path);
 }
@@ -41,48 +41,45 @@ RowWriter::RowWriter(const std::string& path, const DType& dtype,
 
 std::uint64_t RowWriter::checked_count(std::size_t size) const {
   if (row_bytes() == 0) {
-    throw std::invalid_argument(file_.path() + ": rows without items cannot be written");
+    throw invalid(file_.path(), ": rows without items cannot be written");
   }
   if (size % row_bytes() != 0) {
-    throw std::invalid_argument(file_.path() + ": found " + std::to_string(size) +
-                                " bytes, expected a multiple of the row size " +
-                                std::to_string(row_bytes()));
+    throw invalid(file_.path(), ": found ", size, " bytes, expected a multiple of the row size ",
+                  row_bytes());
   }
   return size / row_bytes();
 }
 
-void RowWriter::write(std::uint64_t first, const void* rows, std::size_t size) {
-  const std::uint64_t count = checked_count(size);
+void RowWriter::write(std::uint64_t first, std::span<const std::byte> rows) {
+  const std::uint64_t count = checked_count(rows.size());
   if (first > num_rows_ || count > num_rows_ - first) {
-    throw std::out_of_range(file_.path() + ": found " + rows_named(first, first + count) +
-                            ", expected 0 <= row < " + std::to_string(num_rows_));
+    throw std::out_of_range(text_of(file_.path(), ": found ", rows_named(first, first + count),
+                                    ", expected 0 <= row < ", num_rows_));
   }
-  write_run(first, static_cast<const unsigned char*>(rows), count);
+  write_run(first, rows.data(), count);
 }
 
-void RowWriter::put(std::span<const std::int64_t> places, const void* rows, std::size_t size) {
-  if (const std::uint64_t count = checked_count(size); count != places.size()) {
-    throw std::invalid_argument(file_.path() + ": found " + std::to_string(count) +
-                                " rows, expected " + std::to_string(places.size()));
+void RowWriter::put(std::span<const std::int64_t> places, std::span<const std::byte> rows) {
+  if (const std::uint64_t count = checked_count(rows.size()); count != places.size()) {
+    throw invalid(file_.path(), ": found ", count, " rows, expected ", places.size());
   }
   check_range("index", "row", places, static_cast<std::int64_t>(num_rows_));
-  const auto* const from = static_cast<const unsigned char*>(rows);
   for (std::size_t i = 0, next = 1; i < places.size(); i = next++) {
     // Rows that follow each other both in what is given and in the file are one write.
     while (next < places.size() && places[next] == places[next - 1] + 1) ++next;
-    write_run(static_cast<std::uint64_t>(places[i]), from + i * row_bytes(), next - i);
+    write_run(static_cast<std::uint64_t>(places[i]), rows.data() + i * row_bytes(), next - i);
   }
 }
 
-void RowWriter::write_run(std::uint64_t first, const unsigned char* rows, std::uint64_t count) {
+void RowWriter::write_run(std::uint64_t first, const std::byte* rows, std::uint64_t count) {
   if (count == 0) return;
   const std::uint64_t row = row_bytes(), stride = header_.row_stride;
   note(first, first + count, false);
   const std::uint64_t at_once = std::max<std::uint64_t>(1, chunk_sizes.rows_bytes / stride);
-  std::vector<unsigned char> padded(row == stride ? 0 : std::min(count, at_once) * stride);
+  std::vector<std::byte> padded(row == stride ? 0 : std::min(count, at_once) * stride);
   for (std::uint64_t at = 0; at < count; at += at_once) {
     const std::uint64_t n = std::min(at_once, count - at);
-    const unsigned char* from = rows + at * row;
+    const std::byte* from = rows + at * row;
     if (row != stride) {
       for (std::uint64_t i = 0; i < n; ++i) {
         std::memcpy(padded.data() + i * stride, from + i * row, row);
@@ -103,8 +100,8 @@ void RowWriter::note(std::uint64_t begin, std::uint64_t end, bool is_written) {
 
 void RowWriter::finish() {
   if (const auto [begin, end] = first_missing(); begin < num_rows_) {
-    throw std::invalid_argument(file_.path() + ": found nothing in " + rows_named(begin, end) +
-                                ", expected every row to be written");
+    throw invalid(file_.path(), ": found nothing in ", rows_named(begin, end),
+                  ", expected every row to be written");
   }
   const std::vector<std::uint64_t> hashes = hash_blocks(file_, 0, num_blocks_, checksums_offset_);
   ColumnHeader header = header_;

@@ -27,12 +27,12 @@ class RowWriter {
   RowWriter(const std::string& path, const DType& dtype, std::span<const std::uint64_t> shape,
             std::optional<Encoding> encoding);
 
-  // Rows [first, first + n) as they are stored, C-contiguous; `size` bytes. Replaces those that
-  // were written before. Raises std::out_of_range; std::invalid_argument if `size` is no multiple
-  // of a row; OsError, after which these rows count as not written.
-  void write(std::uint64_t first, const void* rows, std::size_t size);
+  // Rows [first, first + n) as they are stored, C-contiguous. Replaces those that were written
+  // before. Raises std::out_of_range; std::invalid_argument for parts of a row; OsError, after
+  // which these rows count as not written.
+  void write(std::uint64_t first, std::span<const std::byte> rows);
   // Like write(), for rows in any places; of equal places the last counts.
-  void put(std::span<const std::int64_t> places, const void* rows, std::size_t size);
+  void put(std::span<const std::int64_t> places, std::span<const std::byte> rows);
   // Makes a column of the file, on the device when it returns: checksums, then the header. May be
   // called again after more rows. Raises std::invalid_argument if a row is missing; OsError, after
   // which no row counts as written if the device may have lost some.
@@ -44,7 +44,7 @@ class RowWriter {
 
  private:
   std::uint64_t checked_count(std::size_t size) const;
-  void write_run(std::uint64_t first, const unsigned char* rows, std::uint64_t count);
+  void write_run(std::uint64_t first, const std::byte* rows, std::uint64_t count);
   // Notes of the rows [begin, end) whether they are written.
   void note(std::uint64_t begin, std::uint64_t end, bool is_written);
 

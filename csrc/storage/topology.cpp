@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <stdexcept>
 #include <vector>
 
 #include "arrays/parallel.h"
@@ -27,22 +26,20 @@ constexpr std::int64_t kSlotsGrain = 256;
 std::shared_ptr<const Topology> Topology::open(const std::string& path) {
   std::shared_ptr<Topology> topology(new Topology(File::open(path)));
   TopologyHeader& h = topology->header_;
-  read_header(topology->file_, TopologyHeader::kMagic, &h, sizeof h);
+  read_header(*topology->file_, TopologyHeader::kMagic, &h, sizeof h);
 
   expect(path, "flags", h.flags, 0);
   checked_add(h.num_src, 0, path, "num_src");
   if (h.index_bytes != 0 && h.index_bytes != 8 && h.index_bytes != index_bytes_for(h.num_src)) {
-    throw FormatError(
-        path, "index_bytes", std::to_string(h.index_bytes),
-        "0, 8, or 4 for at most 2^32 source nodes (num_src is " + std::to_string(h.num_src) + ")");
+    throw FormatError(path, "index_bytes", h.index_bytes,
+                      "0, 8, or 4 for at most 2^32 source nodes (num_src is ", h.num_src, ")");
   }
   const std::uint64_t rows = checked_add(h.num_dst, 1, path, "num_dst");
   expect(path, "indptr_bytes", h.indptr_bytes, checked_mul(rows, 8, path, "num_dst"));
   expect(path, "indices_bytes", h.indices_bytes,
          checked_mul(h.num_edges, h.index_bytes, path, "num_edges"));
   if (h.num_edges > 0 && (h.num_src == 0 || h.num_dst == 0)) {
-    throw FormatError(path, "num_edges", std::to_string(h.num_edges),
-                      "0 between node types of which one is empty");
+    throw FormatError(path, "num_edges", h.num_edges, "0 between node types of which one is empty");
   }
   expect(path, "indptr_offset", h.indptr_offset, kHeaderBytes);
   const std::uint64_t indptr_end =
@@ -51,7 +48,7 @@ std::shared_ptr<const Topology> Topology::open(const std::string& path) {
   const std::uint64_t end = checked_add(h.indices_offset, h.indices_bytes, path, "indices_bytes");
   expect(path, "checksums_offset", h.common.checksums_offset, align_up(end));
 
-  topology->map_ = Mapping::map(topology->file_, h.common.file_bytes, MapMode::kReadOnly);
+  topology->map_ = Mapping::map(*topology->file_, h.common.file_bytes, MapMode::kReadOnly);
   return topology;
 }
 
@@ -61,13 +58,13 @@ void Topology::will_need(std::uint64_t first, std::uint64_t count) const noexcep
   const std::uint64_t width = index_bytes();
   const std::uint64_t end = header_.indices_offset + std::min(first + count, num_edges()) * width;
   for (std::uint64_t at = header_.indices_offset + first * width; at < end; at += most) {
-    file_.will_need(at, std::min(most, end - at));
+    file_->will_need(at, std::min(most, end - at));
   }
 }
 
 void Topology::check_size() const {
   renew_guard();
-  expect_size(file_, header_.common.file_bytes);
+  expect_size(*file_, header_.common.file_bytes);
 }
 
 void Topology::read_bounds(std::uint64_t first, std::uint64_t last, std::int64_t* out) const {
@@ -80,8 +77,8 @@ void Topology::read_bounds(std::uint64_t first, std::uint64_t last, std::int64_t
   const auto count = static_cast<std::int64_t>(last - first) + 1;
   parallel_for(count, kBoundsGrain, 0, [&](std::int64_t begin, std::int64_t end) {
     // A map read at random has no read-ahead: this piece, and the next one while this is read.
-    file_.will_need(header_.indptr_offset + 8 * static_cast<std::uint64_t>(from + begin),
-                    16 * static_cast<std::uint64_t>(end - begin));
+    file_->will_need(header_.indptr_offset + 8 * static_cast<std::uint64_t>(from + begin),
+                     16 * static_cast<std::uint64_t>(end - begin));
     guarded([&] {
       std::int64_t before = begin == 0 ? 0 : bounds[from + begin - 1];
       for (std::int64_t i = begin; i < end; ++i) {
@@ -119,14 +116,14 @@ void Topology::find_destinations(std::span<const std::int64_t> slot, std::int64_
 }
 
 void Topology::throw_bad_bounds(std::int64_t node) const {
-  throw FormatError(path(), "indptr[" + std::to_string(node) + "]", "a range outside the edges",
-                    "numbers that rise from 0 to " + std::to_string(num_edges()) +
-                        "; run `graphzero verify` on the store");
+  throw FormatError(path(), text_of("indptr[", node, "]"), "a range outside the edges",
+                    "numbers that rise from 0 to ", num_edges(),
+                    "; run `graphzero verify` on the store");
 }
 
 std::shared_ptr<const Mapping> Topology::map_for_user() const {
   check_size();
-  return Mapping::map(file_, header_.common.file_bytes, MapMode::kCopyOnWrite);
+  return Mapping::map(*file_, header_.common.file_bytes, MapMode::kCopyOnWrite);
 }
 
 namespace {
@@ -165,14 +162,14 @@ void write_bounds(const Topology& topology, const std::string& path) {
 TopologyWriter::TopologyWriter(const std::string& path, std::uint64_t num_src,
                                std::uint64_t num_dst)
     : header_(make_header(path, num_src, num_dst)),
-      out_(path),
-      indices_(out_.section(header_.indices_offset)) {}
+      file_(std::make_shared<File>(File::create(path))),
+      indices_(file_, header_.indices_offset) {}
 
 void TopologyWriter::append_indptr(const std::int64_t* values, std::size_t count) {
   if (count == 0) return;
+  file_->write_at(values, 8 * count, header_.indptr_offset + 8 * indptr_written_);
   indptr_written_ += count;
   last_indptr_ = values[count - 1];
-  out_.append(values, count * sizeof(std::int64_t));
 }
 
 void TopologyWriter::append_indices(const void* values, std::size_t count) {
@@ -183,19 +180,16 @@ void TopologyWriter::append_indices(const void* values, std::size_t count) {
 void TopologyWriter::finish() {
   const std::uint64_t expected = header_.num_dst + 1;
   if (indptr_written_ != expected) {
-    throw std::invalid_argument(out_.path() + ": indptr: found " + std::to_string(indptr_written_) +
-                                " values, expected " + std::to_string(expected));
+    throw invalid(file_->path(), ": indptr: found ", indptr_written_, " values, expected ",
+                  expected);
   }
   if (header_.num_edges != static_cast<std::uint64_t>(last_indptr_)) {
-    throw std::invalid_argument(out_.path() + ": indices: found " +
-                                std::to_string(header_.num_edges) + " values, expected " +
-                                std::to_string(last_indptr_) + ", where indptr ends");
+    throw invalid(file_->path(), ": indices: found ", header_.num_edges, " values, expected ",
+                  last_indptr_, ", where indptr ends");
   }
   header_.indices_bytes =
-      checked_mul(header_.num_edges, header_.index_bytes, out_.path(), "num_edges");
-  out_.align();
-  out_.join(std::move(indices_));
-  out_.finish(&header_, sizeof header_);
+      checked_mul(header_.num_edges, header_.index_bytes, file_->path(), "num_edges");
+  indices_.finish(&header_, sizeof header_);
 }
 
 }  // namespace gz

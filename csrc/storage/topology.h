@@ -27,8 +27,8 @@ class Topology {
   std::uint64_t num_edges() const noexcept { return header_.num_edges; }
   // 0: the neighbours lie elsewhere; there are only bounds.
   std::uint32_t index_bytes() const noexcept { return header_.index_bytes; }
-  const std::string& path() const noexcept { return file_.path(); }
-  const File& file() const noexcept { return file_; }
+  const std::string& path() const noexcept { return file_->path(); }
+  const std::shared_ptr<const File>& file() const noexcept { return file_; }
 
   // [num_dst + 1]: the neighbours of v are indices[indptr[v] … indptr[v + 1]).
   const std::int64_t* indptr() const noexcept {
@@ -60,10 +60,10 @@ class Topology {
   std::uint64_t indices_offset() const noexcept { return header_.indices_offset; }
 
  private:
-  explicit Topology(File file) : file_(std::move(file)) {}
+  explicit Topology(File file) : file_(std::make_shared<const File>(std::move(file))) {}
   [[noreturn]] void throw_bad_bounds(std::int64_t node) const;
 
-  File file_;
+  std::shared_ptr<const File> file_;
   TopologyHeader header_{};
   std::shared_ptr<const Mapping> map_;
 };
@@ -86,7 +86,7 @@ class TopologyWriter {
 
  private:
   TopologyHeader header_{};
-  BlockWriter out_;
+  std::shared_ptr<File> file_;
   BlockWriter indices_;
   std::uint64_t indptr_written_ = 0;
   std::int64_t last_indptr_ = 0;

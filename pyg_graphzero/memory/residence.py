@@ -35,6 +35,8 @@ _GROUP_BITS = 31
 # Bounds of the bytes of neighbours that walks read at once.
 _LEAST_WALKED = 4 << 20
 _MOST_WALKED = 256 << 20
+# Rows that are read into memory by one call, before they are asked for.
+_LOADED_ROWS = 1 << 22
 # The preloading thread lets go of a file for this many seconds, again and again, so that threads
 # that use the file have their turn.
 _PAUSE = 0.001
@@ -197,6 +199,17 @@ def _reader() -> _core.DiskGather:
     return _core.DiskGather(buffer_bytes=READER_BYTES // 2)
 
 
+def _load(rows: _core.PagedRows, group: int) -> int:
+    """Reads rows that stay in memory, from a group on; the group to go on with, -1 at the end.
+
+    An error is left to the batch that needs the row.
+    """
+    try:
+        return rows.load(group, _LOADED_ROWS)[0]
+    except OSError:
+        return -1
+
+
 def _preload(files: weakref.ref[Residence]) -> None:
     """Reads neighbours that stay in memory, as long as another reference to the files lives.
 
@@ -211,7 +224,7 @@ def _preload(files: weakref.ref[Residence]) -> None:
             now = files()
             if now is None:
                 return
-            group = now.topologies[name].preload(group)
+            group = _load(now.topologies[name], group)
             del now
             sleep(_PAUSE)
 
@@ -250,5 +263,5 @@ def page_topologies(
         )
         group = 0
         while group >= 0:
-            group = paged[topology.path].preload(group)
+            group = _load(paged[topology.path], group)
     return paged, window

@@ -46,9 +46,12 @@ Sample sample_of(const Sampler& sampler, Request request) {
   return sample;
 }
 
-// Reads all that is to stay in memory.
-inline void preload(PagedRows& rows) {
-  for (std::int64_t group = 0; group < rows.resident().num_groups();) group = rows.preload(group);
+// Reads all that is to stay in memory, a few rows at a time.
+inline void load(PagedRows& rows) {
+  ReadStats stats;
+  for (std::int64_t group = 0; group < rows.resident().num_groups();) {
+    group = rows.load(group, 100, stats);
+  }
 }
 
 // For one node type and one edge type.

@@ -22,7 +22,9 @@ constexpr std::int64_t kNodes = 20'000;
 
 std::vector<double> uniforms(const Variates& variates) {
   std::vector<double> all;
-  for (std::int64_t node = 0; node < kNodes; ++node) all.push_back(variates.uniform(node));
+  for (std::int64_t node = 0; node < kNodes; ++node) {
+    all.push_back(-std::expm1(-variates.exponential(node)));
+  }
   return all;
 }
 
@@ -132,8 +134,8 @@ TEST(labor_samples_are_what_the_definition_says) {
             for (std::int64_t j = 0; j < ring.degree; ++j) {
               const std::int64_t slot = sample.nodes[0][col] * ring.degree + j;
               if (timed && j > seed_times[static_cast<std::size_t>(sample.trees[0][col])]) continue;
-              const double u = variates.uniform(csc.source(slot));
-              const double score = weighted ? -std::log1p(-u) / static_cast<double>(j % 3) : u;
+              const double variate = variates.exponential(csc.source(slot));
+              const double score = weighted ? variate / static_cast<double>(j % 3) : variate;
               if (!weighted || j % 3 > 0) all.emplace_back(score, slot);
             }
             std::sort(all.begin(), all.end());
@@ -176,7 +178,7 @@ TEST(labor_reads_hubs_in_pieces) {
     const auto first = static_cast<std::size_t>(v);
     std::vector<std::pair<double, std::int64_t>> all;
     for (std::int64_t slot = indptr[first]; slot < indptr[first + 1]; ++slot) {
-      all.emplace_back(variates.uniform(csc.source(slot)), slot);
+      all.emplace_back(variates.exponential(csc.source(slot)), slot);
     }
     std::sort(all.begin(), all.end());
     all.resize(std::min<std::size_t>(all.size(), 10));

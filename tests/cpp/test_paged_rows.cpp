@@ -155,7 +155,7 @@ TEST(paged_rows_that_lie_once_more_are_the_same_rows) {
     PagedRows paged =
         copy.paged(table, resident, static_cast<std::int64_t>(random() % 100) >> bits);
     CHECK(paged.num_rows() == 501 && paged.num_kept() >= resident);
-    if (round % 2 == 0) preload(paged);
+    if (round % 2 == 0) load(paged);
     for (int window = 0; window < 5; ++window) {
       std::vector<std::vector<std::int64_t>> wanted(1 + random() % 4);
       std::vector<IdList> lists;
@@ -439,17 +439,17 @@ TEST(only_batches_that_need_what_is_lost_fail) {
 
 TEST(room_for_windows_is_shared_and_never_more_than_there_is) {
   const auto room = std::make_shared<WindowRoom>(WindowLimits{8, 1000});
-  WindowRoom::Part first = room->take();
+  Loan first = room->take();
   CHECK(first.bytes() == 1000 && room->max_batches() == 8);
   CHECK(room->take().bytes() == 0);  // nothing is left, and take() does not wait
   CHECK(!room->has_half());
   room->divide_among(2);
   CHECK(room->max_batches() == 4);
   first.shrink(300);
-  WindowRoom::Part second = room->take();
+  Loan second = room->take();
   CHECK(second.bytes() == 500);
   CHECK(room->take().bytes() == 200);
-  first = WindowRoom::Part();
+  first = Loan();
   CHECK(room->take().bytes() == 500);
   room->divide_among(100);
   CHECK(room->max_batches() == 1);
@@ -525,7 +525,7 @@ TEST(resident_rows_can_be_read_ahead) {
   const Scratch scratch;
   const Table table(scratch / "rows", 400);
   const auto rows = table.paged(ResidentRows::first(400, 2, 50));
-  preload(*rows);
+  load(*rows);
   const std::vector<std::int64_t> wanted{0, 7, 199, 200, 399};
   const IdList lists[] = {std::span<const std::int64_t>(wanted)};
   const RowWindow window = rows->read(lists, 0);

@@ -253,11 +253,11 @@ TEST(reader_takes_every_answer) {
 TEST(direct_file_is_the_file_that_was_opened) {
   const Scratch dir;
   const std::string first = make_file(dir / "f", 4096);
-  const File open = File::open(dir / "f");
+  const auto open = std::make_shared<const File>(File::open(dir / "f"));
   std::filesystem::rename(dir / "f", dir / "old");
   make_file(dir / "f", 8192);
   const auto file = DirectFile::of(open);
-  CHECK(file->size() == 4096 && file->path() == open.path());
+  CHECK(file->size() == 4096 && file->path() == open->path());
   std::vector<std::byte> memory(2 * 4096);
   for (const ReaderKind kind : kinds()) {
     const auto reader = AsyncReader::create({kind, 1});

@@ -34,7 +34,7 @@ std::vector<std::int32_t> some_rows(std::uint64_t count, std::uint64_t items, st
 }
 
 void write(RowWriter& writer, std::uint64_t first, const std::vector<std::int32_t>& rows) {
-  writer.write(first, rows.data(), rows.size() * sizeof(std::int32_t));
+  writer.write(first, std::as_bytes(std::span(rows)));
 }
 
 bool is_right(const std::string& path, const std::vector<std::int32_t>& expected) {
@@ -44,7 +44,7 @@ bool is_right(const std::string& path, const std::vector<std::int32_t>& expected
   const auto column = Column::open(path);
   std::vector<unsigned char> row(column->row_bytes());
   for (std::uint64_t r = 0; r < column->num_rows(); ++r) {
-    column->file().read_at(row.data(), row.size(), kHeaderBytes + r * column->row_stride());
+    column->file()->read_at(row.data(), row.size(), kHeaderBytes + r * column->row_stride());
     const auto* const wanted = reinterpret_cast<const unsigned char*>(expected.data());
     if (std::memcmp(row.data(), wanted + r * row.size(), row.size()) != 0) return false;
   }
@@ -103,7 +103,7 @@ TEST(rows_written_by_threads) {
       for (std::uint64_t t = 0; t < kThreads; ++t) {
         threads.emplace_back([&, t] {
           for (std::uint64_t at = t * kPiece; at < kRows; at += kThreads * kPiece) {
-            writer.write(at, rows.data() + at * items, kPiece * items * 4);
+            writer.write(at, std::as_bytes(std::span(rows).subspan(at * items, kPiece * items)));
             CHECK(writer.first_missing().first <= kRows);
           }
         });

@@ -284,7 +284,7 @@ TEST(pages_that_stay_in_memory_are_read_once) {
   const auto file = Topology::open(ring.path);
   const auto pages = pages_of(*file, 10, 4);
   const NeighborSampler sampler({20'000}, {{0, 0, csc_of(file, pages)}});
-  preload(*pages);
+  load(*pages);
   const std::vector<std::int64_t> seeds{100, 5'000, 12'000};
   std::vector<SamplingRun> runs = begin_all(sampler, {request(seeds, {3, 3})});
   const Sampled window = sample_all(runs, kPlenty);

@@ -44,9 +44,9 @@ def test_a_process_ends_while_neighbours_are_read_ahead():
         from pyg_graphzero.memory.residence import Residence
 
         class Endless:
-            def preload(self, group):
+            def load(self, group, max_rows):
                 _core.count_rows(rows, counts)  # in the engine, for some time
-                return group
+                return group, None
 
         class Files(Named):
             preload = Residence.preload

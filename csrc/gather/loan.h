@@ -1,4 +1,4 @@
-// Counts the bytes of a batch that its consumer has not freed.
+// Bytes of memory that are lent: of a batch that its consumer has not freed, of a window of rows.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace gz {
 
-// Hands batches out, and is told when their memory is freed.
+// Hands memory out, and is told when it is freed.
 class Lender {
  public:
   virtual ~Lender() = default;
@@ -29,8 +29,15 @@ class Loan {
     std::swap(bytes_, other.bytes_);
     return *this;
   }
-  ~Loan() {
-    if (lender_ != nullptr && bytes_ > 0) lender_->returned(bytes_);
+  ~Loan() { shrink(0); }
+
+  std::int64_t bytes() const noexcept { return bytes_; }
+
+  // Gives back all but these bytes, if they are fewer.
+  void shrink(std::int64_t bytes) noexcept {
+    if (bytes >= bytes_) return;
+    if (lender_ != nullptr) lender_->returned(bytes_ - bytes);
+    bytes_ = bytes;
   }
 
   // Splits off the bytes of one array, which are a loan of their own from then on.
