@@ -41,7 +41,7 @@ namespace gz::python {
 namespace nb = nanobind;
 
 // A function that Python's other threads go on beside.
-inline constexpr nb::call_guard<nb::gil_scoped_release> kWithoutGil;
+inline constexpr nb::call_guard<nb::gil_scoped_release> kWithoutGil{};
 using Int64Span = std::span<const std::int64_t>;
 
 // Torch tensors, or anything else that speaks DLPack: contiguous, on the CPU, never converted.
