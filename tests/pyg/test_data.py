@@ -60,10 +60,6 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: root / name for name in ("homogeneous", "heterogeneous")}
 
 
-def in_memory(kind: str) -> Any:
-    return heterogeneous() if kind == "heterogeneous" else titled()
-
-
 # Everything PyG does to a graph -------------------------------------------------------------------
 
 
@@ -203,10 +199,11 @@ def assert_same(got: Any, want: Any) -> None:
     + [("heterogeneous", w) for w in (*EITHER, *HETEROGENEOUS)],
 )
 def test_functions_of_pyg_agree_on_a_store_and_in_memory(paths, kind, what):
-    own = HETEROGENEOUS if kind == "heterogeneous" else HOMOGENEOUS
+    typed = HETEROGENEOUS, heterogeneous
+    own, graph = typed if kind == "heterogeneous" else (HOMOGENEOUS, titled)
     function = (EITHER | own)[what]
     results = []
-    for data in (gz.open(paths[kind]).data(), in_memory(kind)):
+    for data in (gz.open(paths[kind]).data(), graph()):
         for seed in (torch.manual_seed, np.random.seed, random.seed):
             seed(0)
         results.append(plain(function(data)))

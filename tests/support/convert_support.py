@@ -53,7 +53,7 @@ def edges_of(
         data = store.data()
         part = data if edge_type is None else data[edge_type]
         ends = (None, None) if edge_type is None else (edge_type[0], edge_type[2])
-        ids = [list(_plain(store.ids(end))) for end in ends]
+        ids = [np.asarray(store.ids(end)).tolist() for end in ends]
         rows = part.edge_index.tolist()
         columns = [part[attr].tolist() for attr in attrs]
         return [
@@ -74,10 +74,6 @@ def kinds(owner: dict[str, Any]) -> dict[str, str]:
         name: f"{column['dtype']}{column['shape'][1:] or ''}"
         for name, column in owner["attrs"].items()
     }
-
-
-def _plain(ids: Any) -> Any:
-    return ids.tolist() if hasattr(ids, "tolist") else ids
 
 
 def random_edges(num_nodes: int, num_edges: int, seed: int = 0) -> np.ndarray:
