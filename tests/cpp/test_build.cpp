@@ -87,7 +87,7 @@ TEST(build_equals_the_sort_in_memory) {
 }
 
 TEST(without_ids_the_topology_is_the_same_through_less_scratch) {
-  const Edges edges = random_edges(500, 4'000, 0.4);
+  const Edges edges = random_edges(500, 2'000, 0.4);
   for (const bool undirected : {false, true}) {
     for (const bool coalesced : {false, true}) {
       for (const SelfLoops loops : {SelfLoops::kKeep, SelfLoops::kRemove, SelfLoops::kAdd}) {

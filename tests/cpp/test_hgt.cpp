@@ -37,10 +37,10 @@ TEST(hgt_over_damaged_files) {
 }
 
 TEST(hgt_does_not_depend_on_threads) {
-  const Ring ring(50'000, 80);
+  const Ring ring(20'000, 80);
   const HgtSampler sampler = sampler_of(ring);
   std::vector<std::int64_t> seeds;
-  for (std::int64_t v = 0; v < 5000; ++v) seeds.push_back(v * 7 % 50'000);
+  for (std::int64_t v = 0; v < 2000; ++v) seeds.push_back(v * 7 % 20'000);
   HgtRequest asked = hgt_request(seeds, {500, 500});
   asked.threads = 1;
   const Seen expected = everything(sample_of(sampler, asked));
