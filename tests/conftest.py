@@ -43,12 +43,6 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["LD_PRELOAD"] = str(preload.compiled(source, Path(folder.name)))
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """One more worker than there are cores: tests wait for disks and processes, too."""
-    return 1 + (os.cpu_count() or 1)
-
-
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> Generator[None, object, object]:
     """Says in the last line what was left out, and why: nothing that could have been installed."""
