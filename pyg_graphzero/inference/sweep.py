@@ -170,8 +170,10 @@ class Batches:
             return plan.wanted(sampler.sample_of(made))
 
         def windows() -> Iterator[Any]:
-            for at in range(0, len(numbers), shards.together):
-                part = numbers[at : at + shards.together]
+            left = numbers
+            while left:
+                count = shards.together  # which goes by the largest batch until now
+                part, left = left[:count], left[count:]
                 requests = [request(number) for number in part]
                 yield part, shards.sample(requests, wanted_of, sampler.num_threads)
 

@@ -149,8 +149,8 @@ class _Lesson:
             raise RefusedError(
                 f"it cannot be copied, and is learned on a copy: {type(error).__name__}: {error}"
             ) from error
-        if change is _unrounded and any(map(_is_half, copy.module.parameters())):
-            copy.module._apply(change)
+        for tensor in filter(_is_half, (*copy.module.parameters(), *copy.module.buffers())):
+            tensor.data = change(tensor.data)
         self._random.restore()
         with sharing:
             return run(copy, map_leaves(given, change)), copy
