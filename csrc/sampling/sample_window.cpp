@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <numeric>
 
 #include "base/chunk_sizes.h"
@@ -102,19 +103,14 @@ SampleWindow sample_window(std::span<SamplingRun> runs, std::int64_t max_bytes,
   out.errors.resize(runs.size());
   std::vector<std::size_t> going(runs.size());
   std::iota(going.begin(), going.end(), std::size_t{0});
-  const auto file = [](const WantedList& wanted) { return wanted.list.csc->paged.get(); };
   while (!going.empty()) {
-    std::vector<WantedList> wanted = advance(runs, going, out.errors, take);
-    std::stable_sort(wanted.begin(), wanted.end(), [&](const WantedList& a, const WantedList& b) {
-      return std::less{}(file(a), file(b));
-    });
-    for (auto first = wanted.begin(); first != wanted.end();) {
-      const auto last = std::find_if(first, wanted.end(), [&](const WantedList& other) {
-        return file(other) != file(*first);
-      });
-      out.stopped = !read_sources({first, last}, max_bytes, stop, out);
+    std::map<const PagedRows*, std::vector<WantedList>> by_file;
+    for (const WantedList& wanted : advance(runs, going, out.errors, take)) {
+      by_file[wanted.list.csc->paged.get()].push_back(wanted);
+    }
+    for (const auto& [file, wanted] : by_file) {
+      out.stopped = !read_sources(wanted, max_bytes, stop, out);
       if (out.stopped) return out;
-      first = last;
     }
   }
   return out;
