@@ -87,7 +87,7 @@ T* dense_rows(const RowArray& rows, const char* name, RowShape shape, std::int64
   return found.data;
 }
 
-// Numbers of the type that rows are summed in, once it is sure that there are so many.
+// Numbers of the type that rows are summed in, once it is sure that the array has this shape.
 template <class S>
 S* numbers_of(const std::optional<EdgeArray>& array, const char* name, std::int64_t rows,
               std::int64_t columns) {
@@ -101,12 +101,6 @@ S* numbers_of(const std::optional<EdgeArray>& array, const char* name, std::int6
   return static_cast<S*>(array->data());
 }
 
-template <class S>
-S* edge_numbers(const std::optional<EdgeArray>& array, const char* name, const GroupedEdges& edges,
-                std::int64_t heads) {
-  return numbers_of<S>(array, name, std::ssize(edges.src), heads);
-}
-
 // At destinations their sources' rows are added up, at sources those of their destinations.
 template <bool kAtSources>
 void sum(const RowArray& x, Int64Span src, Int64Span bounds, const std::optional<EdgeArray>& weight,
@@ -117,7 +111,8 @@ void sum(const RowArray& x, Int64Span src, Int64Span bounds, const std::optional
   with_type(x, [&]<class T>(T*) {
     const auto from = rows_of<const T>(x, "x", shape, ends[kAtSources]);
     T* const to = dense_rows<T>(out, "out", shape, ends[!kAtSources]);
-    const Sum<T>* const weights = edge_numbers<Sum<T>>(weight, "weight", edges, shape.heads);
+    const Sum<T>* const weights =
+        numbers_of<Sum<T>>(weight, "weight", std::ssize(edges.src), shape.heads);
     const auto adds = kAtSources ? source_sum<T> : neighbor_sum<T>;
     adds(edges, shape, from, weights, is_mean, to);
   });
@@ -130,7 +125,7 @@ void dot_of_edges(const RowArray& q, const RowArray& k, Int64Span src, Int64Span
   with_type(k, [&]<class T>(T*) {
     const auto of_dst = rows_of<const T>(q, "q", shape, edges.num_dst());
     const auto of_src = rows_of<const T>(k, "k", shape, edges.num_src);
-    auto* const to = edge_numbers<Sum<T>>(out, "out", edges, shape.heads);
+    auto* const to = numbers_of<Sum<T>>(out, "out", std::ssize(edges.src), shape.heads);
     edge_dot<T>(edges, shape, of_dst, of_src, is_mean, to);
   });
 }
@@ -144,9 +139,9 @@ void softmax(const EdgeArray& given, Int64Span bounds, const std::optional<EdgeA
   const GroupedEdges edges{
       {static_cast<const std::int64_t*>(nullptr), given.shape(0)}, bounds, 0, threads};
   const auto run = [&]<class S>(S*) {
-    const S* const from = edge_numbers<S>(given, "scores", edges, heads);
-    const S* const grads = edge_numbers<S>(grad, "grad", edges, heads);
-    S* const to = edge_numbers<S>(out, "out", edges, heads);
+    const S* const from = numbers_of<S>(given, "scores", std::ssize(edges.src), heads);
+    const S* const grads = numbers_of<S>(grad, "grad", std::ssize(edges.src), heads);
+    S* const to = numbers_of<S>(out, "out", std::ssize(edges.src), heads);
     check_bounds(edges);
     if (grads == nullptr) return neighbor_softmax(edges, heads, from, to);
     neighbor_softmax_backward(edges, heads, from, grads, to);
@@ -208,7 +203,7 @@ void score(const RowArray& x_src, const RowArray& x_dst, const EdgeArray& attent
            Int64Span bounds, double slope, const EdgeArray& out, int threads) {
   const GroupedEdges edges = edges_of(src, bounds, x_src.shape(0), threads);
   with_scored(x_src, x_dst, attention, edges, slope, [&]<class T>(ScoreInputs<T> inputs, T*) {
-    auto* const to = edge_numbers<Sum<T>>(out, "out", edges, inputs.shape.heads);
+    auto* const to = numbers_of<Sum<T>>(out, "out", std::ssize(edges.src), inputs.shape.heads);
     neighbor_score(edges, inputs, to);
   });
 }
@@ -219,7 +214,8 @@ void score_backward(const RowArray& x_src, const RowArray& x_dst, const EdgeArra
                     const EdgeArray& grad_attention, int threads) {
   const GroupedEdges edges = edges_of(src, bounds, x_src.shape(0), threads);
   with_scored(x_src, x_dst, attention, edges, slope, [&]<class T>(ScoreInputs<T> inputs, T*) {
-    const auto* const from = edge_numbers<Sum<T>>(grad, "grad", edges, inputs.shape.heads);
+    const auto* const from =
+        numbers_of<Sum<T>>(grad, "grad", std::ssize(edges.src), inputs.shape.heads);
     T* const to_src = dense_rows<T>(grad_src, "grad_src", inputs.shape, edges.num_src);
     T* const to_dst = dense_rows<T>(grad_dst, "grad_dst", inputs.shape, edges.num_dst());
     neighbor_score_backward(edges, inputs, from, to_src, to_dst,

@@ -1,5 +1,6 @@
 #include "sampling/excluded_edges.h"
 
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -8,22 +9,12 @@
 #include "sampling/read_csc.h"
 
 namespace gz {
-namespace {
-
-void check_ends(std::span<const std::int64_t> nodes, std::int64_t num_nodes, const Csc& csc) {
-  const auto bad = find_outside(nodes, num_nodes);
-  if (bad != nodes.end()) {
-    throw_out_of_range(text_of("excluded edges of ", csc.name), "node", *bad, num_nodes);
-  }
-}
-
-}  // namespace
-
 ExcludedEdges::ExcludedEdges(const SampledEdgeType& type, const ExcludedPairs& pairs, int threads)
     : type_(type), is_timed_(!pairs.times.empty() && type.order.times != nullptr) {
   const std::size_t count = pairs.src.size();
-  check_ends(pairs.src, type.csc.num_src, type.csc);
-  check_ends(pairs.dst, type.csc.num_dst, type.csc);
+  const std::string name = "excluded edges of " + type.csc.name;
+  check_range((name + ": src").c_str(), "node", std::span(pairs.src), type.csc.num_src);
+  check_range((name + ": dst").c_str(), "node", std::span(pairs.dst), type.csc.num_dst);
   places_.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {
     const auto next = static_cast<std::uint32_t>(nodes_.size());

@@ -48,7 +48,8 @@ class ExcludedEdges {
 
  private:
   std::uint64_t key(std::int64_t place, std::int64_t source) const noexcept {
-    return static_cast<std::uint64_t>(place * type_.csc.num_src + source);
+    return static_cast<std::uint64_t>(place) * static_cast<std::uint64_t>(type_.csc.num_src) +
+           static_cast<std::uint64_t>(source);
   }
   template <class Sources>
   std::int64_t scan(const Sources& sources) noexcept;

@@ -118,8 +118,8 @@ class NeighborChooser {
         sorted_(scores_.size()) {}
 
   // Writes those k of the ranks [first, first + n) that have the smallest score(rank), rising;
-  // returns how many there were: k, or all whose score is finite. Of equal ones the lower rank goes
-  // first. Owns nothing but what it has: may run inside guarded().
+  // returns how many there were: k, or all whose score is finite. Where scores are equal, the lower
+  // rank goes first. May run inside guarded(): all it owns was made before.
   template <class Score>
   std::int64_t choose(std::int64_t first, std::int64_t n, std::int64_t k, const Score& score,
                       std::int64_t* out) {

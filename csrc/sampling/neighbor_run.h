@@ -61,8 +61,8 @@ class NeighborSampler::Run {
     }
   }
 
-  // Edges that no hop may take. Those of a paged type are read in stretches, which the caller goes
-  // on with until list() says false.
+  // Edges that no hop may take, still to be found: by find(), or over a paged type in stretches,
+  // which the caller goes on with until list() says false.
   ExcludedEdges& exclude(const ExcludedPairs& pairs) {
     const auto e = static_cast<std::size_t>(pairs.edge_type);
     excluded_[e] = std::make_unique<ExcludedEdges>(graph_.edge_types[e], pairs, request_.threads);

@@ -93,7 +93,7 @@ SamplingRun NeighborSampler::begin(SampleRequest request) const {
       run.drop_excluded(e);
     }
   }
-  // Of runs that read, many end one by one: each would leave its room to no other.
+  // Runs that read end one by one, many in a window: none takes over the room of another.
   if (!reads()) workspaces_.give_back(std::move(workspace));
   co_return run.take();
 }

@@ -79,7 +79,7 @@ void NeighborSums::begin(std::int64_t first, std::int64_t last) {
   last_ = last;
   next_ = 0;
   chunks_.clear();
-  // A word has room for so many destinations of a part.
+  // A word tells this many destinations of a part from each other.
   const std::int64_t most = std::int64_t{1} << (32 - chunk_bits_);
   num_parts_ =
       std::max<std::int64_t>(threads_ > 1 ? kParts * threads_ : 1, (num_sums() + most - 1) / most);

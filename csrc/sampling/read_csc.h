@@ -114,7 +114,7 @@ struct Ranges {
     offset[i + 1] = taken;
   }
 
-  // Of all neighbours of `nodes`, at most `most` of each are taken; returns how many these are.
+  // Takes all neighbours of `nodes`, at most `most` of each; returns how many that are.
   std::int64_t look_up(const Csc& csc, std::span<const std::int64_t> nodes, int threads,
                        std::int64_t most) {
     const std::int64_t count = csc.num_edges == 0 ? 0 : std::ssize(nodes);
@@ -169,8 +169,8 @@ void visit_edges(const Csc& csc, std::int64_t begin, std::int64_t end, const Vis
   if (is_bad) throw_bad_index(csc, bad);
 }
 
-// Likewise for many nodes, whose lists it checks, front to back: adds what that takes of a map to
-// `mapped`, and has the map forgotten where this comes to more than `max_mapped`.
+// visit_edges() for many nodes, whose lists it checks, front to back: adds what that takes of a map
+// to `mapped`, and has the map forgotten where this comes to more than `max_mapped`.
 template <class Visit>
 void sweep(const Csc& csc, std::int64_t begin, std::int64_t end, SlotsAhead& ahead,
            std::atomic<std::int64_t>& mapped, std::int64_t max_mapped, const Visit& visit) {

@@ -26,13 +26,7 @@ void fill(const SourceList& list, const RowWindow& window, std::size_t number) {
 // Lists of one file, as many at a time as may be. False if stopped.
 bool read_sources(std::span<const WantedList> wanted, std::int64_t max_bytes, std::stop_token stop,
                   SampleWindow& out) {
-  try {
-    need_neighbors(*wanted.front().list.csc);
-  } catch (...) {
-    for (const WantedList& one : wanted) out.errors[one.run] = std::current_exception();
-    return true;
-  }
-  PagedRows& paged = *wanted.front().list.csc->paged;
+  const Csc& csc = *wanted.front().list.csc;
   std::size_t most = wanted.size();
   while (!wanted.empty()) {
     std::vector<IdList> lists;
@@ -41,7 +35,8 @@ bool read_sources(std::span<const WantedList> wanted, std::int64_t max_bytes, st
     }
     RowWindow window;
     try {
-      window = paged.read(lists, max_bytes, stop);
+      need_neighbors(csc);
+      window = csc.paged->read(lists, max_bytes, stop);
     } catch (...) {
       if (lists.size() > 1) {
         most = 1;  // whose fault it is cannot be told: each for itself
