@@ -2,7 +2,6 @@
 
 #include <string>
 #include <type_traits>
-#include <utility>
 
 #include "base/errors.h"
 #include "io/fault_guard.h"

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "arrays/buffer.h"
 #include "arrays/id_map.h"
 #include "sampling/induce.h"
 #include "sampling/sample.h"
