@@ -116,6 +116,9 @@ void ExcludedEdges::settle() {
   }
   std::sort(ranks_.begin(), ranks_.end());
   std::sort(slots_.begin(), slots_.end());
+  for (const std::int64_t begin : ranges_.first.span()) {
+    starts_.push_back(std::lower_bound(ranks_.begin(), ranks_.end(), begin) - ranks_.begin());
+  }
 }
 
 }  // namespace gz

@@ -36,9 +36,13 @@ class ExcludedEdges {
   // Excluded ranks of a destination among [first, first + n), rising.
   std::span<const std::int64_t> within(std::int64_t node, std::int64_t first,
                                        std::int64_t n) const noexcept {
-    if (places_.find(static_cast<std::uint64_t>(node)) == IdMap<std::uint64_t>::kNone) return {};
-    return {std::lower_bound(ranks_.begin(), ranks_.end(), first),
-            std::lower_bound(ranks_.begin(), ranks_.end(), first + n)};
+    const std::uint32_t place = places_.find(static_cast<std::uint64_t>(node));
+    if (place == IdMap<std::uint64_t>::kNone) return {};
+    auto begin = ranks_.begin() + starts_[place];
+    while (begin != ranks_.end() && *begin < first) ++begin;
+    auto end = begin;
+    while (end != ranks_.end() && *end < first + n) ++end;
+    return {begin, end};
   }
 
   bool has_slot(std::int64_t slot) const noexcept {
@@ -64,6 +68,7 @@ class ExcludedEdges {
   InducedStretches stretches_{type_, ranges_};
   Sample::Edges found_;                      // col: place of the destination, row: pair
   std::vector<std::int64_t> ranks_, slots_;  // of all destinations, rising
+  std::vector<std::ptrdiff_t> starts_;       // [place]: where its ranks begin among them
 };
 
 }  // namespace gz
