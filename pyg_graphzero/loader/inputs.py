@@ -96,6 +96,8 @@ def sampler_of(
 def _check_nodes(nodes: Any, num_nodes: int) -> Tensor | None:
     if nodes is None:
         return None
+    if isinstance(nodes, str):
+        raise ValueError(f"input_nodes: found {nodes!r}, expected a node type, an index or a mask")
     nodes = in_memory(plain(torch.as_tensor(nodes)).cpu())
     if nodes.numel() == 0 and nodes.dtype == torch.get_default_dtype():
         nodes = nodes.to(torch.int64)  # torch.as_tensor([]) is a float tensor
@@ -113,16 +115,6 @@ def _check_nodes(nodes: Any, num_nodes: int) -> Tensor | None:
             )
         return nodes
     return check_index_set(nodes, num_nodes, "input_nodes")
-
-
-def check_input_time(times: Tensor | None, num_seeds: int) -> None:
-    """Seeds need as many times as there are.
-
-    Raises:
-        ValueError: There are more or fewer.
-    """
-    if times is not None and times.numel() != num_seeds:
-        raise ValueError(f"seed times: found {times.numel()}, expected one for each of {num_seeds}")
 
 
 def check_edge_labels(data: Data | HeteroData, edges: Any) -> tuple[EdgeType | None, Any]:

@@ -136,7 +136,7 @@ def test_bad_times():
             sample(use, [1], times)
     for options, words in (
         ({"input_time": torch.arange(300)}, "input_time"),
-        ({"input_time": torch.arange(3), "time_attr": "time"}, "seed times: found 3, expected one"),
+        ({"input_time": torch.arange(3), "time_attr": "time"}, "input_time: found 3, expected one"),
         ({"temporal_strategy": "first"}, "temporal_strategy: found 'first'"),
     ):
         with pytest.raises(ValueError, match=words):
