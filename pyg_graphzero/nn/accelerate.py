@@ -219,9 +219,11 @@ class Forward(ConvForward):
 
 
 def _is_transformed() -> bool:
-    """Whether torch.func, or differentiation forward, has its own view of tensors."""
+    """Whether torch.func, differentiation forward or a trace has its own view of tensors."""
     return (
-        torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0
+        torch._C._are_functorch_transforms_active()
+        or torch.autograd.forward_ad._current_level >= 0
+        or torch._C._is_tracing()
     )
 
 
