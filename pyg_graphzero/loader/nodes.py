@@ -84,12 +84,10 @@ class NodeLoader(EngineLoader[Graph_co], torch_geometric.loader.NodeLoader):
             self, data, node_sampler, check_input_nodes(data, input_nodes), input_time, transform,
             transform_sampler_output, filter_per_worker, custom_cls, **kwargs,
         )  # fmt: skip
-        check_of_seeds(
-            len(self.input_data.node), input_id=input_id, input_time=input_time,
-            time_window=self._seed_windows,
-        )  # fmt: skip
+        seeds, of_seeds = self.input_data, {"input_id": input_id, "input_time": input_time}
+        check_of_seeds(len(seeds.node), "seeds", time_window=self._seed_windows, **of_seeds)
         if input_id is not None:  # PyG leaves it out where all nodes are seeds
-            self.input_id = self.input_data.input_id = input_id.cpu()
+            self.input_id = seeds.input_id = input_id.cpu()
 
     def _prepare(self, index: Any, key: int) -> Prepared:
         windows = () if self._seed_windows is None else (self._seed_windows[index],)

@@ -108,7 +108,7 @@ class Forward(ConvForward):
                 "model: found lazy layers (-1) and a batch loaded with first_aggregation; run the "
                 "model once on a batch without, which makes their parameters"
             )
-        if is_lazy or _is_transformed():
+        if is_lazy or _is_transformed() or torch._C._is_tracing():
             return self._as_it_is(args, kwargs)
         try:
             way = self._key(args, kwargs, hops)
@@ -219,11 +219,9 @@ class Forward(ConvForward):
 
 
 def _is_transformed() -> bool:
-    """Whether torch.func, differentiation forward or a trace has its own view of tensors."""
+    """Whether torch.func, or differentiation forward, has its own view of tensors."""
     return (
-        torch._C._are_functorch_transforms_active()
-        or torch.autograd.forward_ad._current_level >= 0
-        or torch._C._is_tracing()
+        torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0
     )
 
 

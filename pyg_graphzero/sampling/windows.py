@@ -71,8 +71,7 @@ def seed_times(given: Any, count: int, what: str, as_float: bool, time_attr: str
         ValueError: There are more or fewer, or fractions where the graph has integers.
     """
     times = torch.as_tensor(given)
-    if times.numel() != count:
-        raise ValueError(f"{what}: found {times.numel()}, expected {count}")
+    check_of_seeds(count, "seeds", **{what: times.view(-1)})
     if times.dtype.is_floating_point and not as_float:
         raise ValueError(
             f"{what}: found {times.dtype}, expected integers as {time_attr!r} has them"
