@@ -11,7 +11,7 @@ import torch  # isort: skip
 
 from importlib.metadata import version as _version
 
-from pyg_graphzero import _core, inference, loader, nn, rag, sampler
+from pyg_graphzero import _core, disk, inference, loader, nn, rag, sampler
 from pyg_graphzero.conversion import ConvertSummary, convert
 from pyg_graphzero.errors import (
     ClosedStoreError,
@@ -78,6 +78,7 @@ __all__ = [
     "UnsupportedError",
     "VerifyReport",
     "convert",
+    "disk",
     "doctor",
     "inference",
     "info",

@@ -21,23 +21,16 @@ GZ_INLINE std::uint32_t mix32(std::uint32_t at, std::uint32_t key, std::uint32_t
   return bits ^ (bits >> 16);
 }
 
-// How a chunk is thinned out: what a number is dropped below, and what it is scaled with otherwise.
-template <class T>
-struct Thinning {
-  std::uint32_t low, high;  // the chunk's key
-  std::int32_t dropped;
-  Sum<T> scale;
-};
-
 // Vector code needs arguments that do not overlap, rather than captures of a lambda.
 template <class T>
-GZ_INLINE void thin(const T* __restrict from, std::int64_t size, Thinning<T> how,
-                    T* __restrict to) {
+GZ_INLINE void thin(const T* __restrict from, std::int64_t size, std::uint64_t key,
+                    std::int32_t dropped, Sum<T> scale, T* __restrict to) {
+  const auto low = static_cast<std::uint32_t>(key), high = static_cast<std::uint32_t>(key >> 32);
 #pragma GCC unroll 1
   for (std::int64_t i = 0; i < size; ++i) {
-    const std::uint32_t bits = mix32(static_cast<std::uint32_t>(i), how.low, how.high);
-    const bool is_kept = static_cast<std::int32_t>(bits >> 1) >= how.dropped;
-    to[i] = narrow<T>(widen(from[i]) * (is_kept ? how.scale : Sum<T>{0}));
+    const std::uint32_t bits = mix32(static_cast<std::uint32_t>(i), low, high);
+    const bool is_kept = static_cast<std::int32_t>(bits >> 1) >= dropped;
+    to[i] = narrow<T>(widen(from[i]) * (is_kept ? scale : Sum<T>{0}));
   }
 }
 
@@ -55,10 +48,9 @@ void dropout(std::span<const T> x, double p, std::uint64_t key, int threads, T* 
     for (std::int64_t chunk = first; chunk < last; ++chunk) {
       const std::int64_t begin = chunk * kDropoutChunk;
       const std::int64_t size = std::min(kDropoutChunk, count - begin);
-      const std::uint64_t keys = derive_key(key, static_cast<std::uint64_t>(chunk));
-      const Thinning<T> how{static_cast<std::uint32_t>(keys),
-                            static_cast<std::uint32_t>(keys >> 32), dropped, scale};
-      run_widest([&]() GZ_INLINED { thin(x.data() + begin, size, how, out + begin); });
+      const std::uint64_t own = derive_key(key, static_cast<std::uint64_t>(chunk));
+      run_widest(
+          [&]() GZ_INLINED { thin(x.data() + begin, size, own, dropped, scale, out + begin); });
     }
   });
 }

@@ -68,33 +68,6 @@ void backward_at_destinations(const GroupedEdges& edges, const ScoreInputs<T>& i
   }
 }
 
-template <class T>
-void backward_at_sources(const GroupedEdges& edges, const ScoreInputs<T>& inputs,
-                         const Sum<T>* grad, T* sources) {
-  using S = Sum<T>;
-  const auto [heads, channels] = inputs.shape;
-  const std::int64_t size = inputs.shape.size();
-  const auto add = [&, heads = heads, channels = channels](std::int64_t s, const OutEdges& run,
-                                                           std::int64_t begin, std::int64_t end,
-                                                           S* to) GZ_INLINED {
-    S* const none = nullptr;
-    std::fill_n(to, size, S{0});
-    for (std::int64_t i = begin; i < end; ++i) {
-      const auto [dst, edge] = run.edges[i];
-      const std::int64_t ahead = run.ahead(i);
-      if (ahead >= 0) prefetch_row(inputs.destinations[ahead], size);
-      for (std::int64_t h = 0; h < heads; ++h) {
-        const std::int64_t at = h * channels;
-        add_grads<false>(channels, inputs.sources[s] + at, inputs.destinations[dst] + at,
-                         inputs.attention + at, grad[edge * heads + h], inputs.slope, to + at,
-                         none);
-      }
-    }
-    store_row<T>(to, size, sources + s * size);
-  };
-  EdgesBySource(edges).each_source<S>(size, add);
-}
-
 }  // namespace
 
 template <class T>
@@ -127,7 +100,28 @@ template <class T>
 void neighbor_score_backward(const GroupedEdges& edges, const ScoreInputs<T>& inputs,
                              const Sum<T>* grad, T* sources, T* destinations, Sum<T>* attention) {
   backward_at_destinations(edges, inputs, grad, destinations, attention);
-  backward_at_sources(edges, inputs, grad, sources);
+  using S = Sum<T>;
+  const auto [heads, channels] = inputs.shape;
+  const std::int64_t size = inputs.shape.size();
+  const auto add = [&, heads = heads, channels = channels](std::int64_t s, const OutEdges& run,
+                                                           std::int64_t begin, std::int64_t end,
+                                                           S* to) GZ_INLINED {
+    S* const none = nullptr;
+    std::fill_n(to, size, S{0});
+    for (std::int64_t i = begin; i < end; ++i) {
+      const auto [dst, edge] = run.edges[i];
+      const std::int64_t ahead = run.ahead(i);
+      if (ahead >= 0) prefetch_row(inputs.destinations[ahead], size);
+      for (std::int64_t h = 0; h < heads; ++h) {
+        const std::int64_t at = h * channels;
+        add_grads<false>(channels, inputs.sources[s] + at, inputs.destinations[dst] + at,
+                         inputs.attention + at, grad[edge * heads + h], inputs.slope, to + at,
+                         none);
+      }
+    }
+    store_row<T>(to, size, sources + s * size);
+  };
+  EdgesBySource(edges).each_source<S>(size, add);
 }
 
 #define GZ_NEIGHBOR_SCORE(T)                                                            \

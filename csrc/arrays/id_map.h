@@ -34,14 +34,6 @@ class IdMap {
     std::memset(slots_.data(), 0, capacity() * sizeof(Slot));
   }
 
-  // Forgets all keys, and gives the memory back.
-  void release() {
-    slots_ = {};
-    most_ = 0;
-    use(chunk_sizes.id_map_slots);
-    clear();
-  }
-
   // Makes room for `count` keys in all; a third full at most, so that seven in eight lie at their
   // home.
   void reserve(std::size_t count) {

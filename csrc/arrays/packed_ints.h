@@ -26,7 +26,6 @@ class PackedInts {
   static std::int64_t num_bytes(std::int64_t size, int bits) noexcept;
 
   std::int64_t size() const noexcept { return size_; }
-  int bits() const noexcept { return bits_; }
   std::int64_t num_bytes() const noexcept { return num_bytes(size_, bits_); }
 
   // REQUIRES of every i: 0 <= i < size(); of every value, that it fits the bits.

@@ -16,13 +16,13 @@ struct ChunkSizes {
   // sampling/
   std::int64_t relabelled_edges = 1 << 16;  // between two looks at whether the id map is large
   std::int64_t induced_edges = 1 << 17;     // of a paged topology, read together: 3 MiB
-  std::int64_t labor_neighbors = 4096;      // that a thread reads before it chooses
   std::size_t labor_slack = 64;             // scores beyond 2 k before the best are kept
   std::int64_t linear_subset = 48;          // draws that look for duplicates one by one
   std::size_t id_map_slots = 1024;          // that an id map has at least
   std::int64_t summed_nodes = 1 << 16;      // between two looks at how much is mapped
   std::uint64_t sum_read_bytes = 1 << 20;
   std::int64_t walked_together = 128;    // by a thread: while one waits for memory, others go on
+  std::int64_t walked_steps = 4 << 20;   // of all walks, between two looks for a signal
   std::int64_t walked_slots = 1 << 16;   // of a paged topology, in one list
   std::int64_t slots_ahead = 4 << 20;    // that the kernel is asked to read
   std::int64_t packed_bounds = 1 << 17;  // read before they are packed: 1 MiB

@@ -87,45 +87,34 @@ T* dense_rows(const RowArray& rows, const char* name, RowShape shape, std::int64
   return found.data;
 }
 
+// Numbers of the type that rows are summed in, once it is sure that the array has this shape.
 template <class S>
-S* edge_numbers(const EdgeArray& array, const char* name, const GroupedEdges& edges,
-                std::int64_t heads) {
-  expect(array.dtype() == nb::dtype<S>() &&
-             static_cast<std::int64_t>(array.shape(0)) == std::ssize(edges.src) &&
-             static_cast<std::int64_t>(array.shape(1)) == heads,
-         name, "for each edge and head a number of the type that rows are summed in");
-  return static_cast<S*>(array.data());
+S* numbers_of(const std::optional<EdgeArray>& array, const char* name, std::int64_t rows,
+              std::int64_t columns) {
+  if (!array) return nullptr;
+  const std::int64_t found[] = {static_cast<std::int64_t>(array->shape(0)),
+                                static_cast<std::int64_t>(array->shape(1))};
+  if (array->dtype() != nb::dtype<S>() || found[0] != rows || found[1] != columns) {
+    throw invalid(name, ": found ", found[0], " x ", found[1], " numbers, expected ", rows, " x ",
+                  columns, " of the type that rows are summed in");
+  }
+  return static_cast<S*>(array->data());
 }
 
-template <class S>
-const S* edge_numbers(const std::optional<EdgeArray>& array, const char* name,
-                      const GroupedEdges& edges, std::int64_t heads) {
-  return array ? edge_numbers<S>(*array, name, edges, heads) : nullptr;
-}
-
-void sum_neighbors(const RowArray& x, Int64Span src, Int64Span bounds,
-                   const std::optional<EdgeArray>& weight, bool is_mean, const RowArray& out,
-                   int threads) {
-  const GroupedEdges edges = edges_of(src, bounds, x.shape(0), threads);
+// At destinations their sources' rows are added up, at sources those of their destinations.
+template <bool kAtSources>
+void sum(const RowArray& x, Int64Span src, Int64Span bounds, const std::optional<EdgeArray>& weight,
+         bool is_mean, const RowArray& out, int threads) {
+  const GroupedEdges edges = edges_of(src, bounds, (kAtSources ? out : x).shape(0), threads);
   const RowShape shape = shape_of(x);
+  const std::int64_t ends[] = {edges.num_src, edges.num_dst()};
   with_type(x, [&]<class T>(T*) {
-    const auto from = rows_of<const T>(x, "x", shape, edges.num_src);
-    T* const to = dense_rows<T>(out, "out", shape, edges.num_dst());
-    const Sum<T>* const weights = edge_numbers<Sum<T>>(weight, "weight", edges, shape.heads);
-    neighbor_sum<T>(edges, shape, from, weights, is_mean, to);
-  });
-}
-
-void sum_at_sources(const RowArray& rows, Int64Span src, Int64Span bounds,
-                    const std::optional<EdgeArray>& weight, bool is_mean, const RowArray& out,
-                    int threads) {
-  const GroupedEdges edges = edges_of(src, bounds, out.shape(0), threads);
-  const RowShape shape = shape_of(rows);
-  with_type(rows, [&]<class T>(T*) {
-    const auto from = rows_of<const T>(rows, "rows", shape, edges.num_dst());
-    T* const to = dense_rows<T>(out, "out", shape, edges.num_src);
-    const Sum<T>* const weights = edge_numbers<Sum<T>>(weight, "weight", edges, shape.heads);
-    source_sum<T>(edges, shape, from, weights, is_mean, to);
+    const auto from = rows_of<const T>(x, "x", shape, ends[kAtSources]);
+    T* const to = dense_rows<T>(out, "out", shape, ends[!kAtSources]);
+    const Sum<T>* const weights =
+        numbers_of<Sum<T>>(weight, "weight", std::ssize(edges.src), shape.heads);
+    const auto adds = kAtSources ? source_sum<T> : neighbor_sum<T>;
+    adds(edges, shape, from, weights, is_mean, to);
   });
 }
 
@@ -136,7 +125,7 @@ void dot_of_edges(const RowArray& q, const RowArray& k, Int64Span src, Int64Span
   with_type(k, [&]<class T>(T*) {
     const auto of_dst = rows_of<const T>(q, "q", shape, edges.num_dst());
     const auto of_src = rows_of<const T>(k, "k", shape, edges.num_src);
-    auto* const to = edge_numbers<Sum<T>>(out, "out", edges, shape.heads);
+    auto* const to = numbers_of<Sum<T>>(out, "out", std::ssize(edges.src), shape.heads);
     edge_dot<T>(edges, shape, of_dst, of_src, is_mean, to);
   });
 }
@@ -150,9 +139,9 @@ void softmax(const EdgeArray& given, Int64Span bounds, const std::optional<EdgeA
   const GroupedEdges edges{
       {static_cast<const std::int64_t*>(nullptr), given.shape(0)}, bounds, 0, threads};
   const auto run = [&]<class S>(S*) {
-    const S* const from = edge_numbers<S>(given, "scores", edges, heads);
-    const S* const grads = edge_numbers<S>(grad, "grad", edges, heads);
-    S* const to = edge_numbers<S>(out, "out", edges, heads);
+    const S* const from = numbers_of<S>(given, "scores", std::ssize(edges.src), heads);
+    const S* const grads = numbers_of<S>(grad, "grad", std::ssize(edges.src), heads);
+    S* const to = numbers_of<S>(out, "out", std::ssize(edges.src), heads);
     check_bounds(edges);
     if (grads == nullptr) return neighbor_softmax(edges, heads, from, to);
     neighbor_softmax_backward(edges, heads, from, grads, to);
@@ -202,13 +191,10 @@ void with_scored(const RowArray& x_src, const RowArray& x_dst, const EdgeArray& 
                  const GroupedEdges& edges, double slope, const Body& body) {
   const RowShape shape = shape_of(x_src);
   with_type(x_src, [&]<class T>(T* type) {
-    expect(attention.dtype() == nb::dtype<Sum<T>>() &&
-               static_cast<std::int64_t>(attention.shape(0)) == shape.heads &&
-               static_cast<std::int64_t>(attention.shape(1)) == shape.channels,
-           "att", "as many numbers as a row has, of the type that rows are summed in");
     body(ScoreInputs<T>{shape, rows_of<const T>(x_src, "x_src", shape, edges.num_src),
                         rows_of<const T>(x_dst, "x_dst", shape, edges.num_dst()),
-                        static_cast<const Sum<T>*>(attention.data()), static_cast<Sum<T>>(slope)},
+                        numbers_of<Sum<T>>(attention, "att", shape.heads, shape.channels),
+                        static_cast<Sum<T>>(slope)},
          type);
   });
 }
@@ -217,7 +203,7 @@ void score(const RowArray& x_src, const RowArray& x_dst, const EdgeArray& attent
            Int64Span bounds, double slope, const EdgeArray& out, int threads) {
   const GroupedEdges edges = edges_of(src, bounds, x_src.shape(0), threads);
   with_scored(x_src, x_dst, attention, edges, slope, [&]<class T>(ScoreInputs<T> inputs, T*) {
-    auto* const to = edge_numbers<Sum<T>>(out, "out", edges, inputs.shape.heads);
+    auto* const to = numbers_of<Sum<T>>(out, "out", std::ssize(edges.src), inputs.shape.heads);
     neighbor_score(edges, inputs, to);
   });
 }
@@ -228,15 +214,13 @@ void score_backward(const RowArray& x_src, const RowArray& x_dst, const EdgeArra
                     const EdgeArray& grad_attention, int threads) {
   const GroupedEdges edges = edges_of(src, bounds, x_src.shape(0), threads);
   with_scored(x_src, x_dst, attention, edges, slope, [&]<class T>(ScoreInputs<T> inputs, T*) {
-    expect(grad_attention.dtype() == attention.dtype() &&
-               grad_attention.shape(0) == attention.shape(0) &&
-               grad_attention.shape(1) == attention.shape(1),
-           "grad_attention", "the type and shape of att");
-    const auto* const from = edge_numbers<Sum<T>>(grad, "grad", edges, inputs.shape.heads);
+    const auto* const from =
+        numbers_of<Sum<T>>(grad, "grad", std::ssize(edges.src), inputs.shape.heads);
     T* const to_src = dense_rows<T>(grad_src, "grad_src", inputs.shape, edges.num_src);
     T* const to_dst = dense_rows<T>(grad_dst, "grad_dst", inputs.shape, edges.num_dst());
     neighbor_score_backward(edges, inputs, from, to_src, to_dst,
-                            static_cast<Sum<T>*>(grad_attention.data()));
+                            numbers_of<Sum<T>>(grad_attention, "grad_attention", inputs.shape.heads,
+                                               inputs.shape.channels));
   });
 }
 
@@ -255,12 +239,12 @@ void init_aggregate(nb::module_& m) {
   m.def("dropout", &drop, "x"_exact, "p"_a, "key"_a, "out"_exact, "threads"_a = 0, kWithoutGil,
         "Numbers [rows, heads, channels] into `out`: 0 with probability p, else divided by 1 - p. "
         "Which ones depends on `key` and their place alone; bfloat16 comes as int16.");
-  m.def("neighbor_sum", &sum_neighbors, "x"_exact, "src"_a, "bounds"_a, "weight"_exact.none(),
+  m.def("neighbor_sum", &sum<false>, "x"_exact, "src"_a, "bounds"_a, "weight"_exact.none(),
         "is_mean"_a, "out"_exact, "threads"_a = 0, kWithoutGil,
         "For every destination the sum, or mean, of its sources' rows [rows, heads, channels], "
         "into `out`. In-edges of destination d are bounds[d] … bounds[d + 1] - 1; bfloat16 comes "
         "as int16.");
-  m.def("source_sum", &sum_at_sources, "rows"_exact, "src"_a, "bounds"_a, "weight"_exact.none(),
+  m.def("source_sum", &sum<true>, "rows"_exact, "src"_a, "bounds"_a, "weight"_exact.none(),
         "is_mean"_a, "out"_exact, "threads"_a = 0, kWithoutGil,
         "For every source the sum of its destinations' rows: the gradient of neighbor_sum's x.");
   m.def("edge_dot", &dot_of_edges, "q"_exact, "k"_exact, "src"_a, "bounds"_a, "is_mean"_a,

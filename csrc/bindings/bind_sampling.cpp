@@ -67,23 +67,6 @@ void check_signals() {
   if (PyErr_CheckSignals() != 0) throw nb::python_error();
 }
 
-// Collects edge types before the sampler is built, which is immutable.
-struct SamplerBuilder {
-  std::vector<std::int64_t> num_nodes;
-  std::vector<SampledEdgeType> edge_types;
-};
-
-template <class Sampler>
-void sampler(nb::module_& m, const char* name, const char* doc) {
-  nb::class_<Sampler>(m, name, doc)
-      .def(
-          "__init__",
-          [](Sampler* self, const SamplerBuilder& builder) {
-            new (self) Sampler(builder.num_nodes, builder.edge_types);
-          },
-          "builder"_a);
-}
-
 }  // namespace
 
 void init_sampling(nb::module_& m) {
@@ -105,11 +88,12 @@ void init_sampling(nb::module_& m) {
       .def_static("num_bytes", &packed_sources_bytes, "num_src"_a, "num_edges"_a,
                   "Bytes of the neighbours of `num_edges` edges from `num_src` nodes.");
 
-  nb::class_<SamplerBuilder>(m, "SamplerBuilder", "Collects the edge types of a sampler.")
+  // Collects edge types before the sampler is built, which is immutable.
+  nb::class_<SampledGraph>(m, "SamplerBuilder", "Collects the edge types of a sampler.")
       .def(nb::init<std::vector<std::int64_t>>(), "num_nodes"_a)
       .def(
           "add_file",
-          [](SamplerBuilder& self, int src_type, int dst_type, std::shared_ptr<const Topology> file,
+          [](SampledGraph& self, int src_type, int dst_type, std::shared_ptr<const Topology> file,
              std::shared_ptr<PagedRows> paged, std::shared_ptr<const PackedBounds> bounds,
              std::shared_ptr<const PackedInts> packed, const Int64s& starts) {
             Csc csc =
@@ -131,7 +115,7 @@ void init_sampling(nb::module_& m) {
           "where the slots of each node begin, in place of what its bounds say.")
       .def(
           "add_arrays",
-          [](SamplerBuilder& self, int src_type, int dst_type, const Int64Array& indptr,
+          [](SampledGraph& self, int src_type, int dst_type, const Int64Array& indptr,
              const IndexArray& indices, std::int64_t num_src, std::string name) {
             self.edge_types.push_back(
                 {src_type, dst_type, csc_of(indptr, indices, num_src, std::move(name))});
@@ -139,7 +123,7 @@ void init_sampling(nb::module_& m) {
           "src_type"_a, "dst_type"_a, "indptr"_exact, "indices"_exact, "num_src"_a, "name"_a)
       .def(
           "set_order",
-          [](SamplerBuilder& self, std::size_t edge_type, const Int64s& slots, const Int64s& times,
+          [](SampledGraph& self, std::size_t edge_type, const Int64s& slots, const Int64s& times,
              const Int64s& cumulative) {
             SampledEdgeType& type = self.edge_types.at(edge_type);
             const auto* const sums = checked(cumulative, type, "cumulative");
@@ -157,10 +141,10 @@ void init_sampling(nb::module_& m) {
       .def_ro("rows", &Reach::rows, "By node type.");
   m.def(
       "reach",
-      [](const SamplerBuilder& builder, int dst_type, Int64Span bounds, std::int64_t first,
+      [](const SampledGraph& builder, int dst_type, Int64Span bounds, std::int64_t first,
          std::vector<std::int64_t> row_bytes, std::vector<std::int64_t> edge_bytes,
          std::int64_t max_bytes, std::int64_t max_mapped) {
-        return reach(builder.num_nodes, builder.edge_types, dst_type, bounds, first,
+        return reach(builder, dst_type, bounds, first,
                      {max_bytes, std::move(row_bytes), std::move(edge_bytes), max_mapped});
       },
       "builder"_a, "dst_type"_a, "bounds"_a, "first"_a, "row_bytes"_a, "edge_bytes"_a,
@@ -202,17 +186,14 @@ void init_sampling(nb::module_& m) {
       .def_prop_ro("wait_seconds", &NeighborSums::wait_seconds,
                    "Of the seconds of reading, those that step() waited.");
 
-  sampler<NeighborSampler>(m, "NeighborSampler", "Multi-hop neighbour sampling over CSC.");
-  sampler<HgtSampler>(m, "HgtSampler", "Budgeted sampling over node types.");
+  nb::class_<NeighborSampler>(m, "NeighborSampler", "Multi-hop neighbour sampling over CSC.")
+      .def(nb::init<const SampledGraph&>(), "builder"_a);
+  nb::class_<HgtSampler>(m, "HgtSampler", "Budgeted sampling over node types.")
+      .def(nb::init<const SampledGraph&>(), "builder"_a);
 
   nb::class_<Walker>(m, "Walker", "Random walks, from destination to source of a CSC.")
-      .def(
-          "__init__",
-          [](Walker* self, const SamplerBuilder& builder, std::vector<bool> is_sorted) {
-            new (self) Walker(builder.num_nodes, builder.edge_types, std::move(is_sorted));
-          },
-          "builder"_a, "is_sorted"_a,
-          "`is_sorted`: of which edge types the neighbours of every node ascend.")
+      .def(nb::init<const SampledGraph&, std::vector<bool>>(), "builder"_a, "is_sorted"_a,
+           "`is_sorted`: of which edge types the neighbours of every node ascend.")
       .def(
           "walk",
           [](const Walker& self, Int64Span start, std::vector<std::size_t> steps, double p,
@@ -250,7 +231,7 @@ void init_sampling(nb::module_& m) {
           "int64 [walk], of the edges that each may take where they have times.");
   m.def(
       "edge_prints",
-      [](const SamplerBuilder& builder, std::size_t edge_type) {
+      [](const SampledGraph& builder, std::size_t edge_type) {
         const Csc& csc = builder.edge_types.at(edge_type).csc;
         const auto [along, against] =
             without_gil([&] { return edge_prints(csc, 0, check_signals); });

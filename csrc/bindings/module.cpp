@@ -4,16 +4,9 @@
 namespace nb = nanobind;
 
 namespace gz::python {
-void init_errors(nb::module_& m);
-void init_storage(nb::module_& m);
-void init_ids(nb::module_& m);
-void init_build(nb::module_& m);
-void init_encode(nb::module_& m);
-void init_sampling(nb::module_& m);
-void init_gather(nb::module_& m);
-void init_aggregate(nb::module_& m);
-void init_pipeline(nb::module_& m);
-void init_io(nb::module_& m);
+using Init = void(nb::module_&);
+Init init_errors, init_storage, init_ids, init_build, init_encode, init_sampling, init_gather,
+    init_aggregate, init_pipeline, init_io;
 }  // namespace gz::python
 
 NB_MODULE(_core, m) {
@@ -22,14 +15,9 @@ NB_MODULE(_core, m) {
   nb::set_leak_warnings(false);
   m.doc() =
       "The engine of pyg_graphzero: storage, CSC building, ids, sampling, gathering, batches.";
-  gz::python::init_errors(m);
-  gz::python::init_storage(m);
-  gz::python::init_ids(m);
-  gz::python::init_build(m);
-  gz::python::init_encode(m);
-  gz::python::init_sampling(m);
-  gz::python::init_gather(m);
-  gz::python::init_aggregate(m);
-  gz::python::init_pipeline(m);
-  gz::python::init_io(m);
+  using namespace gz::python;
+  for (Init* const init : {init_errors, init_storage, init_ids, init_build, init_encode,
+                           init_sampling, init_gather, init_aggregate, init_pipeline, init_io}) {
+    init(m);
+  }
 }

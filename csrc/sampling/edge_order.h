@@ -44,6 +44,9 @@ struct EdgeOrder {
   std::uint64_t weight_before(std::int64_t rank) const noexcept {
     return rank == 0 ? 0 : cumulative[rank - 1];
   }
+  std::uint64_t weight(std::int64_t rank) const noexcept {
+    return cumulative[rank] - weight_before(rank);
+  }
 };
 
 }  // namespace gz

@@ -1,68 +1,43 @@
 #include "sampling/excluded_edges.h"
 
+#include <string>
 #include <type_traits>
-#include <utility>
 
 #include "base/errors.h"
 #include "io/fault_guard.h"
 #include "sampling/read_csc.h"
 
 namespace gz {
-namespace {
-
-void check_ends(std::span<const std::int64_t> nodes, std::int64_t num_nodes, const Csc& csc) {
-  const auto bad = find_outside(nodes, num_nodes);
-  if (bad != nodes.end()) {
-    throw_out_of_range(text_of("excluded edges of ", csc.name), "node", *bad, num_nodes);
-  }
-}
-
-}  // namespace
-
 ExcludedEdges::ExcludedEdges(const SampledEdgeType& type, const ExcludedPairs& pairs, int threads)
     : type_(type), is_timed_(!pairs.times.empty() && type.order.times != nullptr) {
   const std::size_t count = pairs.src.size();
-  check_ends(pairs.src, type.csc.num_src, type.csc);
-  check_ends(pairs.dst, type.csc.num_dst, type.csc);
+  const std::string name = "excluded edges of " + type.csc.name;
+  check_range((name + ": src").c_str(), "node", std::span(pairs.src), type.csc.num_src);
+  check_range((name + ": dst").c_str(), "node", std::span(pairs.dst), type.csc.num_dst);
   places_.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {
     const auto next = static_cast<std::uint32_t>(nodes_.size());
     const auto place = places_.find_or_insert(static_cast<std::uint64_t>(pairs.dst[i]), next);
     if (place == next) nodes_.push_back(pairs.dst[i]);
-    times_.emplace_back(wanted().key(place, pairs.src[i]), is_timed_ ? pairs.times[i] : 0);
+    times_.emplace_back(key(place, pairs.src[i]), is_timed_ ? pairs.times[i] : 0);
   }
   std::sort(times_.begin(), times_.end());
   times_.erase(std::unique(times_.begin(), times_.end()), times_.end());
-  bounds_of_firsts_.assign(nodes_.size() + 1, 0);
-  for (std::size_t i = 0; i < times_.size(); ++i) {
-    if (i > 0 && times_[i].first == times_[i - 1].first) continue;
-    firsts_.push_back(i);
-    bounds_of_firsts_[times_[i].first / static_cast<std::uint64_t>(type.csc.num_src) + 1] =
-        firsts_.size();
+  for (const auto& [pair, time] : times_) {
+    if (keys_.empty() || keys_.back() != pair) keys_.push_back(pair);
   }
-  const auto num_nodes = static_cast<std::int64_t>(nodes_.size());
-  begin_.resize(num_nodes);
-  degree_.resize(num_nodes);
-  std::int64_t* const begin = begin_.data();
-  std::int64_t* const degree = degree_.data();
-  visit_ranges(type.csc, nodes_.data(), num_nodes, threads,
-               [=](std::int64_t i, std::int64_t start, std::int64_t stop) {
-                 begin[i] = start;
-                 degree[i] = stop - start;
-               });
-  first_.reserve(firsts_.size());
-  for (const std::size_t i : firsts_) {
-    first_.find_or_insert(times_[i].first, static_cast<std::uint32_t>(i));
+  pairs_.reserve(keys_.size());
+  for (std::size_t i = 0; i < keys_.size(); ++i) {
+    pairs_.find_or_insert(keys_[i], static_cast<std::uint32_t>(i));
   }
-  if (type.csc.is_asked()) stretches_.emplace(type, begin, degree, num_nodes);
+  ranges_.look_up(type.csc, nodes_, threads, 0);
 }
 
 void ExcludedEdges::find() {
   with_sources(type_.csc, [&](const auto& sources) {
-    found_.resize(static_cast<std::int64_t>(firsts_.size()));  // more where edges are parallel
-    std::int64_t count = 0;
+    std::int64_t count = std::ssize(keys_);  // more where edges are parallel
     do {
-      found_.resize(std::max(count, found_.slot.size()));
+      found_.resize(count);
       guarded([&] { count = scan(sources); });
     } while (count > found_.slot.size());
     found_.resize(count);
@@ -93,26 +68,24 @@ std::int64_t ExcludedEdges::scan(const Sources& sources) noexcept {
       return sources[slot] == source;
     }
   };
-  const Pairs pairs = wanted();
-  for (std::int64_t place = 0; place < std::ssize(nodes_); ++place) {
-    const std::int64_t begin = begin_[place], end = begin + degree_[place];
-    const auto at = static_cast<std::size_t>(place);
-    const std::size_t first = bounds_of_firsts_[at], last = bounds_of_firsts_[at + 1];
+  std::size_t last = 0;
+  for (std::int64_t place = 0; place < ranges_.size(); ++place) {
+    const std::int64_t begin = ranges_.first[place], end = begin + ranges_.degree[place];
+    const std::size_t first = last;
+    while (last < keys_.size() && keys_[last] < key(place + 1, 0)) ++last;
     for (std::int64_t slot = begin; last - first > kFew && slot < end; ++slot) {
-      const std::uint32_t pair = pairs.find(place, sources[slot]);
+      const std::uint32_t pair = pairs_.find(key(place, sources[slot]));
       if (pair != IdMap<std::uint64_t>::kNone) add(slot, place, pair);
     }
     for (std::int64_t from = begin; last - first <= kFew && from < end; from += kBlock) {
       const std::int64_t to = std::min(from + kBlock, end);
-      for (std::size_t f = first; f < last; ++f) {
-        const auto pair = static_cast<std::int64_t>(firsts_[f]);
-        const auto source =
-            static_cast<std::int64_t>(times_[firsts_[f]].first - pairs.key(place, 0));
+      for (std::size_t pair = first; pair < last; ++pair) {
+        const auto source = static_cast<std::int64_t>(keys_[pair] - key(place, 0));
         std::int32_t hits = 0;
         for (std::int64_t slot = from; slot < to; ++slot) hits += equals(slot, source);
         for (std::int64_t slot = from; hits > 0; ++slot) {
           if (!equals(slot, source)) continue;
-          add(slot, place, pair);
+          add(slot, place, static_cast<std::int64_t>(pair));
           --hits;
         }
       }
@@ -124,35 +97,28 @@ std::int64_t ExcludedEdges::scan(const Sources& sources) noexcept {
 void ExcludedEdges::settle() {
   const std::int64_t count = found_.slot.size();
   Buffer<std::int64_t> rank(count), time(count);
+  const std::int64_t* const slots = type_.order.slots;
   guarded([&] {
     for (std::int64_t j = 0; j < count; ++j) {
-      rank[j] = rank_of(found_.col[j], found_.slot[j]);
+      const std::int64_t place = found_.col[j];
+      const std::int64_t* const begin = slots + ranges_.first[place];
+      rank[j] = slots == nullptr
+                    ? found_.slot[j]
+                    : std::find(begin, begin + ranges_.degree[place], found_.slot[j]) - slots;
       time[j] = is_timed_ ? type_.order.times[rank[j]] : 0;
     }
   });
-  std::vector<std::pair<std::int64_t, std::int64_t>> by_place;  // (place, rank)
   for (std::int64_t j = 0; j < count; ++j) {
-    const std::pair at{times_[static_cast<std::size_t>(found_.row[j])].first, time[j]};
+    const std::pair at{keys_[static_cast<std::size_t>(found_.row[j])], time[j]};
     if (!std::binary_search(times_.begin(), times_.end(), at)) continue;
-    by_place.emplace_back(found_.col[j], rank[j]);
+    ranks_.push_back(rank[j]);
     slots_.push_back(found_.slot[j]);
   }
-  std::sort(by_place.begin(), by_place.end());
+  std::sort(ranks_.begin(), ranks_.end());
   std::sort(slots_.begin(), slots_.end());
-  bounds_.assign(nodes_.size() + 1, 0);
-  for (const auto& [place, rank_there] : by_place) {
-    ++bounds_[static_cast<std::size_t>(place) + 1];
-    ranks_.push_back(rank_there);
+  for (const std::int64_t begin : ranges_.first.span()) {
+    starts_.push_back(std::lower_bound(ranks_.begin(), ranks_.end(), begin) - ranks_.begin());
   }
-  for (std::size_t i = 0; i < nodes_.size(); ++i) bounds_[i + 1] += bounds_[i];
-}
-
-// REQUIRES: runs inside guarded().
-std::int64_t ExcludedEdges::rank_of(std::int64_t place, std::int64_t slot) const {
-  const std::int64_t* const slots = type_.order.slots;
-  if (slots == nullptr) return slot;
-  const std::int64_t* const begin = slots + begin_[place];
-  return std::find(begin, begin + degree_[place], slot) - slots;
 }
 
 }  // namespace gz

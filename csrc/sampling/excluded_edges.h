@@ -4,12 +4,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
-#include "arrays/buffer.h"
 #include "arrays/id_map.h"
 #include "sampling/induce.h"
 #include "sampling/sample.h"
@@ -25,11 +23,14 @@ class ExcludedEdges {
 
   // Finds the edges. REQUIRES that the edge type is not paged.
   void find();
-  // Adds what is to be read next to `wanted`; false: that was all. keep() takes what was read.
-  bool list(int threads, std::vector<SourceList>& wanted) {
-    return stretches_->list(threads, wanted);
+  // Looks for them among the neighbours that are wanted then; false: that was all. keep() takes
+  // what was read.
+  bool list(int threads) { return stretches_.list(threads); }
+  std::span<const SourceList> wanted() const noexcept { return stretches_.wanted(); }
+  void keep(int threads) {
+    const auto key_at = [this](auto place, auto source) { return key(place, source); };
+    stretches_.keep(pairs_, key_at, threads, found_);
   }
-  void keep(int threads) { stretches_->keep(wanted(), threads, found_); }
   void settle();
 
   // Excluded ranks of a destination among [first, first + n), rising.
@@ -37,8 +38,11 @@ class ExcludedEdges {
                                        std::int64_t n) const noexcept {
     const std::uint32_t place = places_.find(static_cast<std::uint64_t>(node));
     if (place == IdMap<std::uint64_t>::kNone) return {};
-    const auto begin = ranks_.begin() + bounds_[place], end = ranks_.begin() + bounds_[place + 1];
-    return {std::lower_bound(begin, end, first), std::lower_bound(begin, end, first + n)};
+    auto begin = ranks_.begin() + starts_[place];
+    while (begin != ranks_.end() && *begin < first) ++begin;
+    auto end = begin;
+    while (end != ranks_.end() && *end < first + n) ++end;
+    return {begin, end};
   }
 
   bool has_slot(std::int64_t slot) const noexcept {
@@ -46,39 +50,25 @@ class ExcludedEdges {
   }
 
  private:
-  // The pair of a destination and a source, for InducedStretches too.
-  struct Pairs {
-    const IdMap<std::uint64_t>& first;
-    std::uint64_t num_src;
-
-    std::uint64_t key(std::int64_t place, std::int64_t source) const noexcept {
-      return static_cast<std::uint64_t>(place) * num_src + static_cast<std::uint64_t>(source);
-    }
-    std::uint32_t find(std::int64_t place, std::int64_t source) const noexcept {
-      return first.find(key(place, source));
-    }
-    void prefetch(std::int64_t place, std::int64_t source) const noexcept {
-      first.prefetch(key(place, source));
-    }
-  };
-  Pairs wanted() const noexcept { return {first_, static_cast<std::uint64_t>(type_.csc.num_src)}; }
+  std::uint64_t key(std::int64_t place, std::int64_t source) const noexcept {
+    return static_cast<std::uint64_t>(place) * static_cast<std::uint64_t>(type_.csc.num_src) +
+           static_cast<std::uint64_t>(source);
+  }
   template <class Sources>
   std::int64_t scan(const Sources& sources) noexcept;
-  std::int64_t rank_of(std::int64_t place, std::int64_t slot) const;
 
   const SampledEdgeType& type_;
   std::vector<std::int64_t> nodes_;                            // destinations, each once
   IdMap<std::uint64_t> places_;                                // destination -> its place there
-  Buffer<std::int64_t> begin_, degree_;                        // [place]: its slots
-  std::vector<std::pair<std::uint64_t, std::int64_t>> times_;  // [pair]: key and time, sorted
-  std::vector<std::size_t> firsts_;            // pairs that are the first of their key
-  std::vector<std::size_t> bounds_of_firsts_;  // [place + 1]
-  IdMap<std::uint64_t> first_;                 // pair -> the first of its key
+  std::vector<std::pair<std::uint64_t, std::int64_t>> times_;  // key and time, sorted
+  std::vector<std::uint64_t> keys_;                            // of pairs, each once, sorted
+  IdMap<std::uint64_t> pairs_;                                 // key -> its place there
   bool is_timed_;
-  std::optional<InducedStretches> stretches_;
-  Sample::Edges found_;               // col: place of the destination, row: pair
-  std::vector<std::int64_t> bounds_;  // [place + 1]: where its ranks begin in ranks_
-  std::vector<std::int64_t> ranks_, slots_;
+  Ranges ranges_;  // [place]
+  InducedStretches stretches_{type_, ranges_};
+  Sample::Edges found_;                      // col: place of the destination, row: pair
+  std::vector<std::int64_t> ranks_, slots_;  // of all destinations, rising
+  std::vector<std::ptrdiff_t> starts_;       // [place]: where its ranks begin among them
 };
 
 }  // namespace gz

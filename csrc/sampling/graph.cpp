@@ -38,8 +38,7 @@ Csc csc_of(std::shared_ptr<const Topology> file, std::shared_ptr<PagedRows> page
           std::move(packed)};
 }
 
-void check_edge_types(const std::vector<std::int64_t>& num_nodes,
-                      const std::vector<SampledEdgeType>& edge_types) {
+void SampledGraph::check() const {
   const auto types = static_cast<int>(num_nodes.size());
   for (const SampledEdgeType& type : edge_types) {
     if (type.src_type < 0 || type.src_type >= types || type.dst_type < 0 ||
@@ -56,16 +55,21 @@ void check_edge_types(const std::vector<std::int64_t>& num_nodes,
   }
 }
 
-void check_files(const std::vector<SampledEdgeType>& edge_types) {
+void SampledGraph::check_files() const {
   renew_guard();
   for (const SampledEdgeType& type : edge_types) {
     if (type.csc.file != nullptr && !type.csc.is_asked()) type.csc.file->check_size();
   }
 }
 
-bool is_asked(const std::vector<SampledEdgeType>& edge_types) noexcept {
+bool SampledGraph::is_asked() const noexcept {
   return std::any_of(edge_types.begin(), edge_types.end(),
                      [](const SampledEdgeType& type) { return type.csc.is_asked(); });
+}
+
+void SampledGraph::check_node_type(int type) const {
+  if (type >= 0 && static_cast<std::size_t>(type) < num_nodes.size()) return;
+  throw invalid("seeds: found node type ", type, ", expected 0 <= type < ", num_nodes.size());
 }
 
 void need_neighbors(const Csc& csc) {
@@ -80,8 +84,9 @@ void check_seed(std::size_t i, std::int64_t node, std::int64_t num_nodes) {
   throw_out_of_range(text_of("seed ", i), "node", node, num_nodes);
 }
 
-void check_hops(const std::string& name, const std::vector<std::vector<std::int64_t>>& counts,
-                const std::string& type, std::size_t num_types, std::int64_t least) {
+std::size_t check_hops(const std::string& name,
+                       const std::vector<std::vector<std::int64_t>>& counts,
+                       const std::string& type, std::size_t num_types, std::int64_t least) {
   if (counts.size() != num_types) {
     throw invalid(name, ": found ", counts.size(), " lists, expected one per ", type, " (",
                   num_types, ")");
@@ -90,18 +95,10 @@ void check_hops(const std::string& name, const std::vector<std::vector<std::int6
     if (hops.size() != counts.front().size()) {
       throw invalid(name, ": ", type, "s differ in their number of hops");
     }
-    for (const std::int64_t k : hops) {
-      if (k >= least) continue;
-      throw invalid(name, ": found ", k,
-                    (least < 0 ? ", expected a count, 0, or -1 for all neighbors"
-                               : ", expected a count or 0"));
-    }
+    const auto bad = std::ranges::find_if(hops, [=](std::int64_t k) { return k < least; });
+    if (bad != hops.end()) throw invalid(name, ": found ", *bad, ", expected ", least, " or more");
   }
-}
-
-void check_seed_type(int node_type, std::size_t num_node_types) {
-  if (node_type >= 0 && static_cast<std::size_t>(node_type) < num_node_types) return;
-  throw invalid("seeds: found node type ", node_type, ", expected 0 <= type < ", num_node_types);
+  return counts.empty() ? 0 : counts.front().size();
 }
 
 void throw_too_many() {

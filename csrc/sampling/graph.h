@@ -88,16 +88,22 @@ struct SampledEdgeType {
   EdgeOrder order = {};
 };
 
-// Raises std::invalid_argument or FormatError where an edge type does not fit the node types it
-// connects; num_nodes[t] is the size of node type t.
-void check_edge_types(const std::vector<std::int64_t>& num_nodes,
-                      const std::vector<SampledEdgeType>& edge_types);
+// Node types, and the edge types that join them.
+struct SampledGraph {
+  std::vector<std::int64_t> num_nodes;  // [node type]
+  std::vector<SampledEdgeType> edge_types;
 
-// Raises FormatError where a file was cut short since it was opened: cheap against a batch, and a
-// better message than the fault that would follow. Paged files are left to their reader's errors.
-void check_files(const std::vector<SampledEdgeType>& edge_types);
-
-bool is_asked(const std::vector<SampledEdgeType>& edge_types) noexcept;
+  // Raises std::invalid_argument or FormatError where an edge type does not fit the node types it
+  // connects.
+  void check() const;
+  // Raises FormatError where a file was cut short since it was opened: cheap against a batch, and a
+  // better message than the fault that would follow. Paged files are left to their reader's errors.
+  void check_files() const;
+  // Raises std::invalid_argument unless there is a node type of that number.
+  void check_node_type(int type) const;
+  // Whether samplers ask for the sources of some edge type.
+  bool is_asked() const noexcept;
+};
 
 // Raises std::invalid_argument where others have the neighbours.
 void need_neighbors(const Csc& csc);
@@ -106,12 +112,10 @@ void need_neighbors(const Csc& csc);
 void check_seed(std::size_t i, std::int64_t node, std::int64_t num_nodes);
 
 // Raises std::invalid_argument unless `counts` has as many lists as there are types, all of as many
-// hops, and no number below `least`; -1: all neighbors.
-void check_hops(const std::string& name, const std::vector<std::vector<std::int64_t>>& counts,
-                const std::string& type, std::size_t num_types, std::int64_t least);
-
-// Raises std::invalid_argument unless there is a node type of that number.
-void check_seed_type(int node_type, std::size_t num_node_types);
+// hops, and no number below `least`; -1: all neighbors. Returns how many hops.
+std::size_t check_hops(const std::string& name,
+                       const std::vector<std::vector<std::int64_t>>& counts,
+                       const std::string& type, std::size_t num_types, std::int64_t least);
 
 // The error of a batch that would outgrow 32-bit positions.
 [[noreturn]] void throw_too_many();

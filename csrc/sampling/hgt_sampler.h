@@ -26,7 +26,7 @@ class HgtSampler {
   static constexpr std::int64_t kMaxNeighbors = 50;
 
   // Like NeighborSampler's; weights and times are not looked at.
-  HgtSampler(std::vector<std::int64_t> num_nodes, std::vector<SampledEdgeType> edge_types);
+  explicit HgtSampler(SampledGraph graph);
   ~HgtSampler();
 
   // Like NeighborSampler's, without excluded edges. Contract:
@@ -40,16 +40,16 @@ class HgtSampler {
   // - the edges are all that join sampled nodes, grouped by col; num_sampled_edges stays empty;
   // - the result depends on the request alone, not on `threads`.
   SamplingRun begin(HgtRequest request) const;
-  bool reads() const noexcept;
+  bool reads() const noexcept { return graph_.is_asked(); }
 
  private:
   struct Workspace;
   class Run;
 
-  void check(const HgtRequest& request) const;
+  // Returns how many hops are asked for.
+  std::size_t check(const HgtRequest& request) const;
 
-  std::vector<std::int64_t> num_nodes_;
-  std::vector<SampledEdgeType> edge_types_;
+  SampledGraph graph_;
   mutable WorkspacePool<Workspace> workspaces_;
 };
 

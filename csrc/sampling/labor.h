@@ -9,9 +9,8 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <memory>
 #include <numbers>
-#include <span>
+#include <numeric>
 #include <vector>
 
 #include "arrays/parallel.h"
@@ -29,36 +28,27 @@ namespace gz {
 // distribution function").
 inline double inverse_normal(double p) noexcept {
   constexpr double kTail = 0.02425;
-  const auto tail = [](double q) {
-    return (((((-7.784894002430293e-03 * q - 3.223964580411365e-01) * q - 2.400758277161838) * q -
-              2.549732539343734) *
-                 q +
-             4.374664141464968) *
-                q +
-            2.938163982698783) /
-           ((((7.784695709041462e-03 * q + 3.224671290700398e-01) * q + 2.445134137142996) * q +
-             3.754408661907416) *
-                q +
-            1.0);
+  const auto polynomial = [](double x, auto... coefficients) {
+    double sum = 0;
+    ((sum = sum * x + coefficients), ...);
+    return sum;
+  };
+  const auto tail = [&](double x) {
+    return polynomial(x, -7.784894002430293e-03, -3.223964580411365e-01, -2.400758277161838,
+                      -2.549732539343734, 4.374664141464968, 2.938163982698783) /
+           polynomial(x, 7.784695709041462e-03, 3.224671290700398e-01, 2.445134137142996,
+                      3.754408661907416, 1);
   };
   if (p < kTail) [[unlikely]]
     return tail(std::sqrt(-2 * std::log(p)));
   if (p > 1 - kTail) [[unlikely]]
     return -tail(std::sqrt(-2 * std::log1p(-p)));
   const double q = p - 0.5, r = q * q;
-  return (((((-3.969683028665376e+01 * r + 2.209460984245205e+02) * r - 2.759285104469687e+02) * r +
-            1.383577518672690e+02) *
-               r -
-           3.066479806614716e+01) *
-              r +
-          2.506628277459239) *
+  return polynomial(r, -3.969683028665376e+01, 2.209460984245205e+02, -2.759285104469687e+02,
+                    1.383577518672690e+02, -3.066479806614716e+01, 2.506628277459239) *
          q /
-         (((((-5.447609879822406e+01 * r + 1.615858368580409e+02) * r - 1.556989798598866e+02) * r +
-            6.680131188771972e+01) *
-               r -
-           1.328068155288572e+01) *
-              r +
-          1);
+         polynomial(r, -5.447609879822406e+01, 1.615858368580409e+02, -1.556989798598866e+02,
+                    6.680131188771972e+01, -1.328068155288572e+01, 1);
 }
 
 // The variates of the nodes of one type at one hop: independent, a function of the batch's key.
@@ -117,175 +107,126 @@ class Variates {
   double sin_ = 0;
 };
 
-// Chooses neighbours of one destination after the other: begin(), their sources in as many pieces
-// as one likes, finish(). The pieces do not matter to the result. Memory is O(k).
+// Chooses the neighbours of one destination after the other. Memory is O(k).
 // Thread safety: none; keep one per thread.
 class NeighborChooser {
  public:
-  // The ranks that are offered are those of `order`; both are kept by reference.
-  NeighborChooser(const Variates& variates, const EdgeOrder& order)
-      : variates_(variates), order_(order) {}
+  // No more than `most` are wanted of a destination.
+  explicit NeighborChooser(std::int64_t most)
+      : scores_(2 * static_cast<std::size_t>(most) + chunk_sizes.labor_slack),
+        ranks_(scores_.size()),
+        sorted_(scores_.size()) {}
 
-  // The k smallest are wanted, k > 0.
-  void begin(std::int64_t k) {
-    k_ = static_cast<std::size_t>(k);
-    const std::size_t room = std::max(scores_.size(), 2 * k_ + chunk_sizes.labor_slack);
-    scores_.resize(room);
-    ranks_.resize(room);
-    sorted_.resize(room);
-    count_ = 0;
-    bound_ = std::numeric_limits<double>::infinity();
-  }
-
-  // Neighbours of ranks first … first + sources.size(), after those that were offered before.
-  void offer(std::int64_t first, std::span<const std::int64_t> sources) {
-    if (order_.cumulative != nullptr) {
-      // The smallest of exponential variates of rate w: the first of draws without replacement in
-      // proportion to w, which is what the plain weighted sampler does.
-      add_all(first, sources, [&](std::int64_t rank, std::int64_t source) {
-        const std::uint64_t weight = order_.cumulative[rank] - order_.weight_before(rank);
-        return variates_.exponential(source) / static_cast<double>(weight);
-      });
-    } else {
-      add_all(first, sources, [&](auto, std::int64_t source) { return variates_.order(source); });
+  // Writes those k of the ranks [first, first + n) that have the smallest score(rank), rising;
+  // returns how many there were: k, or all whose score is finite. Where scores are equal, the lower
+  // rank goes first. May run inside guarded(): all it owns was made before.
+  template <class Score>
+  std::int64_t choose(std::int64_t first, std::int64_t n, std::int64_t k, const Score& score,
+                      std::int64_t* out) {
+    double* const scores = scores_.data();
+    std::int64_t* const ranks = ranks_.data();
+    const std::int64_t room = std::ssize(scores_);
+    double bound = std::numeric_limits<double>::infinity();
+    std::int64_t count = 0;
+    for (std::int64_t rank = first; rank < first + n; ++rank) {
+      scores[count] = score(rank);  // written over by the next one if not good enough
+      ranks[count] = rank;
+      count += scores[count] < bound;
+      if (count == room) [[unlikely]]
+        bound = keep_best(k, count);
     }
-  }
-
-  // Writes the ranks of the k smallest, rising; returns how many there were: k, or all that have a
-  // weight above 0. Edges of one source have the same variate: the lower rank goes first.
-  std::int64_t finish(std::int64_t* ranks) {
-    if (count_ > k_) keep_best();
-    std::copy_n(ranks_.data(), count_, ranks);
-    return static_cast<std::int64_t>(count_);
+    if (count > k) keep_best(k, count);
+    std::copy_n(ranks, count, out);
+    return count;
   }
 
  private:
-  // A weight of 0 makes the score infinite, which is never below the bound.
-  template <class Score>
-  void add_all(std::int64_t first, std::span<const std::int64_t> sources, const Score& score) {
+  // Leaves the k best, in their order; of equal ones the first. Returns the score of the last.
+  double keep_best(std::int64_t k, std::int64_t& count) {
     double* const scores = scores_.data();
     std::int64_t* const ranks = ranks_.data();
-    const std::size_t room = scores_.size();
-    std::int64_t rank = first;
-    std::size_t count = count_;
-    for (const std::int64_t source : sources) {
-      scores[count] = score(rank, source);  // written over by the next one if not good enough
-      ranks[count] = rank++;
-      count += scores[count] < bound_;
-      if (count == room) [[unlikely]] {
-        count_ = count;
-        keep_best();
-        count = count_;
-      }
-    }
-    count_ = count;
-  }
-
-  // Leaves the k best, in their order; of equal ones the first.
-  void keep_best() {
-    double* const scores = scores_.data();
-    std::int64_t* const ranks = ranks_.data();
-    std::copy_n(scores, count_, sorted_.data());
-    const auto kth = sorted_.begin() + static_cast<std::ptrdiff_t>(k_) - 1;
-    std::nth_element(sorted_.begin(), kth, sorted_.begin() + static_cast<std::ptrdiff_t>(count_));
-    bound_ = *kth;
-    std::size_t equal = k_;  // how many of those on the bound there is room for
-    for (std::size_t i = 0; i < count_; ++i) equal -= scores[i] < bound_;
-    std::size_t kept = 0;
-    for (std::size_t i = 0; i < count_; ++i) {
-      const bool on_bound = scores[i] == bound_;
-      const bool keep = scores[i] < bound_ || (on_bound && equal > 0);
+    double* const sorted = sorted_.data();
+    std::copy_n(scores, count, sorted);
+    std::nth_element(sorted, sorted + k - 1, sorted + count);
+    const double bound = sorted[k - 1];
+    // How many of those on the bound there is room for.
+    std::int64_t equal =
+        k - std::count_if(scores, scores + count, [=](double score) { return score < bound; });
+    std::int64_t kept = 0;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const bool on_bound = scores[i] == bound;
+      const bool keep = scores[i] < bound || (on_bound && equal > 0);
       equal -= on_bound && equal > 0;
       scores[kept] = scores[i];
       ranks[kept] = ranks[i];
       kept += keep;
     }
-    count_ = kept;
+    count = kept;
+    return bound;
   }
 
-  const Variates& variates_;
-  const EdgeOrder& order_;
   std::vector<double> scores_;  // of those that may be among the k best, by rising rank
   std::vector<std::int64_t> ranks_;
   std::vector<double> sorted_;
-  std::size_t k_ = 0;
-  std::size_t count_ = 0;
-  double bound_ = 0;
 };
 
 namespace detail {
 
 constexpr std::int64_t kLaborGrain = 512;  // nodes that a thread takes at a time
 
-// Lists neighbours of many nodes, or a part of a hub's, fetches their sources together, chooses.
-inline bool draw_by_variates(const Draw& draw, const SampledEdgeType& type,
-                             const Variates& variates, std::int64_t from, std::int64_t to) {
-  NeighborChooser chooser(variates, type.order);
-  const std::int64_t piece = chunk_sizes.labor_neighbors;
-  const auto room = static_cast<std::size_t>(piece);
-  const auto slots = std::make_unique_for_overwrite<std::int64_t[]>(room);
-  const auto sources = std::make_unique_for_overwrite<std::int64_t[]>(room);
-  // All of a small neighbourhood are taken unseen, unless some may have a weight of 0.
-  const auto listed = [&](std::int64_t i) {
-    return type.order.cumulative == nullptr && draw.degree[i] <= draw.k ? 0 : draw.degree[i];
-  };
+template <class Sources>
+bool draw_by_variates(const Draw& draw, const Sources& sources, const Variates& variates,
+                      std::int64_t from, std::int64_t to) {
+  const EdgeOrder& order = draw.order;
+  const auto wanted = [&](std::int64_t i) { return draw.in.offset[i + 1] - draw.in.offset[i]; };
+  std::int64_t most = 0;
+  for (std::int64_t i = from; i < to; ++i) most = std::max(most, wanted(i));
+  NeighborChooser chooser(most);
   bool complete = true;
-  const auto write = [&](std::int64_t i) {
-    const std::int64_t wanted = draw.offset[i + 1] - draw.offset[i];
-    std::int64_t* const out = draw.ranks + draw.offset[i];
-    std::fill_n(draw.cols + draw.offset[i], wanted, draw.col + i);
-    if (listed(i) == 0) {
-      for (std::int64_t j = 0; j < wanted; ++j) out[j] = draw.first[i] + j;
-    } else if (const std::int64_t drawn = chooser.finish(out); drawn < wanted) {
-      std::fill(out + drawn, out + wanted, kMissing);
-      complete = false;
-    }
-  };
-  std::int64_t next = from, next_done = 0;  // the node to list from, and how many of it are
-  std::int64_t node = from, done = 0;       // the same for choosing
-  while (node < to) {
-    std::int64_t size = 0;
-    while (next < to && size < piece) {
-      const std::int64_t step = std::min(listed(next) - next_done, piece - size);
-      for (std::int64_t j = 0; j < step; ++j)
-        slots.get()[size + j] = draw.first[next] + next_done + j;
-      size += step;
-      next_done += step;
-      if (next_done == listed(next)) {
-        ++next;
-        next_done = 0;
+  guarded([&] {
+    for (std::int64_t i = from; i < to; ++i) {
+      const std::int64_t first = draw.in.first[i], n = draw.in.degree[i], k = wanted(i);
+      if (const std::int64_t next = i + kNodesAhead; next < to) {
+        const std::int64_t lines = std::min<std::int64_t>(draw.in.degree[next], 64);
+        for (std::int64_t j = 0; j < lines; j += 16) sources.prefetch(draw.in.first[next] + j);
       }
-    }
-    std::vector<SourceList> none;  // REQUIRES the topology in memory
-    fetch_sources(type, slots.get(), sources.get(), size, 1, none);
-    for (std::int64_t at = 0; node < to && (at < size || listed(node) == 0);) {
-      if (done == 0 && listed(node) > 0) {
-        chooser.begin(draw.offset[node + 1] - draw.offset[node]);
+      std::int64_t* const out = draw.ranks + draw.in.offset[i];
+      std::fill_n(draw.cols + draw.in.offset[i], k, draw.col + i);
+      std::int64_t drawn = k;
+      if (order.cumulative != nullptr || n > k) {
+        // By weight, the smallest of exponential variates of rate w: the first of draws without
+        // replacement in proportion to w, which is what the plain weighted sampler does. A weight
+        // of 0 makes the score infinite.
+        const auto score = [&](std::int64_t rank) {
+          const std::int64_t source = sources[order.slot(rank)];
+          if (order.cumulative == nullptr) return variates.order(source);
+          return variates.exponential(source) / static_cast<double>(order.weight(rank));
+        };
+        drawn = chooser.choose(first, n, k, score, out);
+      } else {
+        std::iota(out, out + n, first);
       }
-      const std::int64_t step = std::min(listed(node) - done, size - at);
-      chooser.offer(draw.first[node] + done, {sources.get() + at, static_cast<std::size_t>(step)});
-      at += step;
-      done += step;
-      if (done == listed(node)) {
-        write(node++);
-        done = 0;
-      }
+      std::fill(out + drawn, out + k, kMissing);
+      complete &= drawn == k;
     }
-  }
+  });
   return complete;
 }
 
 }  // namespace detail
 
 // Like draw_ranks(), by variates. False where some ranks are kMissing. REQUIRES draw.k > 0, without
-// replacement. Raises OsError when the topology's file was cut short.
-inline bool draw_by_variates(const Draw& draw, const SampledEdgeType& type,
-                             const Variates& variates, int threads) {
+// replacement, and the topology in memory or mapped. Raises OsError when its file was cut short.
+inline bool draw_by_variates(const Draw& draw, const Csc& csc, const Variates& variates,
+                             int threads) {
   std::atomic<bool> complete{true};
-  parallel_for(draw.count, detail::kLaborGrain, threads, [&](std::int64_t from, std::int64_t to) {
-    if (!detail::draw_by_variates(draw, type, variates, from, to)) {
-      complete.store(false, std::memory_order_relaxed);
-    }
+  with_sources(csc, [&](const auto& sources) {
+    parallel_for(draw.in.size(), detail::kLaborGrain, threads,
+                 [&](std::int64_t from, std::int64_t to) {
+                   if (!detail::draw_by_variates(draw, sources, variates, from, to)) {
+                     complete.store(false, std::memory_order_relaxed);
+                   }
+                 });
   });
   return complete.load();
 }

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
-#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -28,23 +27,16 @@ struct NeighborSampler::Workspace {
     IdMap<std::uint32_t> narrow;
     IdMap<std::uint64_t> wide;
   };
-  std::vector<NodeIds> ids;
-  // The room that the last batch took; the next one starts with a little more, so that nothing has
-  // to be moved while it grows.
-  std::vector<std::int64_t> node_room;  // [node type]
-  std::vector<std::int64_t> edge_room;  // [edge type]
-  Buffer<std::int64_t> first;           // [frontier]: where a node's neighbours start
-  Buffer<std::int64_t> degree;          // [frontier]
-  Buffer<std::int64_t> offset;          // [frontier + 1]: where its drawn edges go
+  std::vector<NodeIds> ids;  // [node type]
 };
 
 // One batch: the request, what has been sampled, and the hop that is being expanded.
 class NeighborSampler::Run {
  public:
-  Run(const NeighborSampler& sampler, const SampleRequest& request, Workspace& workspace)
-      : sampler_(sampler), request_(request), workspace_(workspace) {
-    const std::size_t num_node_types = sampler.num_nodes_.size();
-    const std::size_t num_edge_types = sampler.edge_types_.size();
+  Run(const SampledGraph& graph, const SampleRequest& request, Workspace& workspace)
+      : graph_(graph), request_(request), workspace_(workspace) {
+    const std::size_t num_node_types = graph_.num_nodes.size();
+    const std::size_t num_edge_types = graph_.edge_types.size();
     begin_.resize(num_node_types);
     end_.resize(num_node_types);
     base_.resize(num_edge_types);
@@ -54,21 +46,9 @@ class NeighborSampler::Run {
     out_.num_sampled_nodes.resize(num_node_types);
     out_.num_sampled_edges.resize(num_edge_types);
     excluded_.resize(num_edge_types);
-    workspace.ids.resize(num_node_types);
-    workspace.node_room.resize(num_node_types);
-    workspace.edge_room.resize(num_edge_types);
     waiting_.resize(num_edge_types);
-    for (std::size_t e = 0; e < num_edge_types; ++e) {
-      const std::int64_t most = std::exchange(workspace.edge_room[e], 0);
-      if (!is_asked(e)) out_.edges[e].reserve(with_slack(most));
-    }
-    // A run that waits for neighbours with others has few nodes yet, and takes no room for more.
-    const bool waits = sampler.reads();
+    workspace.ids.resize(num_node_types);
     for (std::size_t t = 0; t < num_node_types; ++t) {
-      const std::int64_t most = std::exchange(workspace.node_room[t], 0);
-      const std::int64_t room = waits ? 0 : with_slack(most);
-      out_.nodes[t].reserve(room);
-      if (request.disjoint) out_.trees[t].reserve(room);
       with_ids(t, [](auto& ids) { ids.clear(); });
     }
   }
@@ -81,28 +61,13 @@ class NeighborSampler::Run {
     }
   }
 
-  std::size_t num_hops() const {
-    return request_.num_neighbors.empty() ? 0 : request_.num_neighbors.front().size();
-  }
-
-  // Finds the edges that no hop may take; a paged type is read in stretches, which the caller goes
-  // on with until list_excluded() says false.
-  void exclude(const ExcludedPairs& pairs) {
+  // Edges that no hop may take, still to be found: by find(), or over a paged type in stretches,
+  // which the caller goes on with until list() says false.
+  ExcludedEdges& exclude(const ExcludedPairs& pairs) {
     const auto e = static_cast<std::size_t>(pairs.edge_type);
-    const SampledEdgeType& type = sampler_.edge_types_[e];
-    excluded_[e] = std::make_unique<ExcludedEdges>(type, pairs, request_.threads);
-    if (type.csc.is_asked()) return;
-    excluded_[e]->find();
-    excluded_[e]->settle();
+    excluded_[e] = std::make_unique<ExcludedEdges>(graph_.edge_types[e], pairs, request_.threads);
+    return *excluded_[e];
   }
-
-  bool list_excluded(std::size_t e) {
-    wanted_.clear();
-    if (excluded_[e]->list(request_.threads, wanted_)) return true;
-    excluded_[e]->settle();
-    return false;
-  }
-  void keep_excluded(std::size_t e) { excluded_[e]->keep(request_.threads); }
 
   // Begins a hop: over each edge type in turn as far as memory has the sources. Returns what is to
   // be read before relabel_rest().
@@ -131,26 +96,26 @@ class NeighborSampler::Run {
 
   // Replaces the drawn edges of one type by all that join sampled nodes (of one tree, if disjoint;
   // not later than its seed, if timed), grouped by destination. They come in stretches, which the
-  // caller goes on with until list_induced() says false.
-  void induce(std::size_t e) {
-    const SampledEdgeType& type = sampler_.edge_types_[e];
+  // caller goes on with until list() says false.
+  InducedStretches induced(std::size_t e) {
+    const SampledEdgeType& type = graph_.edge_types[e];
     const auto dst = static_cast<std::size_t>(type.dst_type);
     out_.num_sampled_edges[e].clear();
     out_.edges[e].resize(0);
     const std::int64_t count = type.csc.num_edges == 0 ? 0 : out_.nodes[dst].size();
     look_up_degrees(e, 0, count, -1, nullptr);
-    stretches_.emplace(type, workspace_.first.data(), workspace_.degree.data(), count);
+    return {type, ranges_};
   }
 
-  bool list_induced() {
-    wanted_.clear();
-    return stretches_->list(request_.threads, wanted_);
-  }
-  std::span<const SourceList> wanted() const { return wanted_; }
-
-  void keep_induced(std::size_t e) {
-    with_positions(sampler_.edge_types_[e], [&](const auto& positions) {
-      stretches_->keep(positions, request_.threads, out_.edges[e]);
+  void keep_induced(std::size_t e, InducedStretches& stretches) {
+    const SampledEdgeType& type = graph_.edge_types[e];
+    const auto dst = static_cast<std::size_t>(type.dst_type);
+    const std::int64_t* const trees = request_.disjoint ? out_.trees[dst].data() : nullptr;
+    with_ids(static_cast<std::size_t>(type.src_type), [&]<class Key>(const IdMap<Key>& ids) {
+      const auto key = [&](std::int64_t col, std::int64_t source) {
+        return key_of<Key>(source, trees == nullptr ? 0 : trees[col], type.csc.num_src);
+      };
+      stretches.keep(ids, key, request_.threads, out_.edges[e]);
     });
   }
 
@@ -166,22 +131,19 @@ class NeighborSampler::Run {
   // Node types above this need 64-bit keys.
   static constexpr std::int64_t kNarrowNodes = std::int64_t{1} << 32;
 
-  // Batches of one loader differ by a few percent.
-  static std::int64_t with_slack(std::int64_t room) { return room + room / 8; }
-
   // Calls call(the id map of a node type). Its keys may fit 32 bits; a node of a tree is a pair,
   // for which 64 are taken.
   template <class Call>
   void with_ids(std::size_t node_type, const Call& call) {
     Workspace::NodeIds& ids = workspace_.ids[node_type];
-    if (!request_.disjoint && sampler_.num_nodes_[node_type] <= kNarrowNodes) {
+    if (!request_.disjoint && graph_.num_nodes[node_type] <= kNarrowNodes) {
       call(ids.narrow);
     } else {
       call(ids.wide);
     }
   }
 
-  bool is_asked(std::size_t e) const { return sampler_.edge_types_[e].csc.is_asked(); }
+  bool is_asked(std::size_t e) const { return graph_.edge_types[e].csc.is_asked(); }
 
   // The key of `node` in the id map: the node itself, or the node of its tree.
   template <class Key>
@@ -194,7 +156,7 @@ class NeighborSampler::Run {
 
   void add_seeds(const Seeds& seeds) {
     const auto type = static_cast<std::size_t>(seeds.node_type);
-    const std::int64_t num_nodes = sampler_.num_nodes_[type];
+    const std::int64_t num_nodes = graph_.num_nodes[type];
     Buffer<std::int64_t>& nodes = out_.nodes[type];
     with_ids(type, [&]<class Key>(IdMap<Key>& ids) {
       ids.reserve(static_cast<std::size_t>(nodes.size()) + seeds.nodes.size());
@@ -223,7 +185,7 @@ class NeighborSampler::Run {
 
   // A hop has three steps for each edge type. The first: which edges the frontier takes.
   void choose(std::size_t e, std::size_t hop) {
-    const SampledEdgeType& type = sampler_.edge_types_[e];
+    const SampledEdgeType& type = graph_.edge_types[e];
     const std::int64_t begin = begin_[static_cast<std::size_t>(type.dst_type)];
     const std::int64_t end = end_[static_cast<std::size_t>(type.dst_type)];
     const std::int64_t k = request_.num_neighbors[e][hop];
@@ -233,12 +195,8 @@ class NeighborSampler::Run {
     const std::int64_t total = look_up_degrees(e, begin, end - begin, k, excluded_[e].get());
     check_room(static_cast<std::size_t>(type.src_type), total);
     edges.resize(base + total);
-    workspace_.edge_room[e] = base + total;
     const Draw draw{.order = type.order,
-                    .first = workspace_.first.data(),
-                    .degree = workspace_.degree.data(),
-                    .offset = workspace_.offset.data(),
-                    .count = end - begin,
+                    .in = ranges_,
                     .k = k,
                     .replace = request_.replace,
                     .key = derive_key(derive_key(request_.key, hop), e),
@@ -247,7 +205,7 @@ class NeighborSampler::Run {
                     .cols = edges.col.data() + base};
     bool complete =
         request_.labor && k > 0
-            ? draw_by_variates(draw, type, {*request_.labor, request_.key, hop, type.src_type},
+            ? draw_by_variates(draw, type.csc, {*request_.labor, request_.key, hop, type.src_type},
                                request_.threads)
             : draw_ranks(draw, request_.threads);
     for (const auto& [i, gone] : without_) complete = draw_without(draw, i, gone) && complete;
@@ -256,7 +214,7 @@ class NeighborSampler::Run {
 
   // The second: their sources, from memory or to be read.
   void fetch(std::size_t e) {
-    const SampledEdgeType& type = sampler_.edge_types_[e];
+    const SampledEdgeType& type = graph_.edge_types[e];
     if (is_asked(e)) {
       Sample::Edges drawn = std::exchange(drawn_, {});
       find_slots(type, drawn.slot.data(), drawn.slot.size(), request_.threads);
@@ -280,14 +238,57 @@ class NeighborSampler::Run {
     waited.source.read(0, {edges.row.data() + base, static_cast<std::size_t>(count)});
   }
 
-  // The third: their positions in the batch, which grows by the nodes that are new.
+  // The third: their positions in the batch, which grows by the nodes that are new, in the order of
+  // their first edge.
   void relabel(std::size_t e) {
-    const SampledEdgeType& type = sampler_.edge_types_[e];
+    const SampledEdgeType& type = graph_.edge_types[e];
     const auto src = static_cast<std::size_t>(type.src_type);
     if (is_asked(e)) keep_waiting(e);
     Sample::Edges& edges = out_.edges[e];
     check_room(src, edges.row.size() - base_[e]);
-    with_ids(src, [&](auto& ids) { relabel(type, ids, edges, base_[e]); });
+    with_ids(src, [&]<class Key>(IdMap<Key>& ids) {
+      const std::int64_t num_src = type.csc.num_src;
+      const std::int64_t base = base_[e], last = edges.row.size();
+      const std::int64_t stored = out_.nodes[src].size();
+      const bool in_trees = sizeof(Key) == 8 && request_.disjoint;
+      const std::int64_t most = stored + (last - base);
+      out_.nodes[src].resize(most);
+      if (in_trees) out_.trees[src].resize(most);
+      // After the resizing above, which may have moved them.
+      std::int64_t* const nodes = out_.nodes[src].data();
+      std::int64_t* const row = edges.row.data();
+      const std::int64_t* const col = edges.col.data();
+      std::int64_t* const src_trees = in_trees ? out_.trees[src].data() : nullptr;
+      const std::int64_t* const dst_trees =
+          in_trees ? out_.trees[static_cast<std::size_t>(type.dst_type)].data() : nullptr;
+      const auto key_at = [&](std::int64_t j) {
+        return key_of<Key>(row[j], dst_trees == nullptr ? 0 : dst_trees[col[j]], num_src);
+      };
+      const std::int64_t step = chunk_sizes.relabelled_edges;
+      std::int64_t fresh = stored;
+      for (std::int64_t from = base; from < last; from += step) {
+        const std::int64_t to = std::min(from + step, last);
+        ids.reserve(static_cast<std::size_t>(fresh + (to - from)));
+        // Not visit_announced(): `fresh` has to stay in a register.
+        for (std::int64_t j = from; j < std::min(from + kPrefetchAhead, to); ++j) {
+          ids.prefetch(key_at(j));
+        }
+        for (std::int64_t j = from; j < to; ++j) {
+          if (j + kPrefetchAhead < to) ids.prefetch(key_at(j + kPrefetchAhead));
+          const std::int64_t node = row[j];
+          if (static_cast<std::uint64_t>(node) >= static_cast<std::uint64_t>(num_src)) {
+            throw_bad_index(type.csc, node);
+          }
+          const std::uint32_t at = ids.find_or_insert(key_at(j), static_cast<std::uint32_t>(fresh));
+          nodes[fresh] = node;  // written over by the next one if it is not new
+          if (src_trees != nullptr) src_trees[fresh] = dst_trees[col[j]];
+          row[j] = at;
+          fresh += at == fresh;
+        }
+      }
+      out_.nodes[src].resize(fresh);
+      if (in_trees) out_.trees[src].resize(fresh);
+    });
     out_.num_sampled_edges[e].push_back(edges.row.size() - base_[e]);
   }
 
@@ -295,7 +296,7 @@ class NeighborSampler::Run {
   // draw in all. Nodes with excluded edges are listed in without_, and have fewer to draw.
   std::int64_t look_up_degrees(std::size_t e, std::int64_t begin, std::int64_t count,
                                std::int64_t k, const ExcludedEdges* excluded) {
-    const SampledEdgeType& type = sampler_.edge_types_[e];
+    const SampledEdgeType& type = graph_.edge_types[e];
     const Csc& csc = type.csc;
     const auto dst = static_cast<std::size_t>(type.dst_type);
     const std::int64_t* const frontier = out_.nodes[dst].data() + begin;
@@ -303,20 +304,13 @@ class NeighborSampler::Run {
     const std::int64_t* const trees = timed ? out_.trees[dst].data() + begin : nullptr;
     const std::int64_t* const latest = latest_.data();
     const std::int64_t* const earliest = earliest_.empty() ? nullptr : earliest_.data();
-    workspace_.first.resize(count);
-    workspace_.degree.resize(count);
-    workspace_.offset.resize(count + 1);
-    std::int64_t* const first = workspace_.first.data();
-    std::int64_t* const degree = workspace_.degree.data();
-    std::int64_t* const offset = workspace_.offset.data();
+    ranges_.resize(count);
     const auto settle = [&](std::int64_t i, std::int64_t start, std::int64_t n) {
       if (timed && request_.last && k >= 0 && n > k) {
         start += n - k;
         n = k;
       }
-      first[i] = start;
-      degree[i] = n;
-      offset[i + 1] = k < 0 ? n : request_.replace ? (n > 0 ? k : 0) : std::min(n, k);
+      ranges_.set(i, start, n, k < 0 ? n : request_.replace ? (n > 0 ? k : 0) : std::min(n, k));
     };
     const auto look_up = [&](std::int64_t i, std::int64_t start, std::int64_t stop) {
       if (timed) {
@@ -324,18 +318,18 @@ class NeighborSampler::Run {
                           earliest == nullptr ? kFirstTime : earliest[trees[i]]);
       }
       if (excluded == nullptr) return settle(i, start, stop - start);
-      first[i] = start;
-      degree[i] = stop - start;
+      ranges_.set(i, start, stop - start, 0);
     };
     visit_ranges(csc, frontier, count, request_.threads, look_up);
     without_.clear();
     for (std::int64_t i = 0; excluded != nullptr && i < count; ++i) {
-      auto gone = excluded->within(frontier[i], first[i], degree[i]);
-      if (timed && request_.last && k >= 0) drop_older(k, first[i], degree[i], gone);
+      std::int64_t first = ranges_.first[i], n = ranges_.degree[i];
+      auto gone = excluded->within(frontier[i], first, n);
+      if (timed && request_.last && k >= 0) drop_older(k, first, n, gone);
       if (!gone.empty()) without_.emplace_back(i, gone);
-      settle(i, first[i], degree[i] - static_cast<std::int64_t>(gone.size()));
+      settle(i, first, n - static_cast<std::int64_t>(gone.size()));
     }
-    return sum_offsets(offset, count);
+    return sum_offsets(ranges_.offset.data(), count);
   }
 
   // Narrows the ranks [first, first + n) to the last of which k are not gone.
@@ -365,93 +359,17 @@ class NeighborSampler::Run {
     edges.resize(kept);
   }
 
-  // Global ids to batch positions, in edge order, appending nodes seen for the first time.
-  template <class Key>
-  void relabel(const SampledEdgeType& type, IdMap<Key>& ids, Sample::Edges& edges,
-               std::int64_t base) {
-    const auto src = static_cast<std::size_t>(type.src_type);
-    const std::int64_t num_src = type.csc.num_src;
-    const std::int64_t last = edges.row.size();
-    const std::int64_t stored = out_.nodes[src].size();
-    const bool in_trees = sizeof(Key) == 8 && request_.disjoint;
-    const std::int64_t most = stored + (last - base);
-    out_.nodes[src].resize(most);
-    if (in_trees) out_.trees[src].resize(most);
-    workspace_.node_room[src] = std::max(workspace_.node_room[src], most);
-    // After the resizing above, which may have moved them.
-    std::int64_t* const nodes = out_.nodes[src].data();
-    std::int64_t* const row = edges.row.data();
-    const std::int64_t* const col = edges.col.data();
-    std::int64_t* const src_trees = in_trees ? out_.trees[src].data() : nullptr;
-    const std::int64_t* const dst_trees =
-        in_trees ? out_.trees[static_cast<std::size_t>(type.dst_type)].data() : nullptr;
-    const auto key_at = [&](std::int64_t j) {
-      return key_of<Key>(row[j], dst_trees == nullptr ? 0 : dst_trees[col[j]], num_src);
-    };
-    const std::int64_t step = chunk_sizes.relabelled_edges;
-    std::int64_t fresh = stored;
-    for (std::int64_t from = base; from < last; from += step) {
-      const std::int64_t to = std::min(from + step, last);
-      ids.reserve(static_cast<std::size_t>(fresh + (to - from)));
-      // Not visit_announced(): `fresh` has to stay in a register.
-      for (std::int64_t j = from; j < std::min(from + kPrefetchAhead, to); ++j) {
-        ids.prefetch(key_at(j));
-      }
-      for (std::int64_t j = from; j < to; ++j) {
-        if (j + kPrefetchAhead < to) ids.prefetch(key_at(j + kPrefetchAhead));
-        const std::int64_t node = row[j];
-        if (static_cast<std::uint64_t>(node) >= static_cast<std::uint64_t>(num_src)) {
-          throw_bad_index(type.csc, node);
-        }
-        const std::uint32_t at = ids.find_or_insert(key_at(j), static_cast<std::uint32_t>(fresh));
-        nodes[fresh] = node;  // written over by the next one if it is not new
-        if (src_trees != nullptr) src_trees[fresh] = dst_trees[col[j]];
-        row[j] = at;
-        fresh += at == fresh;
-      }
-    }
-    out_.nodes[src].resize(fresh);
-    if (in_trees) out_.trees[src].resize(fresh);
-  }
-
-  // Where the sources of a destination's edges are, in its tree if disjoint.
-  template <class Key>
-  struct Positions {
-    const Run& run;
-    const IdMap<Key>& ids;
-    const std::int64_t* trees;
-    std::int64_t num_src;
-
-    Key key(std::int64_t col, std::int64_t source) const {
-      return run.key_of<Key>(source, trees == nullptr ? 0 : trees[col], num_src);
-    }
-    std::uint32_t find(std::int64_t col, std::int64_t source) const {
-      return ids.find(key(col, source));
-    }
-    void prefetch(std::int64_t col, std::int64_t source) const { ids.prefetch(key(col, source)); }
-  };
-
-  // call(where the sources of an edge type are in the batch)
-  template <class Call>
-  void with_positions(const SampledEdgeType& type, const Call& call) {
-    const auto src = static_cast<std::size_t>(type.src_type);
-    const auto dst = static_cast<std::size_t>(type.dst_type);
-    const std::int64_t* const trees = request_.disjoint ? out_.trees[dst].data() : nullptr;
-    with_ids(src, [&]<class Key>(const IdMap<Key>& ids) {
-      call(Positions<Key>{*this, ids, trees, type.csc.num_src});
-    });
-  }
-
   // Edges of a hop that wait for their sources; many batches wait at a time.
   struct Waiting {
     NarrowIds slot, col;
     NarrowNumbers source;
   };
 
-  const NeighborSampler& sampler_;
+  const SampledGraph& graph_;
   const SampleRequest& request_;
   Workspace& workspace_;
   Sample out_;
+  Ranges ranges_;                          // of the frontier
   Sample::Edges drawn_;                    // of an edge type whose sources are asked for
   std::vector<Waiting> waiting_;           // [edge type]
   std::vector<std::int64_t> begin_, end_;  // [node type]: the frontier
@@ -460,8 +378,7 @@ class NeighborSampler::Run {
   // Nodes of the hop with excluded ranks, and these ranks.
   std::vector<std::pair<std::int64_t, std::span<const std::int64_t>>> without_;
   std::vector<SourceList> wanted_;
-  std::size_t relabelled_ = 0;  // edge types of this hop that are done
-  std::optional<InducedStretches> stretches_;
+  std::size_t relabelled_ = 0;                   // edge types of this hop that are done
   std::int64_t num_trees_ = 0;                   // seeds so far
   std::vector<std::int64_t> latest_, earliest_;  // [tree]; `earliest_` is empty without windows
 };

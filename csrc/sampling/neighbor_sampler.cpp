@@ -40,16 +40,14 @@ void check_times(const std::vector<Seeds>& seeds, const std::vector<SampledEdgeT
 
 }  // namespace
 
-NeighborSampler::NeighborSampler(std::vector<std::int64_t> num_nodes,
-                                 std::vector<SampledEdgeType> edge_types)
-    : num_nodes_(std::move(num_nodes)), edge_types_(std::move(edge_types)) {
-  check_edge_types(num_nodes_, edge_types_);
-}
+NeighborSampler::NeighborSampler(SampledGraph graph) : graph_(std::move(graph)) { graph_.check(); }
 
 NeighborSampler::~NeighborSampler() = default;
 
-void NeighborSampler::check(const SampleRequest& request) const {
-  check_hops("num_neighbors", request.num_neighbors, "edge type", edge_types_.size(), -1);
+std::size_t NeighborSampler::check(const SampleRequest& request) const {
+  const std::size_t num_types = graph_.edge_types.size();
+  const std::size_t num_hops =
+      check_hops("num_neighbors", request.num_neighbors, "edge type", num_types, -1);
   if (request.labor && request.replace) {
     throw invalid("labor: found drawing with replacement, expected without");
   }
@@ -58,52 +56,45 @@ void NeighborSampler::check(const SampleRequest& request) const {
         "method='labor': found a topology that is not all in memory, expected one that is: every "
         "neighbour of every frontier node is looked at; raise memory=, or sample uniformly");
   }
-  if (request.labor && request.labor->batch_dependency == 0) {
-    throw invalid("batch_dependency: found 0, expected a number of batches");
-  }
-  for (const Seeds& seeds : request.seeds) check_seed_type(seeds.node_type, num_nodes_.size());
-  for (const ExcludedPairs& pairs : request.excluded) check_pairs(pairs, edge_types_.size());
-  check_times(request.seeds, edge_types_, request.disjoint);
-  check_files(edge_types_);
+  for (const Seeds& seeds : request.seeds) graph_.check_node_type(seeds.node_type);
+  for (const ExcludedPairs& pairs : request.excluded) check_pairs(pairs, num_types);
+  check_times(request.seeds, graph_.edge_types, request.disjoint);
+  graph_.check_files();
+  return num_hops;
 }
 
-bool NeighborSampler::reads() const noexcept { return is_asked(edge_types_); }
-
 SamplingRun NeighborSampler::begin(SampleRequest request) const {
-  check(request);
+  const std::size_t num_hops = check(request);
   std::unique_ptr<Workspace> workspace = workspaces_.borrow();
-  Run run(*this, request, *workspace);
+  Run run(graph_, request, *workspace);
   run.add_seeds();
   for (const ExcludedPairs& pairs : request.excluded) {
-    const auto e = static_cast<std::size_t>(pairs.edge_type);
-    run.exclude(pairs);
-    while (edge_types_[e].csc.is_asked() && run.list_excluded(e)) {
-      co_yield run.wanted();
-      run.keep_excluded(e);
+    ExcludedEdges& edges = run.exclude(pairs);
+    const bool is_asked =
+        graph_.edge_types[static_cast<std::size_t>(pairs.edge_type)].csc.is_asked();
+    if (!is_asked) edges.find();
+    while (is_asked && edges.list(request.threads)) {
+      co_yield edges.wanted();
+      edges.keep(request.threads);
     }
+    edges.settle();
   }
-  for (std::size_t hop = 0; hop < run.num_hops(); ++hop) {
-    const std::span<const SourceList> wanted = run.expand(hop);
-    if (!wanted.empty()) co_yield wanted;
+  for (std::size_t hop = 0; hop < num_hops; ++hop) {
+    co_yield run.expand(hop);
     run.relabel_rest();
   }
   if (request.induced) {
-    for (std::size_t e = 0; e < edge_types_.size(); ++e) {
-      run.induce(e);
-      while (run.list_induced()) {
-        if (!run.wanted().empty()) co_yield run.wanted();
-        run.keep_induced(e);
+    for (std::size_t e = 0; e < graph_.edge_types.size(); ++e) {
+      InducedStretches edges = run.induced(e);
+      while (edges.list(request.threads)) {
+        co_yield edges.wanted();
+        run.keep_induced(e, edges);
       }
       run.drop_excluded(e);
     }
   }
-  if (reads()) {  // the next runs of the window end one by one, and each takes this room then
-    for (Workspace::NodeIds& ids : workspace->ids) {
-      ids.narrow.release();
-      ids.wide.release();
-    }
-  }
-  workspaces_.give_back(std::move(workspace));
+  // Runs that read end one by one, many in a window: none takes over the room of another.
+  if (!reads()) workspaces_.give_back(std::move(workspace));
   co_return run.take();
 }
 

@@ -28,9 +28,8 @@ struct SampleRequest : BatchRequest {
 // Thread safety: runs may go on in any number of threads at once, each in one.
 class NeighborSampler {
  public:
-  // num_nodes[t] is the size of node type t. Raises std::invalid_argument where an edge type does
-  // not fit the node types it connects.
-  NeighborSampler(std::vector<std::int64_t> num_nodes, std::vector<SampledEdgeType> edge_types);
+  // Raises as SampledGraph::check().
+  explicit NeighborSampler(SampledGraph graph);
   ~NeighborSampler();
 
   // Samples step by step, for sample_window(); the sampler outlives the run. Contract:
@@ -55,16 +54,16 @@ class NeighborSampler {
   // short.
   SamplingRun begin(SampleRequest request) const;
   // Whether some edge type is paged: then batches cost less together.
-  bool reads() const noexcept;
+  bool reads() const noexcept { return graph_.is_asked(); }
 
  private:
   struct Workspace;
   class Run;
 
-  void check(const SampleRequest& request) const;
+  // Returns how many hops are asked for.
+  std::size_t check(const SampleRequest& request) const;
 
-  std::vector<std::int64_t> num_nodes_;
-  std::vector<SampledEdgeType> edge_types_;
+  SampledGraph graph_;
   mutable WorkspacePool<Workspace> workspaces_;
 };
 

@@ -19,10 +19,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kDepth = 32;
-// At least 8 bits of a word say how far the next destination is.
+// At least 8 bits of a word say which destination of its part it is.
 constexpr std::int64_t kMaxChunkRows = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxSums = std::int64_t{1} << 31;
-constexpr std::int64_t kParts = 4;  // of the destinations, for each thread
+constexpr std::int64_t kParts = 4;  // of the destinations, for each thread, or more
 constexpr std::int64_t kSumGrain = 1 << 14;
 constexpr int kRowsAhead = 12;
 constexpr std::int64_t kLine = 64;
@@ -49,20 +49,14 @@ NeighborSums::NeighborSums(Csc csc, SummedColumn column, const SumLimits& limits
       column_(std::move(column)),
       add_(kernels(column_.encoding).add),
       threads_(num_threads(limits.threads)),
-      num_parts_(threads_ > 1 ? kParts * threads_ : 1),
       max_mapped_(limits.max_mapped),
       room_bytes_(limits.room) {
   need_neighbors(csc_);
-  const RowLayout& layout = column_.file.layout;
-  const bool is_scaled = column_.encoding && has_scales(*column_.encoding);
-  const auto numbers = static_cast<std::size_t>(is_scaled ? column_.items : 0);
-  if (csc_.paged != nullptr || layout.num_rows != csc_.num_src ||
-      layout.row_bytes != column_.items * column_.item_bytes() || column_.scale.size() != numbers ||
-      column_.zero_point.size() != numbers || limits.chunk_rows < 1 || limits.room < 0 ||
-      column_.items < 1) {
+  if (csc_.paged != nullptr || column_.file.layout.num_rows != csc_.num_src || column_.items < 1 ||
+      limits.chunk_rows < 1 || limits.room < 0) {
     throw invalid(csc_.name, ": expected a column of its sources");
   }
-  const std::int64_t rows = std::clamp<std::int64_t>(limits.chunk_rows, 1, kMaxChunkRows);
+  const std::int64_t rows = std::min(limits.chunk_rows, kMaxChunkRows);
   chunk_bits_ = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(rows))) - 1;
   num_chunks_ = (csc_.num_src + (std::int64_t{1} << chunk_bits_) - 1) >> chunk_bits_;
   reader_ = AsyncReader::create({ReaderKind::kAuto, kDepth});
@@ -85,6 +79,10 @@ void NeighborSums::begin(std::int64_t first, std::int64_t last) {
   last_ = last;
   next_ = 0;
   chunks_.clear();
+  // A word tells this many destinations of a part from each other.
+  const std::int64_t most = std::int64_t{1} << (32 - chunk_bits_);
+  num_parts_ =
+      std::max<std::int64_t>(threads_ > 1 ? kParts * threads_ : 1, (num_sums() + most - 1) / most);
   sort_edges();
   parallel_for(num_sums(), kSumGrain, threads_, [&](std::int64_t from, std::int64_t to) {
     std::fill(numbers() + from * items(), numbers() + to * items(), 0.0F);
@@ -96,82 +94,41 @@ std::int64_t NeighborSums::border(std::int64_t part) const noexcept {
   return first_ + num_sums() * part / num_parts_;
 }
 
-// Calls visit(node, source, slot) for the in-edges of destinations [begin, end), front to back, so
-// that no more of the map than that is in memory at a time.
-template <class Visit>
-void NeighborSums::sweep(std::int64_t begin, std::int64_t end, const Visit& visit) {
-  SlotsAhead ahead(csc_);
-  const std::int64_t step = chunk_sizes.summed_nodes;
-  for (; begin < end; begin += step) {
-    const std::int64_t stop = std::min(begin + step, end);
-    const auto [first, last] = check_lists(csc_, begin, stop);
-    ahead.at(first);
-    visit_edges(csc_, begin, stop, visit);
-    const std::int64_t seen = (last - first) * csc_.index_bytes + (stop - begin) * 8;
-    if (csc_.file != nullptr && mapped_.fetch_add(seen) + seen > max_mapped_) {
-      mapped_ = 0;
-      csc_.file->forget_pages();
-    }
-  }
-}
-
 void NeighborSums::sort_edges() {
   const int bits = chunk_bits_;
   const std::uint32_t mask = (std::uint32_t{1} << bits) - 1;
-  const std::int64_t far = (std::int64_t{1} << (32 - bits)) - 1;
   lists_.assign(static_cast<std::size_t>(num_chunks_ * num_parts_), {});
-  // Every part of the destinations: what is known of its list of each chunk.
-  struct End {
-    std::int64_t size;
-    std::int64_t dst;  // of the last edge
-  };
-  const auto for_parts = [&](const auto& body) {
-    parallel_for(num_parts_, 1, threads_, [&](std::int64_t from, std::int64_t to) {
+  const auto lists_of = [&](std::int64_t part) { return lists_.data() + part * num_chunks_; };
+  // Calls visit(the next word's place in its list, the word) for each edge.
+  const auto for_edges = [&](const auto& visit) {
+    std::atomic<std::int64_t> mapped = 0;
+    const std::int64_t together = num_parts_ / (kParts * threads_) + 1;
+    parallel_for(num_parts_, together, threads_, [&](std::int64_t from, std::int64_t to) {
+      SlotsAhead ahead(csc_);
       for (std::int64_t part = from; part < to; ++part) {
-        std::vector<End> ends(static_cast<std::size_t>(num_chunks_), End{0, border(part)});
-        body(part, ends.data());
+        const std::int64_t first = border(part);
+        List* const lists = lists_of(part);
+        sweep(csc_, first, border(part + 1), ahead, mapped, max_mapped_,
+              [=](std::int64_t node, std::int64_t source, std::int64_t) {
+                visit(lists[source >> bits].end, static_cast<std::uint32_t>(node - first) << bits |
+                                                     (static_cast<std::uint32_t>(source) & mask));
+              });
       }
     });
   };
-  const auto list_of = [&](std::int64_t chunk, std::int64_t part) -> List& {
-    return lists_[static_cast<std::size_t>(chunk * num_parts_ + part)];
-  };
-  for_parts([&](std::int64_t part, End* ends) {
-    sweep(border(part), border(part + 1),
-          [=](std::int64_t node, std::int64_t source, std::int64_t) {
-            End& end = ends[source >> bits];
-            end.size += node - end.dst < far ? 1 : 2;
-            end.dst = node;
-          });
-    for (std::int64_t c = 0; c < num_chunks_; ++c) list_of(c, part).size = ends[c].size;
-  });
+  for_edges([](std::int64_t& size, std::uint32_t) { ++size; });
   std::int64_t words = 0;
   for (std::int64_t c = 0; c < num_chunks_; ++c) {
     const std::int64_t before = words;
     for (std::int64_t part = 0; part < num_parts_; ++part) {
-      list_of(c, part).begin = words;
-      words += list_of(c, part).size;
+      List& list = lists_of(part)[c];
+      list.begin = words;
+      words += std::exchange(list.end, words);
     }
     if (words > before) chunks_.push_back(c);
   }
   make_room(words);
-  for_parts([&](std::int64_t part, End* ends) {
-    for (std::int64_t c = 0; c < num_chunks_; ++c) ends[c].size = list_of(c, part).begin;
-    std::uint32_t* const to = words_;
-    sweep(border(part), border(part + 1),
-          [=](std::int64_t node, std::int64_t source, std::int64_t) {
-            End& end = ends[source >> bits];
-            std::int64_t further = node - end.dst;
-            if (further >= far) {
-              to[end.size++] = static_cast<std::uint32_t>(far) << bits |
-                               static_cast<std::uint32_t>(further / far - 1);
-              further %= far;
-            }
-            to[end.size++] = static_cast<std::uint32_t>(further) << bits |
-                             (static_cast<std::uint32_t>(source) & mask);
-            end.dst = node;
-          });
-  });
+  for_edges([to = words_](std::int64_t& at, std::uint32_t word) { to[at++] = word; });
 }
 
 // For the sums and `words` words behind them. It is taken once, so that its pages are filled with
@@ -252,18 +209,14 @@ bool NeighborSums::step() {
   stats_ += read_;
   const std::size_t now = next_++;
   read_ahead();
-  add(chunks_[now], rooms_[now % 2].rows);
-  return next_ < chunks_.size();
-}
-
-void NeighborSums::add(std::int64_t chunk, const std::byte* rows) const {
   // A destination is one thread's.
   parallel_for(num_parts_, 1, threads_, [&](std::int64_t from, std::int64_t to) {
     for (std::int64_t part = from; part < to; ++part) {
-      add_list(lists_[static_cast<std::size_t>(chunk * num_parts_ + part)], border(part) - first_,
-               rows);
+      add_list(lists_[static_cast<std::size_t>(part * num_chunks_ + chunks_[now])],
+               border(part) - first_, rooms_[now % 2].rows);
     }
   });
+  return next_ < chunks_.size();
 }
 
 void NeighborSums::add_list(const List& list, std::int64_t first, const std::byte* rows) const {
@@ -272,34 +225,24 @@ void NeighborSums::add_list(const List& list, std::int64_t first, const std::byt
   const std::int64_t sum_bytes = items() * static_cast<std::int64_t>(sizeof(float));
   const int bits = chunk_bits_;
   const std::uint32_t mask = (std::uint32_t{1} << bits) - 1;
-  const std::uint32_t far = ~std::uint32_t{0} >> bits;
-  // Goes on to the destination of a word. False: there is no edge to it.
-  const auto reaches = [=](std::uint32_t word, std::int64_t& dst) {
-    const std::uint32_t further = word >> bits;
-    const bool is_far = further == far;
-    dst += is_far ? (std::int64_t{word & mask} + 1) * far : further;
-    return !is_far;
+  const auto sum_of = [&](std::uint32_t word) {
+    return reinterpret_cast<std::byte*>(numbers() + (first + (word >> bits)) * items());
   };
-  const std::uint32_t* const end = words_ + list.begin + list.size;
+  const std::uint32_t* const end = words_ + list.end;
   const std::uint32_t* ahead = words_ + list.begin;
-  std::int64_t dst = first;
-  std::int64_t dst_ahead = first;
-  for (const std::uint32_t* at = words_ + list.begin; at < end; ++at) {
+  for (const std::uint32_t* at = ahead; at < end; ++at) {
     // Here and not in a function: one that only prefetches has no effect for GCC, and is not
     // called.
     for (; ahead < end && ahead <= at + kRowsAhead; ++ahead) {
-      if (!reaches(*ahead, dst_ahead)) continue;
       const std::byte* const row = rows + (*ahead & mask) * stride;
       for (std::int64_t line = 0; line < fetched; line += kLine) __builtin_prefetch(row + line);
-      const char* const sum = reinterpret_cast<const char*>(numbers() + dst_ahead * items());
+      const std::byte* const sum = sum_of(*ahead);
       for (std::int64_t line = 0; line < std::min(sum_bytes, kPrefetchedBytes); line += kLine) {
         __builtin_prefetch(sum + line, 1);
       }
     }
-    if (!reaches(*at, dst)) continue;
     const std::byte* const row = rows + (*at & mask) * stride;
-    add_(&row, 1, items(), column_.scale.data(), column_.zero_point.data(),
-         reinterpret_cast<std::byte*>(numbers() + dst * items()));
+    add_(&row, 1, items(), column_.scale.data(), column_.zero_point.data(), sum_of(*at));
   }
 }
 

@@ -2,7 +2,6 @@
 // from front to back: no row is looked up, no batch is sampled.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -69,12 +68,10 @@ class NeighborSums {
   double wait_seconds() const noexcept { return wait_seconds_; }
 
  private:
-  // Edges of a part of the destinations into one chunk: the source's row in the chunk, and in the
-  // bits above it how many destinations further than the edge before it. All ones: no edge, but
-  // that many destinations, times one more than the number that stands for the source.
+  // Edges of a part of the destinations into one chunk, a word each: the source's row in the chunk,
+  // and in the bits above it the destination's place in the part.
   struct List {
-    std::int64_t begin = 0;  // its place among the words
-    std::int64_t size = 0;
+    std::int64_t begin = 0, end = 0;  // among the words
   };
   struct Room {
     std::shared_ptr<std::byte> data;
@@ -84,12 +81,9 @@ class NeighborSums {
   float* numbers() const noexcept { return reinterpret_cast<float*>(room_.get()); }
   void sort_edges();
   void make_room(std::int64_t words);
-  template <class Visit>
-  void sweep(std::int64_t begin, std::int64_t end, const Visit& visit);
   std::int64_t border(std::int64_t part) const noexcept;
   void read_ahead();
   void read(std::int64_t chunk, Room& room);  // the thread's
-  void add(std::int64_t chunk, const std::byte* rows) const;
   void add_list(const List& list, std::int64_t first, const std::byte* rows) const;
 
   Csc csc_;
@@ -100,12 +94,11 @@ class NeighborSums {
   std::int64_t num_chunks_ = 0;
   std::int64_t num_parts_ = 1;
   std::int64_t max_mapped_;
-  std::atomic<std::int64_t> mapped_ = 0;
   std::int64_t first_ = 0, last_ = 0;
   std::int64_t room_bytes_;
   std::shared_ptr<std::byte> room_;
   std::uint32_t* words_ = nullptr;    // in it, behind the sums
-  std::vector<List> lists_;           // of chunk c and part p: [c * num_parts_ + p]
+  std::vector<List> lists_;           // of part p and chunk c: [p * num_chunks_ + c]
   std::vector<std::int64_t> chunks_;  // those that have edges
   std::size_t next_ = 0;              // to add
   std::unique_ptr<AsyncReader> reader_;

@@ -1,21 +1,22 @@
 #include "sampling/reach.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "base/errors.h"
 #include "sampling/read_csc.h"
 
 namespace gz {
 
-Reach reach(const std::vector<std::int64_t>& num_nodes,
-            const std::vector<SampledEdgeType>& edge_types, int dst_type,
-            std::span<const std::int64_t> bounds, std::int64_t first, const ReachLimits& limits) {
-  check_edge_types(num_nodes, edge_types);
-  check_seed_type(dst_type, num_nodes.size());
-  check_files(edge_types);
+Reach reach(const SampledGraph& graph, int dst_type, std::span<const std::int64_t> bounds,
+            std::int64_t first, const ReachLimits& limits) {
+  const auto& [num_nodes, edge_types] = graph;
+  graph.check();
+  graph.check_node_type(dst_type);
+  graph.check_files();
   const std::int64_t num_batches = std::ssize(bounds) - 1;
   const auto dst = static_cast<std::size_t>(dst_type);
-  if (limits.row_bytes.size() != num_nodes.size() || is_asked(edge_types) ||
+  if (limits.row_bytes.size() != num_nodes.size() || graph.is_asked() ||
       limits.edge_bytes.size() != edge_types.size() || first < 0 || first >= num_batches ||
       !std::is_sorted(bounds.begin(), bounds.end()) || bounds.front() < 0 ||
       bounds.back() > num_nodes[dst]) {
@@ -36,7 +37,7 @@ Reach reach(const std::vector<std::int64_t>& num_nodes,
     }
     return sum;
   };
-  std::vector<std::int64_t> mapped(edge_types.size());
+  std::vector<std::atomic<std::int64_t>> mapped(edge_types.size());
   std::vector<SlotsAhead> ahead;
   for (const SampledEdgeType& type : edge_types) ahead.emplace_back(type.csc);
   for (std::int64_t i = first; i < num_batches; ++i) {
@@ -58,15 +59,9 @@ Reach reach(const std::vector<std::int64_t>& num_nodes,
     for (std::size_t t = 0; t < edge_types.size(); ++t) {
       const SampledEdgeType& type = edge_types[t];
       if (type.dst_type != dst_type) continue;
-      const auto [slot, last] = check_lists(type.csc, begin, end);
       ReachedRows& rows = found.rows[static_cast<std::size_t>(type.src_type)];
-      ahead[t].at(slot);
-      visit_edges(type.csc, begin, end, [&](auto, std::int64_t source, auto) { rows.add(source); });
-      mapped[t] += (last - slot) * type.csc.index_bytes + (end - begin) * 8;
-      if (mapped[t] > limits.max_mapped && type.csc.file != nullptr) {
-        type.csc.file->forget_pages();
-        mapped[t] = 0;
-      }
+      sweep(type.csc, begin, end, ahead[t], mapped[t], limits.max_mapped,
+            [&](auto, std::int64_t source, auto) { rows.add(source); });
     }
     found.stop = i + 1;
   }

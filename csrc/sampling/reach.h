@@ -40,12 +40,11 @@ struct ReachLimits {
 // Takes batches of destinations, rows bounds[i] to bounds[i + 1] of node type `dst_type`, from
 // `first` on, as long as they with all in-neighbours and in-edges are within the limits; one batch
 // at least.
-// `edge_types` that end elsewhere do not count; the others are read from memory or a map, front to
+// Edge types that end elsewhere do not count; the others are read from memory or a map, front to
 // back.
 // Raises std::invalid_argument where these do not fit together, FormatError for a damaged topology
 // and OsError for one that was cut short.
-Reach reach(const std::vector<std::int64_t>& num_nodes,
-            const std::vector<SampledEdgeType>& edge_types, int dst_type,
-            std::span<const std::int64_t> bounds, std::int64_t first, const ReachLimits& limits);
+Reach reach(const SampledGraph& graph, int dst_type, std::span<const std::int64_t> bounds,
+            std::int64_t first, const ReachLimits& limits);
 
 }  // namespace gz

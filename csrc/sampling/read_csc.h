@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
+#include "arrays/buffer.h"
 #include "arrays/parallel.h"
 #include "base/errors.h"
 #include "io/fault_guard.h"
@@ -85,6 +87,46 @@ void visit_ranges(const Csc& csc, const std::int64_t* nodes, std::int64_t count,
   }
 }
 
+// Turns counts in offset[1 … count] into running sums; returns the last.
+inline std::int64_t sum_offsets(std::int64_t* offset, std::int64_t count) {
+  offset[0] = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (__builtin_add_overflow(offset[i + 1], offset[i], &offset[i + 1])) throw_too_many();
+  }
+  return offset[count];
+}
+
+// Which neighbours of some nodes there are to take, and where those taken go.
+struct Ranges {
+  Buffer<std::int64_t> first;   // [node]: rank of the first
+  Buffer<std::int64_t> degree;  // [node]
+  Buffer<std::int64_t> offset;  // [node + 1]
+
+  std::int64_t size() const noexcept { return degree.size(); }
+  void resize(std::int64_t count) {
+    first.resize(count);
+    degree.resize(count);
+    offset.resize(count + 1);
+  }
+  void set(std::int64_t i, std::int64_t start, std::int64_t n, std::int64_t taken) noexcept {
+    first[i] = start;
+    degree[i] = n;
+    offset[i + 1] = taken;
+  }
+
+  // Takes all neighbours of `nodes`, at most `most` of each; returns how many that are.
+  std::int64_t look_up(const Csc& csc, std::span<const std::int64_t> nodes, int threads,
+                       std::int64_t most) {
+    const std::int64_t count = csc.num_edges == 0 ? 0 : std::ssize(nodes);
+    resize(count);
+    visit_ranges(csc, nodes.data(), count, threads,
+                 [this, most](std::int64_t i, std::int64_t start, std::int64_t stop) {
+                   set(i, start, stop - start, std::min(stop - start, most));
+                 });
+    return sum_offsets(offset.data(), count);
+  }
+};
+
 // Raises FormatError where the lists of nodes [begin, end) do not follow each other; returns the
 // first slot and the one behind the last.
 inline std::pair<std::int64_t, std::int64_t> check_lists(const Csc& csc, std::int64_t begin,
@@ -103,44 +145,47 @@ inline std::pair<std::int64_t, std::int64_t> check_lists(const Csc& csc, std::in
   return {first, at};
 }
 
-namespace detail {
-
-// Returns the first slot of a source that is no node, or -1.
-template <class Visit>
-std::int64_t visit_edges(const Csc& csc, std::int64_t begin, std::int64_t end, const Visit& visit) {
-  const auto num_src = static_cast<std::uint64_t>(csc.num_src);
-  for (std::int64_t node = begin; node < end; ++node) {
-    const std::int64_t last = csc.indptr[node + 1];
-    for (std::int64_t slot = csc.indptr[node]; slot < last; ++slot) {
-      const auto source = static_cast<std::uint64_t>(csc.source(slot));
-      if (source >= num_src) return slot;
-      visit(node, static_cast<std::int64_t>(source), slot);
-    }
-  }
-  return -1;
-}
-
-}  // namespace detail
-
 // Calls visit(node, source, slot) for the in-edges of nodes [begin, end). REQUIRES lists that were
 // checked, and of `visit` that it owns nothing. Raises FormatError for a source that is no node.
 template <class Visit>
 void visit_edges(const Csc& csc, std::int64_t begin, std::int64_t end, const Visit& visit) {
-  std::int64_t bad = -1, source = 0;
+  const auto num_src = static_cast<std::uint64_t>(csc.num_src);
+  std::int64_t bad = 0;
+  bool is_bad = false;
   guarded([&] {
-    bad = detail::visit_edges(csc, begin, end, visit);
-    if (bad >= 0) source = csc.source(bad);
+    for (std::int64_t node = begin; node < end; ++node) {
+      const std::int64_t last = csc.indptr[node + 1];
+      for (std::int64_t slot = csc.indptr[node]; slot < last; ++slot) {
+        const std::int64_t source = csc.source(slot);
+        if (static_cast<std::uint64_t>(source) >= num_src) {
+          bad = source;
+          is_bad = true;
+          return;
+        }
+        visit(node, source, slot);
+      }
+    }
   });
-  if (bad >= 0) throw_bad_index(csc, source);
+  if (is_bad) throw_bad_index(csc, bad);
 }
 
-// Turns counts in offset[1 … count] into running sums; returns the last.
-inline std::int64_t sum_offsets(std::int64_t* offset, std::int64_t count) {
-  offset[0] = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    if (__builtin_add_overflow(offset[i + 1], offset[i], &offset[i + 1])) throw_too_many();
+// visit_edges() for many nodes, whose lists it checks, front to back: adds what that takes of a map
+// to `mapped`, and has the map forgotten where this comes to more than `max_mapped`.
+template <class Visit>
+void sweep(const Csc& csc, std::int64_t begin, std::int64_t end, SlotsAhead& ahead,
+           std::atomic<std::int64_t>& mapped, std::int64_t max_mapped, const Visit& visit) {
+  const std::int64_t step = chunk_sizes.summed_nodes;
+  for (; begin < end; begin += step) {
+    const std::int64_t stop = std::min(begin + step, end);
+    const auto [first, last] = check_lists(csc, begin, stop);
+    ahead.at(first);
+    visit_edges(csc, begin, stop, visit);
+    const std::int64_t seen = (last - first) * csc.index_bytes + (stop - begin) * 8;
+    if (csc.file != nullptr && mapped.fetch_add(seen) + seen > max_mapped) {
+      mapped = 0;
+      csc.file->forget_pages();
+    }
   }
-  return offset[count];
 }
 
 namespace detail {

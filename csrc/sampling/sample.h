@@ -58,11 +58,6 @@ struct Sample {
     Buffer<std::int64_t> col;   // position of the node it was drawn for
     Buffer<std::int64_t> slot;  // index into the edge type's CSC arrays
 
-    void reserve(std::int64_t size) {
-      row.reserve(size);
-      col.reserve(size);
-      slot.reserve(size);
-    }
     void resize(std::int64_t size) {
       row.resize(size);
       col.resize(size);

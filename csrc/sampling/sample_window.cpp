@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <numeric>
 
 #include "base/chunk_sizes.h"
@@ -25,13 +26,7 @@ void fill(const SourceList& list, const RowWindow& window, std::size_t number) {
 // Lists of one file, as many at a time as may be. False if stopped.
 bool read_sources(std::span<const WantedList> wanted, std::int64_t max_bytes, std::stop_token stop,
                   SampleWindow& out) {
-  try {
-    need_neighbors(*wanted.front().list.csc);
-  } catch (...) {
-    for (const WantedList& one : wanted) out.errors[one.run] = std::current_exception();
-    return true;
-  }
-  PagedRows& paged = *wanted.front().list.csc->paged;
+  const Csc& csc = *wanted.front().list.csc;
   std::size_t most = wanted.size();
   while (!wanted.empty()) {
     std::vector<IdList> lists;
@@ -40,7 +35,8 @@ bool read_sources(std::span<const WantedList> wanted, std::int64_t max_bytes, st
     }
     RowWindow window;
     try {
-      window = paged.read(lists, max_bytes, stop);
+      need_neighbors(csc);
+      window = csc.paged->read(lists, max_bytes, stop);
     } catch (...) {
       if (lists.size() > 1) {
         most = 1;  // whose fault it is cannot be told: each for itself
@@ -102,19 +98,14 @@ SampleWindow sample_window(std::span<SamplingRun> runs, std::int64_t max_bytes,
   out.errors.resize(runs.size());
   std::vector<std::size_t> going(runs.size());
   std::iota(going.begin(), going.end(), std::size_t{0});
-  const auto file = [](const WantedList& wanted) { return wanted.list.csc->paged.get(); };
   while (!going.empty()) {
-    std::vector<WantedList> wanted = advance(runs, going, out.errors, take);
-    std::stable_sort(wanted.begin(), wanted.end(), [&](const WantedList& a, const WantedList& b) {
-      return std::less{}(file(a), file(b));
-    });
-    for (auto first = wanted.begin(); first != wanted.end();) {
-      const auto last = std::find_if(first, wanted.end(), [&](const WantedList& other) {
-        return file(other) != file(*first);
-      });
-      out.stopped = !read_sources({first, last}, max_bytes, stop, out);
+    std::map<const PagedRows*, std::vector<WantedList>> by_file;
+    for (const WantedList& wanted : advance(runs, going, out.errors, take)) {
+      by_file[wanted.list.csc->paged.get()].push_back(wanted);
+    }
+    for (const auto& [file, wanted] : by_file) {
+      out.stopped = !read_sources(wanted, max_bytes, stop, out);
       if (out.stopped) return out;
-      first = last;
     }
   }
   return out;

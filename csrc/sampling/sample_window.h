@@ -45,7 +45,7 @@ struct SourceList {
 };
 
 // One batch that is being sampled: a coroutine that a sampler begins. It yields the lists that it
-// cannot go on without, and returns the sample.
+// cannot go on without, or none and goes on, and returns the sample.
 // Thread safety: one thread at a time.
 class SamplingRun {
  public:
@@ -59,9 +59,13 @@ class SamplingRun {
     }
     std::suspend_always initial_suspend() noexcept { return {}; }
     std::suspend_always final_suspend() noexcept { return {}; }
-    std::suspend_always yield_value(std::span<const SourceList> lists) noexcept {
+    struct Wait : std::suspend_always {
+      bool is_over;
+      bool await_ready() const noexcept { return is_over; }
+    };
+    Wait yield_value(std::span<const SourceList> lists) noexcept {
       wanted = lists;
-      return {};
+      return {{}, lists.empty()};
     }
     void return_value(Sample made) noexcept { sample = std::move(made); }
     void unhandled_exception() noexcept { error = std::current_exception(); }

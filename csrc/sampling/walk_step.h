@@ -53,6 +53,7 @@ struct WalkGroup {
         low(before.size()),
         high(before.size()),
         asked(before.size()),
+        is_near(before.size()),
         rng(size),
         chance(before.size()) {}
 
@@ -68,6 +69,7 @@ struct WalkGroup {
   Buffer<std::int64_t> earliest, latest;  // where edges have times: which they may have
   // For node2vec: where each was, -1: nowhere; bounds of a search; walks that look a node up.
   Buffer<std::int64_t> before, low, high, asked;
+  Buffer<char> is_near;  // whether that node is a neighbour of the one before
   Buffer<CounterRng> rng;
   Buffer<double> chance;  // compared with a candidate's probability
 };
@@ -97,12 +99,7 @@ class WalkStepper {
       fetch(group.slot.data(), group.source.data(), open, left);
       check(group, open, left);
       if (!is_biased_) return;
-      if (csc_.paged != nullptr) {
-        checkpoint_();
-        left = reject_paged(group, open, left);
-      } else {
-        guarded([&] { left = reject(group, open, left); });
-      }
+      left = reject(group, open, left);
       if (round < kMostRejected) continue;
       for (std::int64_t j = 0; j < left; ++j) weigh_all(group, open[j]);
       return check(group, open, left);
@@ -132,8 +129,7 @@ class WalkStepper {
       if (order.cumulative != nullptr) {
         if (last > first) {
           WeightedSampler weighted;  // with nothing gone, it owns nothing
-          const std::int64_t drawn =
-              weighted.draw_with_replacement(order, rng, first, last - first, 1, &slot);
+          const auto drawn = weighted.draw(order, rng, first, last - first, 1, true, &slot);
           slot = drawn == 0 ? kWalkEnd : order.slot(slot);
         }
       } else if (last > first) {
@@ -191,22 +187,30 @@ class WalkStepper {
     if (chance < std::min(bias_.near, bias_.far)) return Fate::kTaken;
     return Fate::kUnknown;
   }
-  bool is_taken(const WalkGroup& group, std::int64_t i, bool is_near) const {
-    return group.chance[i] < (is_near ? bias_.near : bias_.far);
-  }
 
-  // Leaves the walks whose candidate is rejected; returns how many. REQUIRES as choose().
-  std::int64_t reject(const WalkGroup& group, std::int64_t* walks, std::int64_t count) const {
-    std::int64_t left = 0;
+  // Leaves the walks whose candidate is rejected; returns how many.
+  std::int64_t reject(WalkGroup& group, std::int64_t* walks, std::int64_t count) {
+    std::int64_t left = 0, unknown = 0;
+    std::int64_t* const asked = group.asked.data();
     for (std::int64_t j = 0; j < count; ++j) {
-      const std::int64_t i = walks[j];
-      const Fate fate = judge(group, i);
-      if (fate == Fate::kTaken) continue;
-      if (fate == Fate::kUnknown &&
-          is_taken(group, i, has_neighbor(group, i, group.before[i], group.source[i]))) {
-        continue;
-      }
-      walks[left++] = i;
+      const Fate fate = judge(group, walks[j]);
+      if (fate == Fate::kRejected) walks[left++] = walks[j];
+      if (fate == Fate::kUnknown) asked[unknown++] = walks[j];
+    }
+    if (csc_.paged != nullptr) {
+      checkpoint_();
+      search(group, asked, unknown);
+    } else {
+      guarded([&] {
+        for (std::int64_t j = 0; j < unknown; ++j) {
+          const std::int64_t i = asked[j];
+          group.is_near[i] = has_neighbor(group, i, group.before[i], group.source[i]);
+        }
+      });
+    }
+    for (std::int64_t j = 0; j < unknown; ++j) {
+      const std::int64_t i = asked[j];
+      if (group.chance[i] >= (group.is_near[i] ? bias_.near : bias_.far)) walks[left++] = i;
     }
     return left;
   }
@@ -243,50 +247,31 @@ class WalkStepper {
     return low < end && csc_.source(low) == x;
   }
 
-  // Like reject() where neighbours are read: all searches take each step together. REQUIRES that
-  // neighbours ascend.
-  std::int64_t reject_paged(WalkGroup& group, std::int64_t* walks, std::int64_t count) {
-    std::int64_t left = 0, searching = 0;
+  // has_neighbor() of these walks where neighbours are read: all searches take each step together.
+  // REQUIRES that neighbours ascend.
+  void search(WalkGroup& group, const std::int64_t* walks, std::int64_t count) {
     std::int64_t* const low = group.low.data();
     std::int64_t* const high = group.high.data();
-    std::int64_t* const asked = group.asked.data();
-    for (std::int64_t j = 0; j < count; ++j) {
-      const std::int64_t i = walks[j];
-      const Fate fate = judge(group, i);
-      if (fate == Fate::kRejected) walks[left++] = i;
-      if (fate == Fate::kUnknown) asked[searching++] = i;
-    }
-    const std::vector<std::int64_t> unknown(asked, asked + searching);
     guarded([&] {
-      for (std::int64_t j = 0; j < searching; ++j) {
-        const std::int64_t t = group.before[asked[j]];
-        low[asked[j]] = csc_.indptr[t];
-        high[asked[j]] = csc_.indptr[t + 1];
+      for (std::int64_t j = 0; j < count; ++j) {
+        const std::int64_t i = walks[j], t = group.before[i];
+        group.is_near[i] = 0;
+        low[i] = csc_.indptr[t];
+        high[i] = csc_.indptr[t + 1];
       }
     });
     Buffer<std::int64_t> middle(group.rng.size()), found(group.rng.size());
-    std::vector<bool> is_near(static_cast<std::size_t>(group.rng.size()), false);
-    while (searching > 0) {
-      std::int64_t going = 0;
-      for (std::int64_t j = 0; j < searching; ++j) {
-        const std::int64_t i = asked[j];
-        if (is_near[static_cast<std::size_t>(i)] || low[i] >= high[i]) continue;
-        middle[i] = low[i] + (high[i] - low[i]) / 2;
-        asked[going++] = i;
-      }
-      searching = going;
-      fetch(middle.data(), found.data(), asked, searching);
-      for (std::int64_t j = 0; j < searching; ++j) {
-        const std::int64_t i = asked[j];
+    std::vector<std::int64_t> going(walks, walks + count);
+    while (!going.empty()) {
+      std::erase_if(going, [&](std::int64_t i) { return group.is_near[i] || low[i] >= high[i]; });
+      for (const std::int64_t i : going) middle[i] = low[i] + (high[i] - low[i]) / 2;
+      fetch(middle.data(), found.data(), going.data(), std::ssize(going));
+      for (const std::int64_t i : going) {
         const std::int64_t x = group.source[i];
-        is_near[static_cast<std::size_t>(i)] = found[i] == x;
+        group.is_near[i] = found[i] == x;
         (found[i] < x ? low[i] : high[i]) = middle[i] + (found[i] < x ? 1 : 0);
       }
     }
-    for (const std::int64_t i : unknown) {
-      if (!is_taken(group, i, is_near[static_cast<std::size_t>(i)])) walks[left++] = i;
-    }
-    return left;
   }
 
   // Draws among all neighbours by what each weighs.
@@ -308,7 +293,7 @@ class WalkStepper {
       const std::int64_t first = ranks_of(group, i, group.node[i]).first;
       for (std::size_t k = 0; k < weights.size(); ++k) {
         const std::int64_t rank = first + static_cast<std::int64_t>(k);
-        weights[k] *= static_cast<double>(order.cumulative[rank] - order.weight_before(rank));
+        weights[k] *= static_cast<double>(order.weight(rank));
       }
     });
     const double total = std::accumulate(weights.begin(), weights.end(), 0.0);

@@ -1,7 +1,6 @@
 #include "sampling/walks.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "arrays/parallel.h"
@@ -62,21 +61,13 @@ void walk_group(const std::vector<SampledEdgeType>& types, const std::vector<boo
   }
 }
 
-bool is_paged_step(const std::vector<SampledEdgeType>& types, const WalkRequest& request) {
-  return std::any_of(request.steps.begin(), request.steps.end(),
-                     [&](std::size_t step) { return types[step].csc.paged != nullptr; });
-}
-
 }  // namespace
 
-Walker::Walker(std::vector<std::int64_t> num_nodes, std::vector<SampledEdgeType> edge_types,
-               std::vector<bool> is_sorted)
-    : num_nodes_(std::move(num_nodes)),
-      edge_types_(std::move(edge_types)),
-      is_sorted_(std::move(is_sorted)) {
-  check_edge_types(num_nodes_, edge_types_);
-  for (const SampledEdgeType& type : edge_types_) need_neighbors(type.csc);
-  if (is_sorted_.size() != edge_types_.size()) {
+Walker::Walker(SampledGraph graph, std::vector<bool> is_sorted)
+    : graph_(std::move(graph)), is_sorted_(std::move(is_sorted)) {
+  graph_.check();
+  for (const SampledEdgeType& type : graph_.edge_types) need_neighbors(type.csc);
+  if (is_sorted_.size() != graph_.edge_types.size()) {
     throw invalid("is_sorted: expected one of each edge type");
   }
 }
@@ -84,17 +75,18 @@ Walker::Walker(std::vector<std::int64_t> num_nodes, std::vector<SampledEdgeType>
 void Walker::check(const WalkRequest& request) const {
   int at = -1;
   for (const std::size_t step : request.steps) {
-    if (step >= edge_types_.size() || (at >= 0 && edge_types_[step].dst_type != at)) {
+    if (step >= graph_.edge_types.size() || (at >= 0 && graph_.edge_types[step].dst_type != at)) {
       throw invalid("steps: expected edge types that follow on each other");
     }
-    at = edge_types_[step].src_type;
+    at = graph_.edge_types[step].src_type;
     const bool is_biased = request.is_biased();
     if (is_biased && step != request.steps.front()) {
       throw invalid("p, q: expected steps of one edge type");
     }
-    const bool is_timed = edge_types_[step].order.times != nullptr;
-    if (is_biased && edge_types_[step].csc.paged != nullptr && (!is_sorted_[step] || is_timed)) {
-      throw invalid(edge_types_[step].csc.name,
+    const bool is_timed = graph_.edge_types[step].order.times != nullptr;
+    if (is_biased && graph_.edge_types[step].csc.paged != nullptr &&
+        (!is_sorted_[step] || is_timed)) {
+      throw invalid(graph_.edge_types[step].csc.name,
                     ": p, q: expected neighbours that ascend, without times");
     }
     if (is_timed && request.latest.size() != request.start.size()) {
@@ -106,13 +98,13 @@ void Walker::check(const WalkRequest& request) const {
   }
   if (request.steps.empty()) throw invalid("steps: found none, expected some");
   const std::int64_t size =
-      num_nodes_[static_cast<std::size_t>(edge_types_[request.steps.front()].dst_type)];
+      graph_.num_nodes[static_cast<std::size_t>(graph_.edge_types[request.steps.front()].dst_type)];
   for (std::size_t i = 0; i < request.start.size(); ++i) check_seed(i, request.start[i], size);
 }
 
 Walks Walker::walk(const WalkRequest& request, const std::function<void()>& checkpoint) const {
   check(request);
-  check_files(edge_types_);
+  graph_.check_files();
   const auto count = static_cast<std::int64_t>(request.start.size());
   const auto length = static_cast<std::int64_t>(request.steps.size());
   Walks out;
@@ -120,36 +112,27 @@ Walks Walker::walk(const WalkRequest& request, const std::function<void()>& chec
   if (request.wants_slots) out.slots.resize(count * length);
   std::int64_t* const nodes = out.nodes.data();
   std::int64_t* const slots = request.wants_slots ? out.slots.data() : nullptr;
-  if (is_paged_step(edge_types_, request)) {
-    // Many together: the more ask, the less of the file is read for each.
-    const std::int64_t most =
-        std::max(chunk_sizes.walked_together, request.max_bytes / WalkGroup::bytes_each(request));
-    WalkGroup group(std::min(count, most), request);
-    for (std::int64_t from = 0; from < count; from += most) {
-      walk_group(edge_types_, is_sorted_, request, from, std::min(most, count - from), group, nodes,
-                 slots, checkpoint);
-    }
-    return out;
-  }
-  const std::int64_t together = chunk_sizes.walked_together;
+  // Where some are paged, many together on one thread: the more ask, the less is read for each.
+  const bool is_paged =
+      std::any_of(request.steps.begin(), request.steps.end(),
+                  [&](std::size_t step) { return graph_.edge_types[step].csc.paged != nullptr; });
+  const std::int64_t room = is_paged ? request.max_bytes / WalkGroup::bytes_each(request) : 0;
+  const std::int64_t together = std::max(chunk_sizes.walked_together, room);
+  const int threads = is_paged ? 1 : num_threads(request.threads);
   const std::function<void()> nothing = [] {};
-  std::int64_t piece = together * num_threads(request.threads);
-  for (std::int64_t from = 0; from < count;) {
-    const auto begin = std::chrono::steady_clock::now();
+  const std::int64_t piece = std::max(together * threads, chunk_sizes.walked_steps / length);
+  for (std::int64_t from = 0; from < count; from += piece) {
     const std::int64_t size = std::min(piece, count - from);
-    const std::int64_t share = size / (4 * num_threads(request.threads)) / together;
+    const std::int64_t share = size / (4 * threads) / together;
     const std::int64_t grain = together * std::max<std::int64_t>(1, share);
-    parallel_for(size, grain, request.threads, [&](std::int64_t first, std::int64_t last) {
-      WalkGroup group(together, request);
+    parallel_for(size, grain, threads, [&](std::int64_t first, std::int64_t last) {
+      WalkGroup group(std::min(together, last - first), request);
       for (std::int64_t at = first; at < last; at += together) {
-        walk_group(edge_types_, is_sorted_, request, from + at, std::min(together, last - at),
-                   group, nodes, slots, nothing);
+        walk_group(graph_.edge_types, is_sorted_, request, from + at, std::min(together, last - at),
+                   group, nodes, slots, is_paged ? checkpoint : nothing);
       }
     });
-    from += size;
     checkpoint();
-    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
-    if (taken.count() < 0.1) piece *= 2;
   }
   return out;
 }

@@ -44,12 +44,11 @@ struct Walks {
 class Walker {
  public:
   // `is_sorted` says of which edge types the neighbours of every node ascend: p and q look for one
-  // among them. Raises as check_edge_types() does.
-  Walker(std::vector<std::int64_t> num_nodes, std::vector<SampledEdgeType> edge_types,
-         std::vector<bool> is_sorted);
+  // among them. Raises as SampledGraph::check() does.
+  Walker(SampledGraph graph, std::vector<bool> is_sorted);
 
   // Walk i is a function of (key, i) and the graph. `checkpoint` is called on this thread every
-  // tenth of a second or so and may raise to cancel. Raises std::out_of_range where a start is no
+  // few tenths of a second and may raise to cancel. Raises std::out_of_range where a start is no
   // node, FormatError where a file is damaged, OsError where one cannot be read,
   // std::invalid_argument for steps that do not follow on each other, for edges with times and
   // walks without, and for p and q where edges have times and are paged.
@@ -58,8 +57,7 @@ class Walker {
  private:
   void check(const WalkRequest& request) const;
 
-  std::vector<std::int64_t> num_nodes_;
-  std::vector<SampledEdgeType> edge_types_;
+  SampledGraph graph_;
   std::vector<bool> is_sorted_;
 };
 

@@ -112,8 +112,9 @@ def layerwise(
         >>> gz.open(example_store).data().h.shape
         torch.Size([4, 3])
     """
-    if max_edges is not None and max_edges < 1:
-        raise ValueError(f"max_edges: found {max_edges}, expected 1 or more")
+    for what, count, least in (("max_edges", max_edges, 1), ("num_workers", num_workers, 0)):
+        if count is not None and count < least:
+            raise ValueError(f"{what}: found {count}, expected {least} or more")
     if encoding not in (None, "float16", "bfloat16"):
         raise ValueError(f"encoding={encoding!r}: expected 'float16', 'bfloat16' or None")
     check_model(model)

@@ -96,6 +96,8 @@ def sampler_of(
 def _check_nodes(nodes: Any, num_nodes: int) -> Tensor | None:
     if nodes is None:
         return None
+    if isinstance(nodes, str):
+        raise ValueError(f"input_nodes: found {nodes!r}, expected a node type, an index or a mask")
     nodes = in_memory(plain(torch.as_tensor(nodes)).cpu())
     if nodes.numel() == 0 and nodes.dtype == torch.get_default_dtype():
         nodes = nodes.to(torch.int64)  # torch.as_tensor([]) is a float tensor
@@ -113,16 +115,6 @@ def _check_nodes(nodes: Any, num_nodes: int) -> Tensor | None:
             )
         return nodes
     return check_index_set(nodes, num_nodes, "input_nodes")
-
-
-def check_input_time(times: Tensor | None, num_seeds: int) -> None:
-    """Seeds need as many times as there are.
-
-    Raises:
-        ValueError: There are more or fewer.
-    """
-    if times is not None and times.numel() != num_seeds:
-        raise ValueError(f"seed times: found {times.numel()}, expected one for each of {num_seeds}")
 
 
 def check_edge_labels(data: Data | HeteroData, edges: Any) -> tuple[EdgeType | None, Any]:
@@ -150,8 +142,8 @@ def check_edge_labels(data: Data | HeteroData, edges: Any) -> tuple[EdgeType | N
         name, edges = (edges, None) if isinstance(edges[0], str) else (edges[0], edges[1])
         name = data._to_canonical(*name)
         # Seeds may be of a relation that messages do not go along: only its ends must be there.
-        is_known = name in data.edge_types
-        if not is_known and (edges is None or not {name[0], name[2]} <= set(data.node_types)):
+        has_ends = {name[0], name[2]} <= set(data.node_types) and not _are_of_graph(edges)
+        if name not in data.edge_types and not has_ends:
             raise ValueError(
                 f"edge_label_index: found edge type {name}, expected one of {data.edge_types}, or "
                 f"seed edges [2, n] between two of {data.node_types}"
@@ -160,11 +152,7 @@ def check_edge_labels(data: Data | HeteroData, edges: Any) -> tuple[EdgeType | N
         _refuse_type("edge_label_index", edges, "all edges, integers [2, n], or a mask")
     if edges is None:
         return name, None
-    if isinstance(edges, str) or getattr(edges, "dtype", None) in (torch.bool, bool):
-        if name is not None and name not in data.edge_types:
-            raise ValueError(
-                f"edge_label_index: found edge type {name}, expected one of {data.edge_types}"
-            )
+    if _are_of_graph(edges):
         return name, _check_mask(data if name is None else data[name], edges)
     edges = in_memory(plain(torch.as_tensor(edges)).cpu())
     if edges.dim() != 2 or edges.size(0) != 2 or edges.dtype.is_floating_point:
@@ -184,6 +172,12 @@ def check_edge_labels(data: Data | HeteroData, edges: Any) -> tuple[EdgeType | N
                 f"0 <= node < {num_nodes}"
             )
     return name, edges
+
+
+def _are_of_graph(edges: Any) -> bool:
+    """Whether seeds are edges of the graph: all, or those of a mask or its name."""
+    of_mask = getattr(edges, "dtype", None) in (torch.bool, bool)
+    return edges is None or isinstance(edges, str) or of_mask
 
 
 def _is_mask(value: Any, num_edges: int) -> bool:

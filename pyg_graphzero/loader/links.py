@@ -25,7 +25,7 @@ from pyg_graphzero.sampling.excluded import excluded_types
 from pyg_graphzero.sampling.graph import plain, resolve
 from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.sampling.options import SamplingOptions
-from pyg_graphzero.sampling.windows import check_seed_windows
+from pyg_graphzero.sampling.windows import check_of_seeds
 from pyg_graphzero.store.schema import EdgeType
 
 
@@ -121,7 +121,7 @@ class LinkLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkLoader):
         name, edges = check_edge_labels(data, edge_label_index)
         self._excluded = self._excluded_types(name)
         self.input_data = self._seed_edges(name, edges, edge_label, edge_label_time, input_id)
-        check_seed_windows(self._seed_windows, _count(self.input_data))
+        check_of_seeds(_count(self.input_data), time_window=self._seed_windows)
         self._load(_count(self.input_data), kwargs)
 
     def _seed_edges(
@@ -140,10 +140,7 @@ class LinkLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkLoader):
         sampler = self.link_sampler
         own: Any = edge_storages(self.data).get(name)  # seeds may be of another relation
         count = own.num_edges if edges is None else edges.shape[-1]
-        given = {"edge_label": label, "edge_label_time": time, "input_id": input_id}
-        for what, values in given.items():
-            if values is not None and values.size(0) != count:
-                raise ValueError(f"{what}: found {values.size(0)}, expected {count}")
+        check_of_seeds(count, edge_label=label, edge_label_time=time, input_id=input_id)
         is_mask = edges is not None and len(edges.shape) == 1
         on_disk = isinstance(sampler, NeighborSampler) and sampler.graph.on_disk(name)
         if (edges is None or is_mask) and on_disk and not sampler.graph.backward:

@@ -10,13 +10,13 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from pyg_graphzero.loader.engine import EngineLoader
-from pyg_graphzero.loader.inputs import check_input_nodes, check_input_time
+from pyg_graphzero.loader.inputs import check_input_nodes
 from pyg_graphzero.loader.keyed import Graph_co
 from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.sampling.base import Prepared
 from pyg_graphzero.sampling.graph import resolve
 from pyg_graphzero.sampling.options import SamplingOptions
-from pyg_graphzero.sampling.windows import check_seed_windows
+from pyg_graphzero.sampling.windows import check_of_seeds
 
 
 class NodeLoader(EngineLoader[Graph_co], torch_geometric.loader.NodeLoader):
@@ -82,10 +82,12 @@ class NodeLoader(EngineLoader[Graph_co], torch_geometric.loader.NodeLoader):
         # By name: super() is PyG's NeighborLoader in a NeighborLoader, and would make its sampler.
         torch_geometric.loader.NodeLoader.__init__(
             self, data, node_sampler, check_input_nodes(data, input_nodes), input_time, transform,
-            transform_sampler_output, filter_per_worker, custom_cls, input_id, **kwargs,
+            transform_sampler_output, filter_per_worker, custom_cls, **kwargs,
         )  # fmt: skip
-        check_input_time(input_time, self.input_data.node.numel())
-        check_seed_windows(self._seed_windows, self.input_data.node.numel())
+        seeds, of_seeds = self.input_data, {"input_id": input_id, "input_time": input_time}
+        check_of_seeds(len(seeds.node), "seeds", time_window=self._seed_windows, **of_seeds)
+        if input_id is not None:  # PyG leaves it out where all nodes are seeds
+            self.input_id = seeds.input_id = input_id.cpu()
 
     def _prepare(self, index: Any, key: int) -> Prepared:
         windows = () if self._seed_windows is None else (self._seed_windows[index],)

@@ -69,6 +69,8 @@ class ShaDowKHopSampler(EngineLoader[Batch], torch_geometric.loader.ShaDowKHopSa
                 "data: found a heterogeneous graph, expected a homogeneous one; NeighborLoader "
                 "with disjoint=True and subgraph_type='induced' takes both"
             )
+        if depth < 0:
+            raise ValueError(f"depth: found {depth}, expected 0 or more")
         self.data = data
         self.depth = depth
         self.num_neighbors = num_neighbors

@@ -20,7 +20,7 @@ from pyg_graphzero.sampling.options import SamplingOptions, options_of
 from pyg_graphzero.sampling.order import needed_values
 from pyg_graphzero.sampling.walks import is_stored, mirror_of, one_way, steps_of
 from pyg_graphzero.sampling.windows import (
-    check_seed_windows,
+    check_of_seeds,
     check_window,
     latest_seen,
     seed_times,
@@ -204,7 +204,7 @@ class RandomWalker:
             )
         times = seed_times(input_time, count, "input_time", self._float_times, self.time_attr)
         window = check_window(time_window)
-        check_seed_windows(window, count, "starts")
+        check_of_seeds(count, "starts", time_window=window)
         latest = engine_array(latest_seen(times, self._strictly))
         if window is None:
             return latest, None

@@ -47,9 +47,6 @@ WINDOW_KEY = _ENGINE["window_key"]
 # before; and for each of its nodes: its number twice, sorted, and its own.
 PIECE = 3 * _ENGINE["piece"]
 PIECE_KEY = 24
-# The first window of an epoch is of one batch, each later one is at most this many times as long as
-# the last.
-WINDOW_GROWTH = _ENGINE["window_growth"]
 # Bytes of a frame beside its rows.
 FRAME = _ENGINE["frame"]
 # Share of a window's rows that is read into frames, where recently used rows stay.

@@ -19,11 +19,7 @@ from torch_geometric.sampler import (
 from pyg_graphzero import _core
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.sampling.excluded import Excluded
-from pyg_graphzero.sampling.graph import (
-    EdgePermutation,
-    SampledGraph,
-    Unmapped,
-)
+from pyg_graphzero.sampling.graph import EdgePermutation, SampledGraph, Unmapped
 from pyg_graphzero.store.columns import look_up
 from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.util.keys import batch_number, random_key

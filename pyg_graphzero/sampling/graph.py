@@ -267,6 +267,7 @@ def graph_of(
 
     Raises:
         UnsupportedError: An edge type has no ``edge_index``.
+        ValueError: It has no ends of edges.
         IndexError: An edge names a node that is not there.
     """
     node_types = {name: int(store.num_nodes) for name, store in node_storages(data).items()}
@@ -289,7 +290,11 @@ def graph_of(
             if not edge_index.is_built and not backward:
                 continue
             edge_index = edge_index.value()
-        row, col = plain(torch.as_tensor(edge_index, device="cpu")).to(torch.int64).contiguous()
+        edges = plain(torch.as_tensor(edge_index, device="cpu"))
+        if edges.shape[:-1] != (2,) or (edges.is_floating_point() and edges.numel()):
+            found = f"{edges.dtype} of shape {list(edges.shape)}"
+            raise ValueError(f"edge_index{of_type(name)}: found {found}, expected integers [2, n]")
+        row, col = edges.to(torch.int64).contiguous()
         src, dst = graph.ends(name)
         if backward:
             row, col = col, row

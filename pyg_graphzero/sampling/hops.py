@@ -98,7 +98,7 @@ class SampledEdgeIndex(Tensor):
         with torch.inference_mode(False):
             if edge_index.is_inference():  # writes to such tensors are not counted
                 edge_index = edge_index.clone()
-            out = edge_index.as_subclass(SampledEdgeIndex)
+            out = Tensor._make_subclass(SampledEdgeIndex, edge_index)
         out._hops, out.edge_type, out.made, out._counted = hops, edge_type, {}, out._version
         return out
 

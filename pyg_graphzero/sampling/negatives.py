@@ -10,6 +10,7 @@ from torch import Tensor
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
 
 from pyg_graphzero.sampling.graph import SampledGraph
+from pyg_graphzero.sampling.windows import check_of_seeds
 from pyg_graphzero.store.columns import gather
 from pyg_graphzero.store.schema import EdgeType
 
@@ -164,8 +165,9 @@ class Negatives:
         """Nodes, of all or of some, drawn as the user says."""
         weight = self.base.src_weight if end == "src" else self.base.dst_weight
         own = self._generator
-        if not self._is_plain or (weight is not None and weight.numel() != num_nodes):
+        if not self._is_plain:
             return self.base.sample(count, end, num_nodes)
+        check_of_seeds(num_nodes, "nodes", **{f"{end}_weight": weight})
         if among is not None and among.numel() == 0:
             return among
         if weight is not None:

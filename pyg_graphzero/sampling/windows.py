@@ -38,21 +38,20 @@ def check_window(value: Any) -> Any:
     return float(value) if float(value) >= 2.0**63 else value
 
 
-def check_seed_windows(window: Any, num_seeds: int, seeds: str = "seeds") -> None:
-    """A tensor of windows needs one for each seed.
+def check_of_seeds(num_seeds: int, seeds: str = "seeds", **given: Any) -> None:
+    """A tensor with values of seeds has a row for each.
 
     Args:
-        window: From :func:`check_window`.
         num_seeds: How many seeds there are.
         seeds: How to call them in an error.
+        given: Tensors, or anything else, by the argument that they were given as.
 
     Raises:
-        ValueError: There are more or fewer.
+        ValueError: A tensor has more or fewer rows.
     """
-    if isinstance(window, Tensor) and window.numel() != num_seeds:
-        raise ValueError(
-            f"time_window: found {window.numel()}, expected one for each of {num_seeds} {seeds}"
-        )
+    for what, rows in given.items():
+        if isinstance(rows, Tensor) and (found := len(rows) if rows.dim() else 1) != num_seeds:
+            raise ValueError(f"{what}: found {found}, expected one for each of {num_seeds} {seeds}")
 
 
 def seed_times(given: Any, count: int, what: str, as_float: bool, time_attr: str | None) -> Tensor:
@@ -72,8 +71,7 @@ def seed_times(given: Any, count: int, what: str, as_float: bool, time_attr: str
         ValueError: There are more or fewer, or fractions where the graph has integers.
     """
     times = torch.as_tensor(given)
-    if times.numel() != count:
-        raise ValueError(f"{what}: found {times.numel()}, expected {count}")
+    check_of_seeds(count, "seeds", **{what: times.view(-1)})
     if times.dtype.is_floating_point and not as_float:
         raise ValueError(
             f"{what}: found {times.dtype}, expected integers as {time_attr!r} has them"

@@ -71,7 +71,7 @@ struct Ring {
     write_ring(path, nodes, degree);
   }
   NeighborSampler sampler() const {
-    return NeighborSampler({nodes}, {{0, 0, csc_of(Topology::open(path))}});
+    return NeighborSampler({{nodes}, {{0, 0, csc_of(Topology::open(path))}}});
   }
 
   Scratch dir;
@@ -86,7 +86,7 @@ void check_damaged_files(const Asks& asks) {
   std::vector<std::int64_t> seeds(1000);
   std::iota(seeds.begin(), seeds.end(), 0);
   const auto over = [](const Ring& ring, Csc csc) {
-    return Sampler({ring.nodes}, {{0, 0, std::move(csc)}});
+    return Sampler({{ring.nodes}, {{0, 0, std::move(csc)}}});
   };
   for (const char byte : {'\xFF', '\x7F', '\x80', '\x01'}) {
     const Ring ring(1000, 10);

@@ -229,7 +229,7 @@ TEST(a_paged_topology_is_sampled_again_after_an_error) {
     const auto rows =
         std::make_shared<PagedRows>(ResidentRows::first(2400, 0, kept), kept / 4, column,
                                     std::make_shared<DiskGather>(options), ReadLimits{64, 4096});
-    const NeighborSampler sampler({ring.nodes}, {{0, 0, csc_of(topology, rows)}});
+    const NeighborSampler sampler({{ring.nodes}, {{0, 0, csc_of(topology, rows)}}});
     const std::vector<std::int64_t> seeds{3, 200, 399};
     {
       const CutShort cut(ring.path, topology->indices_offset() + 40);

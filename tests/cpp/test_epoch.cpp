@@ -203,8 +203,8 @@ struct PagedLoading : RingLoading {
     const auto pages = std::make_shared<PagedRows>(
         ResidentRows::first(static_cast<std::int64_t>(file->num_edges()), 10, 0), 0,
         ColumnFile::of_indices(*file), disk, ReadLimits{0, 4096, 1});
-    paged = std::make_shared<NeighborSampler>(
-        std::vector{num_nodes}, std::vector<SampledEdgeType>{{0, 0, csc_of(file, pages)}});
+    paged =
+        std::make_shared<NeighborSampler>(SampledGraph{{num_nodes}, {{0, 0, csc_of(file, pages)}}});
     auto made = std::make_shared<Recipe>();
     made->plan = gathers ? recipe->plan : nullptr;
     made->samples_together = true;

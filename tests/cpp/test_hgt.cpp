@@ -16,7 +16,7 @@ using namespace gz::test;
 namespace {
 
 HgtSampler sampler_of(const Ring& ring) {
-  return HgtSampler({ring.nodes}, {{0, 0, csc_of(Topology::open(ring.path))}});
+  return HgtSampler({{ring.nodes}, {{0, 0, csc_of(Topology::open(ring.path))}}});
 }
 
 HgtRequest hgt_request(const std::vector<std::int64_t>& seeds,

@@ -112,7 +112,7 @@ TEST(labor_samples_are_what_the_definition_says) {
         EdgeOrder order;
         if (timed) order.times = times.data();
         if (weighted) order.cumulative = sums.data();
-        const NeighborSampler sampler({ring.nodes}, {{0, 0, csc, order}});
+        const NeighborSampler sampler({{ring.nodes}, {{0, 0, csc, order}}});
         SampleRequest asked = labor_request(seeds, {4, 20});
         asked.labor = Labor{layer_dependent, timed ? 8U : 1U};
         asked.key = {1011, 11};
@@ -155,8 +155,9 @@ TEST(labor_samples_are_what_the_definition_says) {
   }
 }
 
-// A hub that is read in several pieces, among nodes that are taken whole, and nodes without edges.
-TEST(labor_reads_hubs_in_pieces) {
+// Hubs of more neighbours than are kept at a time, among nodes that are taken whole, and nodes
+// without edges.
+TEST(labor_looks_at_all_of_a_hub) {
   constexpr std::int64_t kHub = 30'000, kCount = 40'000;
   std::vector<std::int64_t> indptr{0};
   std::vector<std::int64_t> indices;
@@ -166,7 +167,7 @@ TEST(labor_reads_hubs_in_pieces) {
     indptr.push_back(static_cast<std::int64_t>(indices.size()));
   }
   const Csc csc{indptr.data(), indices.data(), 8, kCount, kCount, indptr.back(), "hubs", {}, {}};
-  const NeighborSampler sampler({kCount}, {{0, 0, csc}});
+  const NeighborSampler sampler({{kCount}, {{0, 0, csc}}});
   std::vector<std::int64_t> seeds(1000);
   std::iota(seeds.begin(), seeds.end(), 0);
   SampleRequest asked = labor_request(seeds, {10});

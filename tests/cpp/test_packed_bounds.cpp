@@ -64,7 +64,7 @@ TEST(sampling_by_packed_bounds_gives_the_same) {
   const Ring ring(1000, 7);
   const auto file = Topology::open(ring.path);
   const NeighborSampler packed(
-      {ring.nodes}, {{0, 0, csc_of(file, nullptr, std::make_shared<PackedBounds>(*file))}});
+      {{ring.nodes}, {{0, 0, csc_of(file, nullptr, std::make_shared<PackedBounds>(*file))}}});
   const std::vector<std::int64_t> seeds{0, 17, 999, 64, 63};
   const SampleRequest wanted = request(seeds, {3, -1, 2});
   CHECK(everything(sample_of(packed, wanted)) == everything(sample_of(ring.sampler(), wanted)));

@@ -73,7 +73,7 @@ TEST(sampling_by_packed_sources_gives_the_same) {
   const Ring ring(1000, 7);
   const auto file = Topology::open(ring.path);
   const auto packed = std::make_shared<PackedInts>(pack_sources(*file));
-  const NeighborSampler sampler({ring.nodes}, {{0, 0, csc_of(file, nullptr, nullptr, packed)}});
+  const NeighborSampler sampler({{ring.nodes}, {{0, 0, csc_of(file, nullptr, nullptr, packed)}}});
   const std::vector<std::int64_t> seeds{0, 17, 999, 64, 63};
   for (const bool induced : {false, true}) {
     SampleRequest wanted = request(seeds, {3, -1, 2});

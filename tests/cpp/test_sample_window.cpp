@@ -212,7 +212,7 @@ struct PagedRing {
       : ring(nodes, degree),
         file(Topology::open(ring.path)),
         pages(pages_of(*file, 10, 0)),
-        sampler({nodes}, {{0, 0, csc_of(file, pages)}}) {}
+        sampler({{nodes}, {{0, 0, csc_of(file, pages)}}}) {}
 
   Ring ring;
   std::shared_ptr<const Topology> file;
@@ -238,13 +238,13 @@ Sampled sample_all(std::span<SamplingRun> runs, std::int64_t max_bytes, std::sto
 TEST(windows_over_files_are_the_samples_over_maps) {
   Files files(11);
   for (const Mode& mode : kModes) {
-    const NeighborSampler mapped(kNumNodes, edge_types(files, mode.timed, mode.weighted));
+    const NeighborSampler mapped({kNumNodes, edge_types(files, mode.timed, mode.weighted)});
     CHECK(!mapped.reads());
     for (std::size_t count = 1; count <= 5; ++count) {
       const unsigned types = count == 1 ? 31 : static_cast<unsigned>(1 + files.random() % 31);
       const auto share = static_cast<std::int64_t>(count == 1 ? 0 : files.random() % 5);
-      const NeighborSampler paged(kNumNodes, edge_types(files, mode.timed, mode.weighted, types,
-                                                        static_cast<int>(3 + count % 3), share));
+      const NeighborSampler paged({kNumNodes, edge_types(files, mode.timed, mode.weighted, types,
+                                                         static_cast<int>(3 + count % 3), share)});
       CHECK(paged.reads());
       for (const std::int64_t room : {kPlenty, std::int64_t{700}}) {
         const Requests requests(files, count, mode);
@@ -283,7 +283,7 @@ TEST(pages_that_stay_in_memory_are_read_once) {
   const Ring ring(20'000, 10);
   const auto file = Topology::open(ring.path);
   const auto pages = pages_of(*file, 10, 4);
-  const NeighborSampler sampler({20'000}, {{0, 0, csc_of(file, pages)}});
+  const NeighborSampler sampler({{20'000}, {{0, 0, csc_of(file, pages)}}});
   load(*pages);
   const std::vector<std::int64_t> seeds{100, 5'000, 12'000};
   std::vector<SamplingRun> runs = begin_all(sampler, {request(seeds, {3, 3})});
@@ -346,7 +346,7 @@ TEST(errors_of_one_batch_do_not_reach_others) {
   std::fill_n(slots.begin() + 9'000, 10, 10'000);
   EdgeOrder order;
   order.slots = slots.data();
-  const NeighborSampler ordered({1000}, {{0, 0, csc_of(paged.file, paged.pages), order}});
+  const NeighborSampler ordered({{1000}, {{0, 0, csc_of(paged.file, paged.pages), order}}});
   CHECK_THROWS(std::out_of_range, "found row 10000, expected 0 <= row < 10000",
                std::rethrow_exception(check(ordered)));
 
@@ -379,11 +379,11 @@ TEST(pages_of_something_else_are_refused) {
 
 TEST(hgt_over_files_is_hgt_over_maps) {
   Files files(13);
-  const HgtSampler mapped(kNumNodes, edge_types(files, false, false));
+  const HgtSampler mapped({kNumNodes, edge_types(files, false, false)});
   for (std::size_t count = 1; count <= 4; ++count) {
     const unsigned types = count == 1 ? 31 : static_cast<unsigned>(files.random() % 31 | 1);
-    const HgtSampler paged(
-        kNumNodes, edge_types(files, false, false, types, 4, static_cast<std::int64_t>(count) - 1));
+    const HgtSampler paged({kNumNodes, edge_types(files, false, false, types, 4,
+                                                  static_cast<std::int64_t>(count) - 1)});
     CHECK(paged.reads() && !mapped.reads());
     const Requests seeds(files, count, Mode{});
     std::vector<SamplingRun> runs;

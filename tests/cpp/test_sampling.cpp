@@ -128,35 +128,34 @@ TEST(subsets_are_uniform) {
 // Every kernel, at the ends of ranges too, draws what the plain algorithm does node by node.
 TEST(draws_are_those_of_the_plain_algorithm) {
   constexpr std::int64_t kNodes = 5'000, kUntouched = -7;
-  std::vector<std::int64_t> first, degree;
-  for (std::uint64_t i = 0; i < kNodes; ++i) {
-    first.push_back(static_cast<std::int64_t>(i) * 100);
-    degree.push_back(static_cast<std::int64_t>(CounterRng(4, i).below(i % 3 == 0 ? 3 : 60)));
+  Ranges in;
+  in.resize(kNodes);
+  in.offset[0] = 0;
+  for (std::int64_t i = 0; i < kNodes; ++i) {
+    CounterRng rng(4, static_cast<std::uint64_t>(i));
+    in.set(i, i * 100, static_cast<std::int64_t>(rng.below(i % 3 == 0 ? 3 : 60)), 0);
   }
   const EdgeOrder unordered;
   for (std::int64_t k = -1; k < 60; ++k) {
-    std::vector<std::int64_t> offset{0}, ranks, cols;
+    std::vector<std::int64_t> ranks, cols;
     SubsetSampler subset;
-    for (std::size_t i = 0; i < kNodes; ++i) {
-      const std::int64_t wanted = k < 0 ? degree[i] : std::min(degree[i], k);
+    for (std::int64_t i = 0; i < kNodes; ++i) {
+      const std::int64_t degree = in.degree[i], wanted = k < 0 ? degree : std::min(degree, k);
       std::vector<std::int64_t> drawn(static_cast<std::size_t>(wanted));
-      std::iota(drawn.begin(), drawn.end(), first[i]);
-      CounterRng rng(5, i);
-      if (0 < wanted && wanted < degree[i]) {
-        subset.draw(rng, degree[i], wanted, first[i], drawn.data());
+      std::iota(drawn.begin(), drawn.end(), in.first[i]);
+      CounterRng rng(5, static_cast<std::uint64_t>(i));
+      if (0 < wanted && wanted < degree) {
+        subset.draw(rng, degree, wanted, in.first[i], drawn.data());
       }
       ranks.insert(ranks.end(), drawn.begin(), drawn.end());
-      cols.insert(cols.end(), drawn.size(), 1'000 + static_cast<std::int64_t>(i));
-      offset.push_back(offset.back() + wanted);
+      cols.insert(cols.end(), drawn.size(), 1'000 + i);
+      in.offset[i + 1] = in.offset[i] + wanted;
     }
     for (const int threads : {1, 3}) {
       std::vector<std::int64_t> found_ranks(ranks.size() + 20, kUntouched);
       std::vector<std::int64_t> found_cols(found_ranks);
       const Draw draw{.order = unordered,
-                      .first = first.data(),
-                      .degree = degree.data(),
-                      .offset = offset.data(),
-                      .count = kNodes,
+                      .in = in,
                       .k = k,
                       .replace = false,
                       .key = 5,
@@ -300,7 +299,7 @@ TEST(times_weights_trees_and_induced_edges) {
   }
   const Csc csc = csc_of(Topology::open(ring.path));
   const auto sampler = [&](EdgeOrder order) {
-    return NeighborSampler({ring.nodes}, {{0, 0, csc, std::move(order)}});
+    return NeighborSampler({{ring.nodes}, {{0, 0, csc, std::move(order)}}});
   };
   std::vector<std::int64_t> seeds, seed_times;
   for (std::int64_t v = 0; v < 900; ++v) {

@@ -112,11 +112,11 @@ TEST(sums_are_those_of_every_edge) {
   }
 }
 
-TEST(sums_of_destinations_far_apart) {
+TEST(sums_of_many_destinations_beside_large_chunks) {
   std::mt19937_64 random(11);
   for (int round = 0; round < 20; ++round) {
     const Graph graph(random, 3000, static_cast<std::int64_t>(1 + random() % 30));
-    // 8 bits say how far it is to the next one that has a neighbour, so that 255 are further.
+    // 8 bits say which destination of its part an edge has.
     NeighborSums engine(graph.csc(), graph.column(true), {1 << 24, 1 << 20, 0, 1 + round % 2});
     engine.begin(0, 3000);
     while (engine.step()) {
@@ -183,7 +183,7 @@ TEST(reached_rows_are_loaded) {
     std::vector<std::int64_t> bounds;
     for (std::int64_t k = 0; k <= 8; ++k) bounds.push_back(nodes * k / 8);
     const ReachLimits limits{static_cast<std::int64_t>(random() % 4000), {16}, {4}, 1 << 20};
-    const Reach found = reach({nodes}, {{0, 0, graph.csc()}}, 0, bounds, 0, limits);
+    const Reach found = reach({{nodes}, {{0, 0, graph.csc()}}}, 0, bounds, 0, limits);
     const std::int64_t end = bounds[static_cast<std::size_t>(found.stop)];
     std::set<std::int64_t> rows;
     for (std::int64_t node = 0; node < end; ++node) rows.insert(node);

@@ -37,7 +37,7 @@ struct Lists {
             std::move(order)};
   }
   Walker walker(EdgeOrder order = {}) const {
-    return {{num_nodes()}, {type(std::move(order))}, {true}};
+    return {{{num_nodes()}, {type(std::move(order))}}, {true}};
   }
 
   std::vector<std::int64_t> indptr{0}, indices;
@@ -73,7 +73,7 @@ TEST(walks_are_edges_and_the_same_with_any_threads) {
   const Ring ring(101, 5);
   const auto file = Topology::open(ring.path);
   const Csc csc = csc_of(file);
-  const Walker walker({ring.nodes}, {{0, 0, csc}}, {false});
+  const Walker walker({{ring.nodes}, {{0, 0, csc}}}, {false});
   std::vector<std::int64_t> start(3000);
   for (std::size_t i = 0; i < start.size(); ++i) start[i] = static_cast<std::int64_t>(i * 7 % 101);
   WalkRequest asked = steps(start, 9);
@@ -247,7 +247,7 @@ TEST(walks_refuse_what_is_wrong) {
   asked.steps = {0, 1};
   CHECK_THROWS(std::invalid_argument, "follow on each other", walker.walk(asked, kNothing));
   CHECK_THROWS(std::invalid_argument, "is_sorted",
-               (Walker{{graph.num_nodes()}, {graph.type()}, {}}));
+               (Walker{{{graph.num_nodes()}, {graph.type()}}, {}}));
   Lists damaged({{1}, {0}});
   damaged.indices[0] = 5;
   CHECK_THROWS(FormatError, "5", damaged.walker().walk(steps(good, 2), kNothing));

@@ -16,14 +16,7 @@ from typing import Any
 import xxhash
 from mutate import number, word
 from outcome import note
-from store_files import (
-    COLUMN_FIELDS,
-    TOPOLOGY_FIELDS,
-    overwrite,
-    reseal,
-    set_field,
-    write_body,
-)
+from store_files import COLUMN_FIELDS, TOPOLOGY_FIELDS, overwrite, reseal, set_field, write_body
 
 from pyg_graphzero.store import schema
 

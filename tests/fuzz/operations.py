@@ -20,12 +20,7 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn import GraphSAGE, HeteroConv, SAGEConv, SimpleConv
 
 import pyg_graphzero as gz
-from pyg_graphzero.loader import (
-    HGTLoader,
-    LinkNeighborLoader,
-    NeighborLoader,
-    ShaDowKHopSampler,
-)
+from pyg_graphzero.loader import HGTLoader, LinkNeighborLoader, NeighborLoader, ShaDowKHopSampler
 from pyg_graphzero.memory import costs
 
 # Result of an operation: tensors and numbers by name, to be compared with those of a good store.

@@ -157,6 +157,7 @@ def test_stores_that_are_open(data, path):
         (KeyError, "edge_attr='z': found in no edge type", {"edge_attr": "z"}),
         (ValueError, "encoding='int8': expected 'float16', 'bfloat16'", {"encoding": "int8"}),
         (ValueError, "max_edges: found 0, expected 1 or more", {"max_edges": 0}),
+        (ValueError, "num_workers: found -1, expected 0 or more", {"num_workers": -1}),
         (gz.UnsupportedError, r"GAT: found sum\(\) of all rows", {"head": lambda h: h.sum()}),
         (ValueError, "out: found node type 'venue', expected some of", {"out": {"venue": "h"}}),
         (ValueError, "out: found no names", {"out": {}}),

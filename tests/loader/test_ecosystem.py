@@ -8,10 +8,7 @@ import pytest
 import torch
 import torch.distributed
 import torch.nn.functional as F
-from torch.utils.data import (
-    BatchSampler,
-    SequentialSampler,
-)
+from torch.utils.data import BatchSampler, SequentialSampler
 from torch.utils.data.distributed import DistributedSampler
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader import CachedLoader, PrefetchLoader, ZipLoader

@@ -117,20 +117,20 @@ def test_stores_of_another_package(homo):
 
 def test_bad_input_nodes(data, store, hetero):
     d = store.data()
-    with pytest.raises(IndexError, match=r"input_nodes\[1\]: found node 300, expected 0 <= node"):
-        NeighborLoader(d, [2], input_nodes=[0, 300])
-    with pytest.raises(IndexError, match=r"input_nodes\[0\]: found node -1"):
-        NeighborLoader(d, [2], input_nodes=[-1])
-    with pytest.raises(ValueError, match="found a mask of 299, expected 300 nodes"):
-        NeighborLoader(d, [2], input_nodes=data.train_mask[1:])
-    with pytest.raises(ValueError, match=r"input_nodes: found torch.float32 of shape \[1\]"):
-        NeighborLoader(d, [2], input_nodes=torch.tensor([1.5]))
-    with pytest.raises(ValueError, match=r"shape \[1, 2\], expected integers or bool, \[n\] or"):
-        NeighborLoader(d, [2], input_nodes=torch.tensor([[1, 2]]))
-    with pytest.raises(ValueError, match=r"found node type 'x', expected one of \['paper'"):
-        NeighborLoader(hetero[1], [2], input_nodes="x")
-    with pytest.raises(ValueError, match="expected a node type or"):
-        NeighborLoader(hetero[1], [2], input_nodes=torch.arange(3))
+    for error, graph, seeds, words in (
+        (IndexError, d, [0, 300], r"input_nodes\[1\]: found node 300, expected 0 <= node"),
+        (IndexError, d, [-1], r"input_nodes\[0\]: found node -1"),
+        (ValueError, d, data.train_mask[1:], "found a mask of 299, expected 300 nodes"),
+        (ValueError, d, torch.tensor([1.5]), r"input_nodes: found torch.float32 of shape \[1\]"),
+        (ValueError, d, torch.tensor([[1, 2]]), r"expected integers or bool, \[n\] or"),
+        (ValueError, hetero[1], "x", r"found node type 'x', expected one of \['paper'"),
+        (ValueError, hetero[1], torch.arange(3), "expected a node type or"),
+        (ValueError, hetero[1], ("paper", "x"), "input_nodes: found 'x', expected a node type"),
+    ):
+        with pytest.raises(error, match=words):
+            NeighborLoader(graph, [2], input_nodes=seeds)
+    with pytest.raises(ValueError, match="input_id: found 3, expected one for each of 300 seeds"):
+        NeighborLoader(d, [2], input_id=torch.arange(3))
     with pytest.raises(TypeError, match="data: found str, expected a Store"):
         NeighborLoader("path", [2])
     assert list(NeighborLoader(d, [2], input_nodes=[])) == []

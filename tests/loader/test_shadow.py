@@ -59,3 +59,5 @@ def test_bad_input(homo, hetero):
         ShaDowKHopSampler(homo[1], 2, 3, node_idx=[300])
     with pytest.raises(ValueError, match="found -2, expected a count"):
         ShaDowKHopSampler(homo[1], 2, -2)
+    with pytest.raises(ValueError, match="depth: found -1, expected 0 or more"):
+        ShaDowKHopSampler(homo[1], -1, 2)

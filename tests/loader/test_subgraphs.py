@@ -167,18 +167,17 @@ def test_a_partition_is_a_column(store):
 
 
 def test_bad_partitions(store, hetero):
-    with pytest.raises(TypeError, match="found a heterogeneous graph, expected a homogeneous one"):
-        ClusterData(hetero[1], 2)
-    with pytest.raises(ValueError, match=r"partition\[1\]: found part 4, expected 0 <= part < 4"):
-        ClusterData(store, 4, partition=torch.tensor([0, 4] * 150))
-    with pytest.raises(ValueError, match="expected an integer for each of 300 nodes"):
-        ClusterData(store, 4, partition=torch.zeros(3, dtype=torch.int64))
-    with pytest.raises(KeyError, match="partition='nothing': found no such attribute"):
-        ClusterData(store, 4, partition="nothing")
-    with pytest.raises(gz.errors.UnsupportedError, match="keep_inter_cluster_edges: found True"):
-        ClusterData(store, 4, keep_inter_cluster_edges=True)
-    with pytest.raises(ValueError, match="num_parts: found 0, expected 1 or more"):
-        ClusterData(store, 0)
+    for error, words, data, given in (
+        (TypeError, "found a heterogeneous graph, expected a homogeneous", hetero[1], {}),
+        (ValueError, r"partition\[1\]: found part 4, expected 0 <= part < 4", store,
+         {"partition": torch.tensor([0, 4] * 150)}),
+        (ValueError, "expected an integer for each of 300", store, {"partition": torch.ones(3)}),
+        (KeyError, "partition='no': found no such attribute", store, {"partition": "no"}),
+        (gz.UnsupportedError, "clust.*: found True", store, {"keep_inter_cluster_edges": True}),
+        (ValueError, "num_parts: found 0, expected 1 or more", store, {"num_parts": 0}),
+    ):  # fmt: skip
+        with pytest.raises(error, match=words):
+            ClusterData(data, **{"num_parts": 4, **given})
     with pytest.raises(ValueError, match="num_parts: found 0, expected 1 or more"):
         RandomNodeLoader(store, 0)
     with pytest.raises(TypeError, match=r"expected gz\.loader\.ClusterData"):

@@ -131,7 +131,10 @@ def test_metapaths(tmp_path, on_disk):
         ({"input_time": [0]}, "input_time: found one without a time_attr"),
         ({"time_window": 3}, "time_window: found one without a time_attr"),
         ({"options": EARLIER}, "strictly_earlier: found True without a time_attr"),
-        ({"time_attr": "time", "input_time": [0, 1]}, "input_time: found 2, expected 1"),
+        (
+            {"time_attr": "time", "input_time": [0, 1]},
+            "input_time: found 2, expected one for each of 1",
+        ),
         ({"time_attr": "time", "input_time": [0.5]}, "expected integers as 'time' has them"),
         (
             {"time_attr": "time", "input_time": [0], "time_window": [1, 2]},

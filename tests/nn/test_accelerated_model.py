@@ -195,11 +195,15 @@ def test_gradients_of_gradients():
         torch.testing.assert_close(ours, theirs)
 
 
-def test_compiled_models_run_uncompiled():
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
+def test_compiled_models_run_uncompiled_and_traced_ones_as_they_are():
     model = pyg.GraphSAGE(WIDTH, 16, 2, 7)
     fast = torch.compile(gz.nn.accelerate(copy.deepcopy(model)))
     batch = next(iter(loader()))
-    torch.testing.assert_close(plain(fast, batch), plain(model, stock(batch))[:SEEDS])
+    expected = plain(model, stock(batch))
+    torch.testing.assert_close(plain(fast, batch), expected[:SEEDS])
+    traced = torch.jit.trace(gz.nn.accelerate(model), (batch.x, batch.edge_index))
+    torch.testing.assert_close(traced(batch.x, batch.edge_index), expected)
 
 
 def test_edges_keep_their_hops_wherever_they_go():
@@ -207,6 +211,7 @@ def test_edges_keep_their_hops_wherever_they_go():
     want_hops()
     edges = next(iter(loader())).edge_index
     assert isinstance(edges, SampledEdgeIndex)
+    assert not edges._is_view()  # code that torch compiled cannot keep views of a subclass
     for moved in (edges.to("cpu", copy=True), edges.clone(), edges.contiguous(), edges.detach(),
                   copy.deepcopy(edges), edges.share_memory_()):  # fmt: skip
         assert isinstance(moved, SampledEdgeIndex)

@@ -17,7 +17,6 @@ from torch_geometric.data import Data
 
 import pyg_graphzero as gz
 from graphs import write_store
-from pyg_graphzero import disk
 
 doctor = importlib.import_module("pyg_graphzero.tune.doctor")  # gz.doctor is the function
 
@@ -47,7 +46,7 @@ PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").gl
 
 
 def test_the_api_page_lists_the_public_names_alone():
-    modules = (gz, disk, gz.inference, gz.loader, gz.nn, gz.rag, gz.sampler)
+    modules = (gz, gz.disk, gz.inference, gz.loader, gz.nn, gz.rag, gz.sampler)
     public = {"pyg_graphzero.errors", "pyg_graphzero.nn.ops"}
     for module in modules:
         for name in module.__all__:
@@ -62,7 +61,7 @@ def test_the_api_page_lists_the_public_names_alone():
 def _nothing_takes_seconds(tmp_path, monkeypatch):
     """No disk is known, one is measured in no time, and a clock moves on whenever it is read."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(doctor, "probe", lambda path, **_: disk.probe(path, seconds=0.02))
+    monkeypatch.setattr(doctor, "probe", lambda path, **_: gz.disk.probe(path, seconds=0.02))
     monkeypatch.setattr(doctor, "perf_counter", count().__next__)
 
 

@@ -128,7 +128,7 @@ def test_bad_times():
             NeighborSampler(graph, [1], time_attr=attr)
     sampler = NeighborSampler(data, [1], time_attr="time")
     for use, times, words in (
-        (sampler, [1, 2], "seed times: found 2, expected 1"),
+        (sampler, [1, 2], "seed times: found 2, expected one for each of 1 seeds"),
         (sampler, [1.5], r"seed times: found torch.float32, expected integers"),
         (NeighborSampler(data, [1]), [1], "found some, expected none without a time_attr"),
     ):
@@ -136,7 +136,7 @@ def test_bad_times():
             sample(use, [1], times)
     for options, words in (
         ({"input_time": torch.arange(300)}, "input_time"),
-        ({"input_time": torch.arange(3), "time_attr": "time"}, "seed times: found 3, expected one"),
+        ({"input_time": torch.arange(3), "time_attr": "time"}, "input_time: found 3, expected one"),
         ({"temporal_strategy": "first"}, "temporal_strategy: found 'first'"),
     ):
         with pytest.raises(ValueError, match=words):

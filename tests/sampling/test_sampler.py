@@ -94,24 +94,25 @@ def test_fanout_zero_and_bad_fanouts():
     assert out.node.tolist() == [1, 2]
     assert out.row.numel() == 0
     assert out.num_sampled_edges == [0, 0]
-    with pytest.raises(ValueError, match="num_neighbors: found 5, expected a list with a count"):
-        NeighborSampler(data, 5)
-    with pytest.raises(ValueError, match=r"num_neighbors\[1\]: found -2, expected a count, 0, or"):
-        NeighborSampler(data, [3, -2])
-    with pytest.raises(ValueError, match=r"num_neighbors\[0\]: found 2.5"):
-        NeighborSampler(data, [2.5])
+    for counts, words in (
+        (5, "num_neighbors: found 5, expected a list with a count"),
+        ([3, -2], r"num_neighbors\[1\]: found -2, expected a count, 0, or"),
+        ([2.5], r"num_neighbors\[0\]: found 2.5"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            NeighborSampler(data, counts)
 
 
 def test_bad_seeds_name_what_is_wrong():
     sampler = NeighborSampler(homogeneous(), [3])
-    with pytest.raises(IndexError, match=r"seed 1: found node 300, expected 0 <= node < 300"):
-        sample(sampler, [1, 300])
-    with pytest.raises(IndexError, match=r"seed 0: found node -1, expected 0 <= node < 300"):
-        sample(sampler, [-1])
-    with pytest.raises(IndexError, match=r"found node 4000000000"):
-        sample(sampler, [4_000_000_000])
-    with pytest.raises(TypeError, match=r"seeds: found torch.float32, expected integers"):
-        sample(sampler, torch.tensor([1.0]))
+    for error, seeds, words in (
+        (IndexError, [1, 300], "seed 1: found node 300, expected 0 <= node < 300"),
+        (IndexError, [-1], "seed 0: found node -1, expected 0 <= node < 300"),
+        (IndexError, [4_000_000_000], "found node 4000000000"),
+        (TypeError, torch.tensor([1.0]), "seeds: found torch.float32, expected integers"),
+    ):
+        with pytest.raises(error, match=words):
+            sample(sampler, seeds)
     with pytest.raises(KeyError, match="input node type"):
         sample(sampler, [1], node_type="paper")
     # The sampler survives an error.
@@ -121,9 +122,13 @@ def test_bad_seeds_name_what_is_wrong():
 
 
 def test_edges_outside_the_graph_are_refused():
-    bad = Data(edge_index=torch.tensor([[0, 5], [1, 1]]), num_nodes=3)
-    with pytest.raises(IndexError, match="edge 1: source id: found 5, expected 0 <= id < 3"):
-        NeighborSampler(bad, [1])
+    for error, edges, words in (
+        (IndexError, [[0, 5], [1, 1]], "edge 1: source id: found 5, expected 0 <= id < 3"),
+        (ValueError, [[0.5], [1.0]], r"edge_index: found torch.float32 .* expected integers"),
+        (ValueError, [[0, 1], [1, 2], [2, 0]], r"of shape \[3, 2\], expected integers \[2, n\]"),
+    ):
+        with pytest.raises(error, match=words):
+            NeighborSampler(Data(edge_index=torch.tensor(edges), num_nodes=3), [1])
 
 
 def test_a_huge_fanout_is_linear_in_what_it_draws():

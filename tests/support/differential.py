@@ -113,7 +113,7 @@ class Case:
     fanouts: Any = None  # of all edge types, or by edge type
     seeds: Any = None  # nodes, or ends of edges
     ids: Any = None  # of each seed, as batches have them in ``input_id``
-    takes_ids: bool = True  # all nodes have the ids that they have, as in PyG
+    is_all: bool = False  # nodes
     kind: str = "plain"
     is_paged: bool = False
     given: str = "data"  # what of the store the loader is given
@@ -151,7 +151,7 @@ def _seed_nodes(rng: random.Random, case: Case, num_nodes: int) -> Any:
         ["all", "mask", "index", "index", "repeated", "list", "column", "array", "int32"]
     )
     if form == "all":
-        case.seeds, case.takes_ids = torch.arange(num_nodes), False
+        case.seeds, case.is_all = torch.arange(num_nodes), True
         return None
     if form == "mask":
         mask = torch.rand(num_nodes, generator=generator) < 0.3
@@ -260,7 +260,7 @@ def _how_to_load(rng: random.Random, case: Case, count: int, generator: torch.Ge
     arguments["filter_per_worker"] = rng.choice([None, None, True, False])
     if rng.random() < 0.15:
         arguments["input_id"] = torch.randperm(count, generator=generator) + 1000
-        case.ids = arguments["input_id"] if case.takes_ids else case.ids
+        case.ids = arguments["input_id"]
     if rng.random() < 0.2:
         arguments["transform"] = tag
     if rng.random() < 0.1:
@@ -484,6 +484,7 @@ def is_comparable(case: Case) -> bool:
         or (is_fraction and arguments["disjoint"])  # PyG then mixes up whose tree is whose
         or case.ours
         or case.drawn
+        or ("input_id" in arguments and case.is_all)  # PyG then leaves out the ids
         or arguments["subgraph_type"] == "induced"  # pyg-lib has none
         or (case.has_duplicates and not arguments["disjoint"])  # pyg-lib gives wrong edges
         or ("weight_attr" in arguments and "time_attr" in arguments)  # likewise has none
