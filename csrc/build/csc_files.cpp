@@ -14,20 +14,19 @@ constexpr std::uint64_t kBlock = 8192;  // numbers that there is room for at a t
 
 std::uint64_t block_size() { return std::min(kBlock, chunk_sizes.csc_numbers); }
 
-std::uint32_t id_bytes_for(std::uint64_t num_ids) { return num_ids <= (1ULL << 31) ? 4 : 8; }
-
 }  // namespace
 
-CscFiles::CscFiles(const CscOptions& options, const RecordLayout& layout,
-                   const Numbering& numbering, const CscPaths& paths, std::uint64_t num_edges,
+CscFiles::CscFiles(const BuildPlan& plan, const CscPaths& paths, std::uint64_t num_edges,
                    std::uint64_t num_reverses, ScratchSpace& space, NodeMarks* marks)
-    : layout_(layout),
-      numbering_(numbering),
+    : layout_(plan.layout),
+      numbering_(plan.numbering),
+      num_ids_(num_edges + num_reverses + numbering_.end - numbering_.loop_base),
       num_edges_(num_edges),
       num_reverses_(num_reverses),
       marks_(marks),
-      topology_(paths.topology, options.num_src, options.num_dst),
-      id_bytes_(id_bytes_for(num_edges + num_reverses + numbering.end() - numbering.loop_base())) {
+      topology_(paths.topology, plan.options.num_src, plan.options.num_dst),
+      id_bytes_(num_ids_ <= (1ULL << 31) ? 4 : 8) {
+  const CscOptions& options = plan.options;
   topology_.append_indptr(&indptr_, 1);
   if (options.edge_ids) {
     const DType& dtype = *find_dtype(id_bytes_ == 4 ? "int32" : "int64");
@@ -89,13 +88,13 @@ void CscFiles::write_numbers(const Byte* numbers, std::uint64_t count) {
     const auto as = bytes == 8 ? IdArray::of<std::uint64_t> : IdArray::of<std::uint32_t>;
     as(numbers + at * bytes, 1).read(0, static_cast<std::int64_t>(n), ids);
     // Without reverses and added loops, numbers are ids.
-    for (std::uint64_t i = 0; i < n && numbering_.end() > numbering_.reverse_base(); ++i) {
-      if (ids[i] >= numbering_.loop_base()) {
+    for (std::uint64_t i = 0; i < n && numbering_.end > numbering_.reverse_base; ++i) {
+      if (ids[i] >= numbering_.loop_base) {
         // Slots have added loops in the order of their numbers.
-        const std::uint64_t loop = gappy_ ? ids[i] - numbering_.loop_base() : loops_added_++;
+        const std::uint64_t loop = gappy_ ? ids[i] - numbering_.loop_base : loops_added_++;
         ids[i] = num_edges_ + num_reverses_ + loop;
-      } else if (ids[i] >= numbering_.reverse_base()) {
-        ids[i] = ids[i] - numbering_.reverse_base() + num_edges_;
+      } else if (ids[i] >= numbering_.reverse_base) {
+        ids[i] = ids[i] - numbering_.reverse_base + num_edges_;
       }
     }
     if (gappy_) {
@@ -121,11 +120,9 @@ void CscFiles::write_ids(std::uint64_t* ids, std::uint64_t count) {
 }
 
 void CscFiles::rank_numbers(std::uint64_t room, int threads, const Checkpoint& checkpoint) {
-  const std::uint64_t end =
-      num_edges_ + num_reverses_ + (numbering_.end() - numbering_.loop_base());
   // A window of numbers at a time. Numbers that have their ids are below every later window.
   const std::uint64_t window = std::max<std::uint64_t>(room / 16 * 64, 64);  // of RankedBits
-  const std::uint64_t num_windows = (end + window - 1) / window;
+  const std::uint64_t num_windows = (num_ids_ + window - 1) / window;
   const std::uint64_t chunk =
       std::min(std::max<std::uint64_t>(room / 64, 64), chunk_sizes.ranked_numbers);
   Buffer<std::int64_t> numbers(static_cast<std::int64_t>(std::min(chunk, written_)));
@@ -141,7 +138,7 @@ void CscFiles::rank_numbers(std::uint64_t room, int threads, const Checkpoint& c
   std::int64_t rank = 0;
   for (std::uint64_t w = 0; w < num_windows; ++w) {
     const auto low = static_cast<std::int64_t>(w * window);
-    RankedBits ranks(static_cast<std::int64_t>(std::min(window, end - w * window)), low);
+    RankedBits ranks(static_cast<std::int64_t>(std::min(window, num_ids_ - w * window)), low);
     each_chunk(2 * w, [&](std::uint64_t) { ranks.add(numbers.span(), threads); });
     const std::int64_t count = ranks.rank();
     each_chunk(2 * w + 1, [&](std::uint64_t at) {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "build/build_plan.h"
 #include "build/degrees.h"
 #include "build/node_marks.h"
-#include "build/options.h"
 #include "build/runs.h"
 #include "build/slab.h"
 #include "storage/column.h"
@@ -29,11 +29,9 @@ using Checkpoint = std::function<void(std::uint64_t done, std::uint64_t total)>;
 class CscFiles {
  public:
   // `num_edges` and `num_reverses` are those that came in; `marks` of the destinations, or null.
-  CscFiles(const CscOptions& options, const RecordLayout& layout, const Numbering& numbering,
-           const CscPaths& paths, std::uint64_t num_edges, std::uint64_t num_reverses,
-           ScratchSpace& space, NodeMarks* marks);
+  CscFiles(const BuildPlan& plan, const CscPaths& paths, std::uint64_t num_edges,
+           std::uint64_t num_reverses, ScratchSpace& space, NodeMarks* marks);
 
-  std::uint32_t index_bytes() const noexcept { return topology_.index_bytes(); }
   // The next edges and degrees; each file by a thread of its own.
   void write(const Slab& slab, int threads);
   // Completes and syncs all files. `room` bytes of memory may be used for numbering.
@@ -52,6 +50,7 @@ class CscFiles {
 
   const RecordLayout& layout_;
   const Numbering& numbering_;
+  const std::uint64_t num_ids_;  // that there can be
   const std::uint64_t num_edges_;
   const std::uint64_t num_reverses_;
   NodeMarks* marks_;

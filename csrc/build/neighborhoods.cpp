@@ -1,6 +1,8 @@
 #include "build/neighborhoods.h"
 
 #include <algorithm>
+#include <bit>
+#include <utility>
 
 #include "base/chunk_sizes.h"
 #include "build/counting_order.h"
@@ -15,16 +17,13 @@ NeighborhoodCounts& NeighborhoodCounts::operator+=(const NeighborhoodCounts& oth
   return *this;
 }
 
-NeighborhoodSorter::NeighborhoodSorter(const BuildPlan& plan)
-    : plan_(plan), merger_(plan.layout, plan.options) {}
+NeighborhoodSorter::NeighborhoodSorter(const BuildPlan& plan) : plan_(plan), merger_(plan) {}
 
 std::uint64_t NeighborhoodSorter::bytes_per_record(const BuildPlan& plan) {
-  const std::uint64_t order = 4;
-  const std::uint64_t table = 16 + 16;
+  const std::uint64_t order = plan.options.coalesce ? 8 : 4;
+  const std::uint64_t sources = 4 * 8;
   const std::uint64_t time = plan.times.any() ? 32 : 0;
-  const bool merges = plan.options.coalesce.has_value();
-  const std::uint64_t merger = merges ? EdgeMerger::bytes_per_record(plan.layout, plan.options) : 0;
-  return plan.layout.size() + order + table + std::max(time, merger);
+  return plan.layout.size() + order + sources + time;
 }
 
 std::uint64_t NeighborhoodSorter::bytes_per_destination(const BuildPlan& plan) {
@@ -34,7 +33,7 @@ std::uint64_t NeighborhoodSorter::bytes_per_destination(const BuildPlan& plan) {
 
 void NeighborhoodSorter::make_loop(const BuildPlan& plan, std::uint64_t node, Byte* to) {
   plan.layout.set_ends(to, node, node);
-  plan.layout.set_number(to, plan.numbering.loop_base() + node);
+  plan.layout.set_number(to, plan.numbering.loop_base + node);
   for (std::size_t c = 0; c < plan.options.columns.size(); ++c) {
     const PayloadColumn& column = plan.options.columns[c];
     Byte* item = to + plan.layout.column_at(c);
@@ -51,25 +50,16 @@ std::uint64_t NeighborhoodSorter::sort(const Runs& runs, const DestinationRange&
   if (plan_.options.self_loops == SelfLoops::kAdd) add_loops(range);
 
   // Reverses come behind all edges of the input, but lie between them in the records.
-  const std::uint32_t keys_per_dst = plan_.options.undirected ? 2 : 1;
+  const bool both = plan_.options.undirected;
+  const std::uint32_t keys_per_dst = both ? 2 : 1;
   const std::uint64_t num_keys = range.num_dst() * keys_per_dst;
   ends_.resize(static_cast<std::int64_t>(num_keys));
   order_.resize(num_records_);
-  if (keys_per_dst == 1) {
-    counting_order(
-        num_records_, num_keys,
-        [&](std::uint32_t i) { return layout.dst(record(i)) - range.first_dst; }, ends_.data(),
-        order_.data());
-  } else {
-    const std::uint64_t reverse_base = plan_.numbering.reverse_base();
-    counting_order(
-        num_records_, num_keys,
-        [&](std::uint32_t i) {
-          const Byte* const r = record(i);
-          return 2 * (layout.dst(r) - range.first_dst) + (layout.number(r) >= reverse_base);
-        },
-        ends_.data(), order_.data());
-  }
+  const auto key_of = [&](std::uint32_t i) {
+    const std::uint64_t d = layout.dst(record(i)) - range.first_dst;
+    return both ? 2 * d + (layout.number(record(i)) >= plan_.numbering.reverse_base) : d;
+  };
+  counting_order(num_records_, num_keys, key_of, ends_.data(), order_.data());
 
   std::uint32_t begin = 0, done = 0;
   for (std::uint64_t d = 0; d < range.num_dst(); ++d) {
@@ -154,21 +144,36 @@ std::uint32_t NeighborhoodSorter::count_duplicates(std::uint32_t begin, std::uin
     }
     return duplicates;
   }
-  table_.clear(n);
+  constexpr std::uint64_t kNone = ~0ULL;
+  const std::uint64_t size = std::bit_ceil(2 * std::uint64_t{n});
+  const int shift = 64 - std::countr_zero(size);
+  sources_.assign(size, kNone);
+  std::uint32_t duplicates = 0;
   for (std::uint32_t i = begin; i < end; ++i) {
-    table_.find_or_add(plan_.layout.src(record(order_[i])));
+    const std::uint64_t src = plan_.layout.src(record(order_[i]));
+    // Fibonacci hashing: the golden ratio spreads consecutive ids.
+    std::uint64_t at = (src * 0x9E3779B97F4A7C15ULL) >> shift;
+    while (sources_[at] != kNone && sources_[at] != src) at = (at + 1) & (size - 1);
+    duplicates += std::exchange(sources_[at], src) == src;
   }
-  return n - table_.size();
+  return duplicates;
 }
 
 std::uint32_t NeighborhoodSorter::merge(std::uint32_t begin, std::uint32_t end) {
-  merger_.clear(end - begin);
-  for (std::uint32_t i = begin; i < end; ++i) merger_.add(record(order_[i]));
-  // The merged edges take the places of the first ones.
-  for (const Byte* const merged : merger_.finish()) {
-    std::memcpy(record(order_[begin++]), merged, plan_.layout.size());
-  }
-  return begin;
+  const RecordLayout& layout = plan_.layout;
+  const auto all = order_.data() + begin;
+  const auto src = [&](std::uint32_t i) { return layout.src(record(i)); };
+  const auto number = [&](std::uint32_t i) { return layout.number(record(i)); };
+  std::ranges::stable_sort(all, order_.data() + end, {}, src);
+  // Merged edges take the places of earlier ones.
+  std::uint32_t kept = begin;
+  const auto put = [&](const Byte* merged) {
+    std::memcpy(record(order_[kept++]), merged, layout.size());
+  };
+  for (std::uint32_t i = begin; i < end; ++i) merger_.add(record(order_[i]), put);
+  merger_.flush(put);
+  std::ranges::sort(all, order_.data() + kept, {}, number);
+  return kept;
 }
 
 void NeighborhoodSorter::sort_by_time(std::uint32_t begin, std::uint32_t end) {

@@ -63,13 +63,13 @@ class NeighborhoodSorter {
 
   const BuildPlan& plan_;
   EdgeMerger merger_;
-  SourceTable table_;
   Buffer<Byte> records_;
   Buffer<Byte> packed_;  // some of them as they waited
   std::uint32_t num_records_ = 0;
   Buffer<std::uint32_t> ends_;
   Buffer<std::uint32_t> order_;
   std::vector<bool> has_loop_;
+  std::vector<std::uint64_t> sources_;  // a hash table of count_duplicates()
   std::vector<std::pair<std::uint64_t, std::uint32_t>> by_time_;
 };
 

@@ -33,23 +33,16 @@ struct CscOptions {
 };
 
 // How edges are numbered. Their count is not known while they come in, so reverses start at a
-// number that no edge before them can reach, and the loop added to node v is loop_base() + v.
-class Numbering {
- public:
+// number that no edge before them can reach, and the loop added to node v is loop_base + v.
+struct Numbering {
   explicit Numbering(const CscOptions& options) noexcept
-      : reverse_base_(options.max_edges),
-        loop_base_(options.max_edges * (options.undirected ? 2 : 1)),
-        end_(loop_base_ + (options.self_loops == SelfLoops::kAdd ? options.num_dst : 0)) {}
+      : reverse_base(options.max_edges),
+        loop_base(options.max_edges * (options.undirected ? 2 : 1)),
+        end(loop_base + (options.self_loops == SelfLoops::kAdd ? options.num_dst : 0)) {}
 
-  std::uint64_t reverse_base() const noexcept { return reverse_base_; }
-  std::uint64_t loop_base() const noexcept { return loop_base_; }
-  // All numbers are below.
-  std::uint64_t end() const noexcept { return end_; }
-
- private:
-  std::uint64_t reverse_base_;
-  std::uint64_t loop_base_;
-  std::uint64_t end_;
+  std::uint64_t reverse_base;
+  std::uint64_t loop_base;
+  std::uint64_t end;  // all numbers are below
 };
 
 }  // namespace gz
