@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -30,6 +31,7 @@ struct CscOptions {
   // Neighbourhoods are sorted by this column, or by the times of their sources, if there is one.
   std::optional<std::size_t> time_column;
   std::span<const std::int64_t> source_times;  // [num_src], comparable; empty: none
+  std::shared_ptr<const void> owner;           // of these
 };
 
 // How edges are numbered. Their count is not known while they come in, so reverses start at a

@@ -39,6 +39,18 @@ void for_rows(const RowTable& table, const std::int64_t* index, std::int64_t cou
 
 }  // namespace
 
+void copy_ids(const RowTable& column, const std::int64_t* index, std::int64_t count,
+              std::int64_t* out) {
+  const auto copy = [&]<class Item>(Item) {
+    for_rows(column, index, count, reinterpret_cast<std::byte*>(out), std::int64_t{8},
+             [](const std::byte* from, std::byte* to) {
+               const auto id = static_cast<std::int64_t>(*reinterpret_cast<const Item*>(from));
+               std::memcpy(to, &id, sizeof id);
+             });
+  };
+  column.row_bytes == 4 ? copy(std::int32_t{}) : copy(std::int64_t{});
+}
+
 void copy_rows(const RowTable& table, const std::int64_t* index, std::int64_t count,
                std::byte* out) {
   if (table.dictionary != nullptr) return table.dictionary->copy(index, count, out);

@@ -227,7 +227,8 @@ RowWindow PagedRows::read(std::span<const IdList> lists, std::int64_t max_bytes,
     Buffer<std::int64_t> missing = unite(lists, count, window, fill);
     // Lists share rows, and fewer of them find as many frames: once is not always enough.
     while (count > 1 && missing.size() * row_bytes_ > max_bytes) {
-      const std::int64_t kept = cache_ ? bytes_of(fill) : 0;
+      const std::int64_t kept =
+          cache_ ? (fill.groups.size() << resident_.group_bits()) * row_bytes_ : 0;
       const double share = static_cast<double>(kept + max_bytes) /
                            static_cast<double>(kept + missing.size() * row_bytes_);
       count = std::clamp<std::size_t>(static_cast<std::size_t>(static_cast<double>(count) * share),

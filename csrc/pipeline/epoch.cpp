@@ -378,12 +378,12 @@ Epoch::Epoch(int threads, std::int64_t max_bytes, std::uint64_t first)
 
 Epoch::~Epoch() {
   // Threads that are not here can be neither joined nor waited for: what they share is left.
-  if (state_->orphaned()) static_cast<void>(new std::shared_ptr<State>(state_));
+  if (orphaned()) static_cast<void>(new std::shared_ptr<State>(state_));
   close();
 }
 
 void Epoch::close() noexcept {
-  if (state_->orphaned()) return;
+  if (orphaned()) return;
   const std::shared_ptr<State> state = state_;  // for as long as this takes
   {
     const std::lock_guard lock(state->mutex);
@@ -403,8 +403,10 @@ void Epoch::close() noexcept {
   dropped.swap(state->entries);
 }
 
+bool Epoch::orphaned() const noexcept { return state_->orphaned(); }
+
 std::shared_ptr<Epoch::State> Epoch::live() const {
-  if (state_->orphaned()) throw std::logic_error("the epoch's threads are in another process");
+  if (orphaned()) throw std::logic_error("the epoch's threads are in another process");
   return state_;
 }
 
@@ -440,6 +442,8 @@ void Epoch::add(std::uint64_t number, std::shared_ptr<const Recipe> recipe, Batc
 std::uint64_t Epoch::end() const { return locked()->end; }
 
 std::uint64_t Epoch::next() const { return locked()->next(); }
+
+bool Epoch::is_ready() const { return locked()->is_ready(); }
 
 void Epoch::flush() {
   const Locked state = locked();

@@ -31,8 +31,8 @@ inline constexpr int kWindowGrowth = 4;
 //
 // Thread safety: add() and get() are one consumer's; close() and give_up_windows() may come from
 // other threads, several at once.
-// After close(), and in a forked child, which has none of the threads, add() and get() raise
-// std::logic_error.
+// After close(), and in a forked child, which has none of the threads (orphaned() says so), add()
+// and get() raise std::logic_error.
 class Epoch {
  public:
   // `max_bytes` bounds what the batches made ahead take, together with those that the consumer has
@@ -55,6 +55,9 @@ class Epoch {
   // and has given it then, too. Raises std::logic_error for any other number.
   std::unique_ptr<Batch> get(std::uint64_t number, std::chrono::milliseconds patience);
 
+  // Whether get() would return, or raise, at once; it is not waited for.
+  bool is_ready() const;
+
   // Says that nothing follows for now: batches that were added do not wait for a full window.
   void flush();
 
@@ -65,6 +68,8 @@ class Epoch {
   // Drops stages that are not yet begun, and returns when those under way are done. A second thread
   // that closes it meanwhile waits for that too.
   void close() noexcept;
+
+  bool orphaned() const noexcept;
 
  private:
   struct State;

@@ -175,7 +175,7 @@ std::shared_ptr<const Mapping> Column::map(MapMode mode) const {
 ColumnWriter::ColumnWriter(const std::string& path, const DType& dtype,
                            std::vector<std::uint64_t> shape, std::optional<Encoding> encoding,
                            std::vector<float> scale, std::vector<float> zero_point)
-    : out_(path),
+    : out_(std::make_shared<File>(File::create(path))),
       header_(column_header(dtype, shape, encoding, path)),
       has_scales_(encoding && has_scales(*encoding)),
       scale_(std::move(scale)),
