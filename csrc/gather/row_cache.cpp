@@ -92,25 +92,23 @@ void RowCache::use(std::int32_t frame) noexcept {
 
 std::int32_t RowCache::admit(std::uint32_t group, bool again) {
   if (admitted_ * kWindowShare >= num_frames_) return -1;
-  const std::int32_t frame = next();
-  if (frame < 0) return frame;
+  std::int32_t frame;
+  if (!undone_.empty()) {
+    frame = undone_.back();
+    undone_.pop_back();
+  } else if (fresh_ == num_frames_) {
+    frame = victim();
+    if (frame < 0) return frame;
+  } else {
+    // At most two thirds full.
+    if (static_cast<std::size_t>(fresh_) * 3 / 2 >= table_.size()) resize_table(2 * table_.size());
+    frame = static_cast<std::int32_t>(fresh_++);
+  }
   ++admitted_;
   frames_[frame] = {group, window_};
   credit_[frame] = again;
   enter(frame);
   return frame;
-}
-
-std::int32_t RowCache::next() {
-  if (!undone_.empty()) {
-    const std::int32_t frame = undone_.back();
-    undone_.pop_back();
-    return frame;
-  }
-  if (!has_room()) return victim();
-  // At most two thirds full.
-  if (static_cast<std::size_t>(fresh_) * 3 / 2 >= table_.size()) resize_table(2 * table_.size());
-  return static_cast<std::int32_t>(fresh_++);
 }
 
 std::int32_t RowCache::victim() noexcept {

@@ -30,8 +30,6 @@ class RowCache {
   Use begin_window();
 
   std::int64_t num_frames() const noexcept { return num_frames_; }
-  // Whether some frame was never taken.
-  bool has_room() const noexcept { return fresh_ < num_frames_; }
 
   // The frame of each of these groups, or -1; those that are there are used by the current window.
   // At most kFindAtOnce of them.
@@ -62,7 +60,6 @@ class RowCache {
     return static_cast<std::size_t>((group * std::uint64_t{0x9E3779B97F4A7C15}) >> shift_);
   }
   void use(std::int32_t frame) noexcept;
-  std::int32_t next();
   std::int32_t victim() noexcept;
   void enter(std::int32_t frame) noexcept;
   void erase(std::uint32_t group) noexcept;

@@ -59,7 +59,9 @@ class UringReader final : public AsyncReader {
       for (unsigned i = 0; i < params_.sq_entries; ++i) at<unsigned>(params_.sq_off.array)[i] = i;
       check_operations();
       const std::vector<int> none(kFixedFiles, -1);
-      fixed_files_ = enroll(ring_, IORING_REGISTER_FILES, none.data(), kFixedFiles) == 0;
+      if (enroll(ring_, IORING_REGISTER_FILES, none.data(), kFixedFiles) != 0) {
+        throw OsError("cannot register files with", kName, errno);
+      }
       const unsigned slots = std::min(static_cast<unsigned>(depth), params_.sq_entries);
       steps_.resize(slots);
       for (unsigned slot = slots; slot-- > 0;) free_slots_.push_back(slot);
@@ -135,23 +137,17 @@ class UringReader final : public AsyncReader {
   // That the ring could be made does not say that it works: a sandbox may know the call and little
   // else, or forbid io_uring_enter.
   void check_operations() {
-    constexpr unsigned kOperations = IORING_OP_READ + 1;
-    alignas(io_uring_probe) unsigned char
-        raw[sizeof(io_uring_probe) + kOperations * sizeof(io_uring_probe_op)] = {};
-    const auto* const probe = reinterpret_cast<const io_uring_probe*>(raw);
-    if (enroll(ring_, IORING_REGISTER_PROBE, raw, kOperations) < 0) {
-      throw OsError("cannot ask what is supported by", kName, errno);
-    }
-    if (probe->ops_len < kOperations ||
-        (probe->ops[IORING_OP_READ].flags & IO_URING_OP_SUPPORTED) == 0) {
-      throw OsError("cannot read with", kName, ENOSYS);
-    }
-    next_entry().opcode = IORING_OP_NOP;
+    io_uring_sqe& entry = next_entry();
+    entry.opcode = IORING_OP_READ;
+    entry.fd = -1;
     const std::atomic_ref head(*at<unsigned>(params_.cq_off.head));
     const std::atomic_ref tail(*at<unsigned>(params_.cq_off.tail));
     while (tail.load(std::memory_order_acquire) == head.load(std::memory_order_relaxed)) {
       if (const int error = tell(1)) throw OsError("cannot wait for", kName, error);
     }
+    // Of the file that is none, if reads are known.
+    const io_uring_cqe& found = completion_at(head.load(std::memory_order_relaxed));
+    if (found.res != -EBADF) throw OsError("cannot read with", kName, ENOSYS);
     head.fetch_add(1, std::memory_order_release);
   }
 
@@ -167,6 +163,9 @@ class UringReader final : public AsyncReader {
   template <class T>
   T* at(unsigned offset) const noexcept {
     return reinterpret_cast<T*>(static_cast<std::byte*>(rings_) + offset);
+  }
+  const io_uring_cqe& completion_at(unsigned number) const noexcept {
+    return at<io_uring_cqe>(params_.cq_off.cqes)[number & (params_.cq_entries - 1)];
   }
   io_uring_sqe& entry_at(unsigned number) const noexcept {
     return entries_[number & (params_.sq_entries - 1)];
@@ -225,8 +224,7 @@ class UringReader final : public AsyncReader {
     const unsigned tail = tail_of_ring.load(std::memory_order_acquire);
     std::size_t n = 0;
     while (head != tail && n < done.size()) {
-      const io_uring_cqe& found =
-          at<io_uring_cqe>(params_.cq_off.cqes)[head & (params_.cq_entries - 1)];
+      const io_uring_cqe& found = completion_at(head);
       const auto slot = static_cast<unsigned>(found.user_data);
       if (steps_[slot].settle(found.res)) {
         done[n++] = steps_[slot].completion();
@@ -247,7 +245,7 @@ class UringReader final : public AsyncReader {
   io_uring_sqe* entries_ = nullptr;
   unsigned tail_ = 0;    // entries pushed, ever
   unsigned unsent_ = 0;  // of those, what the kernel has not taken yet
-  bool fixed_files_ = false;
+  bool fixed_files_ = true;
   std::span<std::byte> fixed_memory_;
 
   std::vector<ReadStep> steps_;  // by slot
