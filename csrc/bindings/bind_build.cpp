@@ -39,12 +39,10 @@ using ColumnTuple = std::tuple<std::string, std::string, std::vector<std::uint64
 
 PayloadColumn column_of(const ColumnTuple& given) {
   const auto& [name, dtype_name, shape, one] = given;
-  const DType* const dtype = find_dtype(dtype_name);
-  if (dtype == nullptr || one.size() != dtype->item_bytes) {
-    throw invalid("dtype of '", name, "': found '", dtype_name, "', expected one format v1 stores");
-  }
+  const DType& dtype = dtype_named(dtype_name, "dtype of '" + name + "'");
+  if (one.size() != dtype.item_bytes) throw invalid("columns: found a 1 of another dtype");
   const auto* const bytes = static_cast<const Byte*>(one.data());
-  return {name, dtype, shape, std::vector<Byte>(bytes, bytes + one.size())};
+  return {name, &dtype, shape, std::vector<Byte>(bytes, bytes + dtype.item_bytes)};
 }
 
 std::optional<Coalesce> coalesce_of(const std::string& name) {

@@ -29,7 +29,7 @@ CscFiles::CscFiles(const BuildPlan& plan, const CscPaths& paths, std::uint64_t n
   const CscOptions& options = plan.options;
   topology_.append_indptr(&indptr_, 1);
   if (options.edge_ids) {
-    const DType& dtype = *find_dtype(id_bytes_ == 4 ? "int32" : "int64");
+    const DType& dtype = dtype_named(id_bytes_ == 4 ? "int32" : "int64");
     ids_ = std::make_unique<ColumnWriter>(paths.edge_id, dtype, std::vector<std::uint64_t>{0});
   }
   for (std::size_t c = 0; c < options.columns.size(); ++c) {

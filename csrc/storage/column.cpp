@@ -81,7 +81,7 @@ ColumnHeader column_header(const DType& dtype, std::span<const std::uint64_t> sh
   }
   header.row_stride = choose_row_stride(header.row_bytes, dtype.item_bytes);
   header.data_offset = kHeaderBytes;
-  header.data_bytes = checked_mul(shape.empty() ? 1 : shape[0], header.row_stride, path, "shape");
+  header.data_bytes = checked_mul(header.num_rows(), header.row_stride, path, "shape");
   return header;
 }
 
@@ -213,7 +213,7 @@ void ColumnWriter::append(const void* rows, std::size_t size) {
 }
 
 void ColumnWriter::finish() {
-  const std::uint64_t declared = header_.num_dims == 0 ? 1 : header_.shape[0];
+  const std::uint64_t declared = header_.num_rows();
   if (header_.row_bytes > 0 && rows_written_ != declared) {
     throw invalid(out_.path(), ": found ", rows_written_, " rows, expected ", declared);
   }

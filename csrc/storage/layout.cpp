@@ -57,9 +57,10 @@ const DType* find_dtype(std::uint32_t code) noexcept {
   return code - 1 < kDTypes.size() ? &kDTypes[code - 1] : nullptr;
 }
 
-const DType* find_dtype(std::string_view name) noexcept {
+const DType& dtype_named(std::string_view name, const std::string& what) {
   const auto found = std::ranges::find(kDTypes, name, &DType::name);
-  return found == kDTypes.end() ? nullptr : &*found;
+  if (found != kDTypes.end()) return *found;
+  throw invalid(what, ": found '", name, "', expected one format v1 stores");
 }
 
 std::uint64_t align_up(std::uint64_t bytes) noexcept {
