@@ -7,22 +7,45 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "build/csc_files.h"
 #include "build/edge_source.h"
-#include "build/neighborhoods.h"
-#include "build/runs.h"
 
 namespace gz {
+
+struct CscPaths {
+  std::string topology;
+  std::string edge_id;  // unless the options want none
+  std::vector<std::string> columns;
+};
+
+// Called between steps with what is done and what there is to do; throws to cancel.
+using Checkpoint = std::function<void(std::uint64_t done, std::uint64_t total)>;
 
 // Resources of a build.
 struct BuildRoom {
   std::uint64_t memory;   // bytes for buffers
   std::string directory;  // for scratch files
   int threads;
+};
+
+// Counts of edges that the options changed, and of edges in the result.
+struct NeighborhoodCounts {
+  std::uint64_t merged = 0;      // edges that coalescing took away
+  std::uint64_t duplicates = 0;  // stored, beyond the first between two nodes
+  std::uint64_t loops = 0;       // stored
+  std::uint64_t loops_added = 0;
+
+  NeighborhoodCounts& operator+=(const NeighborhoodCounts& other) noexcept {
+    merged += other.merged;
+    duplicates += other.duplicates;
+    loops += other.loops;
+    loops_added += other.loops_added;
+    return *this;
+  }
 };
 
 struct CscStatistics {
