@@ -288,14 +288,14 @@ struct CscBuilder::State {
     return records;
   }
 
-  // Calls body(records) with the records of a bucket, ordered by `keys`, some at a time; those are
-  // in order already that agree in all of them.
+  // Calls body(records) with the records of a bucket, ordered by `keys`, some at a time; records
+  // that agree in all of them are in order already.
   template <class Body>
   void each_ordered(const Runs& runs, std::uint64_t bucket, std::span<const Key> keys,
                     const Body& body) {
     if (runs.num_records(bucket) > hub_records && !keys.empty()) {
       Runs finer = split(runs, bucket, keys[0]);
-      // Those that agree in one key are ordered by the others.
+      // Records that agree in one key are ordered by the others.
       const auto finer_by = keys.subspan(finer.range().shift == 0 ? 1 : 0);
       for (std::uint64_t b = 0; b < finer.range().num_buckets(); ++b) {
         each_ordered(finer, b, finer_by, body);

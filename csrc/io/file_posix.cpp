@@ -67,7 +67,8 @@ File File::create(const std::string& path) {
 File File::temporary(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  if (const int fd = posix::open_unnamed(folder); fd >= 0) return File(fd, path);
+  const int fd = posix::open_unnamed(folder);
+  if (fd >= 0) return File(fd, path);
   if (errno != 0) throw OsError("cannot open", path, errno);
   File file = create(path);
   if (::unlink(path.c_str()) != 0) throw OsError("cannot remove", path, errno);
@@ -82,8 +83,8 @@ File File::lock(const std::string& path) {
 }
 
 std::optional<File> File::reopen_direct() const {
-  if (const int fd = posix::reopen_direct(descriptor(*this), path_); fd >= 0)
-    return File(fd, path_);
+  const int fd = posix::reopen_direct(descriptor(*this), path_);
+  if (fd >= 0) return File(fd, path_);
   if (errno != 0) throw OsError("cannot open", path_, errno);
   return std::nullopt;
 }

@@ -24,14 +24,18 @@ int rename_in_one_step(const char* from, const char* to, Renaming how) {
   return ::renameat2(AT_FDCWD, from, AT_FDCWD, to, flags);
 }
 
-namespace posix {
+namespace {
 
 // Opens, with errno 0 for these errors.
 int open_unless(std::initializer_list<int> expected, const std::string& path, int flags) {
-  const int file = open(path, flags);
+  const int file = posix::open(path, flags);
   if (file < 0 && std::ranges::find(expected, errno) != expected.end()) errno = 0;
   return file;
 }
+
+}  // namespace
+
+namespace posix {
 
 int open_unnamed(const std::string& folder) {
   // Kernels' errors on filesystems that have only files with names (NFS).

@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <limits>
 
-#include "base/errors.h"
 #include "io/posix.h"
 #include "io/process.h"
 #include "io/publish.h"

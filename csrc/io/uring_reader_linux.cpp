@@ -145,7 +145,7 @@ class UringReader final : public AsyncReader {
     while (tail.load(std::memory_order_acquire) == head.load(std::memory_order_relaxed)) {
       if (const int error = tell(1)) throw OsError("cannot wait for", kName, error);
     }
-    // Of the file that is none, if reads are known.
+    // A read from no file fails for that reason, if the kernel knows reads.
     const io_uring_cqe& found = completion_at(head.load(std::memory_order_relaxed));
     if (found.res != -EBADF) throw OsError("cannot read with", kName, ENOSYS);
     head.fetch_add(1, std::memory_order_release);

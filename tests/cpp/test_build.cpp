@@ -6,14 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "build/csc_builder.h"
+#include "build/csc_files.h"
 #include "build/in_memory.h"
-#include "build/packed_edges.h"
-#include "build/runs.h"
 #include "check.h"
 #include "scratch.h"
-#include "storage/block_writer.h"
-#include "storage/topology.h"
 
 namespace gz::test {
 namespace {
