@@ -925,10 +925,6 @@ class PagedRows:
     @property
     def row_bytes(self) -> int: ...
 
-    @property
-    def num_kept(self) -> int:
-        """Groups that may be."""
-
     def load(self, group: int, max_rows: int) -> tuple[int, ReadStats]:
         """
         Reads what is to stay in memory from `group` on, some `max_rows` rows. The group to go on with, -1 at the end; and what was read.

@@ -39,12 +39,10 @@ using ColumnTuple = std::tuple<std::string, std::string, std::vector<std::uint64
 
 PayloadColumn column_of(const ColumnTuple& given) {
   const auto& [name, dtype_name, shape, one] = given;
-  const DType* const dtype = find_dtype(dtype_name);
-  if (dtype == nullptr || one.size() != dtype->item_bytes) {
-    throw invalid("dtype of '", name, "': found '", dtype_name, "', expected one format v1 stores");
-  }
+  const DType& dtype = dtype_named(dtype_name, "dtype of '" + name + "'");
+  if (one.size() != dtype.item_bytes) throw invalid("columns: found a 1 of another dtype");
   const auto* const bytes = static_cast<const Byte*>(one.data());
-  return {name, dtype, shape, std::vector<Byte>(bytes, bytes + one.size())};
+  return {name, &dtype, shape, std::vector<Byte>(bytes, bytes + dtype.item_bytes)};
 }
 
 std::optional<Coalesce> coalesce_of(const std::string& name) {
@@ -61,12 +59,6 @@ SelfLoops self_loops_of(const std::string& name) {
   if (name == "add") return SelfLoops::kAdd;
   throw invalid("self_loops: found '", name, "', expected keep, remove or add");
 }
-
-// Keeps what the options borrow from Python.
-struct Builder {
-  nb::object source_times;
-  std::unique_ptr<CscBuilder> builder;
-};
 
 nb::dict to_dict(const CscStatistics& found) {
   nb::dict dict;
@@ -92,14 +84,15 @@ void init_build(nb::module_& m) {
       .def(nb::init<std::uint64_t>(), "num_nodes"_a)
       .def("count", &NodeMarks::count);
 
-  nb::class_<Builder>(m, "CscBuilder", "Edges in any order to CSC files, in bounded memory.")
+  nb::class_<CscBuilder>(m, "CscBuilder", "Edges in any order to CSC files, in bounded memory.")
       .def(
           "__init__",
-          [](Builder* self, std::uint64_t num_src, std::uint64_t num_dst, std::uint64_t max_edges,
-             const std::vector<ColumnTuple>& columns, std::shared_ptr<NodeMarks> src_marks,
-             std::shared_ptr<NodeMarks> dst_marks, bool bipartite, bool undirected,
-             const std::string& coalesce, const std::string& self_loops, bool edge_ids,
-             int time_column, const std::optional<Int64Array>& source_times, std::uint64_t room,
+          [](CscBuilder* self, std::uint64_t num_src, std::uint64_t num_dst,
+             std::uint64_t max_edges, const std::vector<ColumnTuple>& columns,
+             std::shared_ptr<NodeMarks> src_marks, std::shared_ptr<NodeMarks> dst_marks,
+             bool bipartite, bool undirected, const std::string& coalesce,
+             const std::string& self_loops, bool edge_ids, int time_column,
+             const std::optional<Int64Array>& source_times, std::uint64_t room,
              std::string directory, int num_threads) {
             CscOptions options;
             options.num_src = num_src;
@@ -112,19 +105,15 @@ void init_build(nb::module_& m) {
             options.edge_ids = edge_ids;
             for (const ColumnTuple& column : columns) options.columns.push_back(column_of(column));
             if (time_column >= 0) options.time_column = static_cast<std::size_t>(time_column);
-            nb::object held;
             if (source_times) {
               if (source_times->size() != num_src) {
                 throw invalid("source_times: expected one of each source");
               }
               options.source_times = as_span(*source_times);
-              held = nb::cast(*source_times);
+              options.owner = hold(*source_times);
             }
-            new (self)
-                Builder{std::move(held),
-                        std::make_unique<CscBuilder>(
-                            std::move(options), BuildRoom{room, std::move(directory), num_threads},
-                            std::move(src_marks), std::move(dst_marks))};
+            new (self) CscBuilder(std::move(options), {room, std::move(directory), num_threads},
+                                  std::move(src_marks), std::move(dst_marks));
           },
           "num_src"_a, "num_dst"_a, "max_edges"_a, "columns"_a, "src_marks"_a.none(),
           "dst_marks"_a.none(), "bipartite"_a, "undirected"_a, "coalesce"_a, "self_loops"_a,
@@ -132,8 +121,8 @@ void init_build(nb::module_& m) {
           "num_threads"_a = 0)
       .def(
           "append",
-          [](Builder& self, const Ids& src, const Ids& dst, const std::vector<Bytes>& columns) {
-            const auto& expected = self.builder->options().columns;
+          [](CscBuilder& self, const Ids& src, const Ids& dst, const std::vector<Bytes>& columns) {
+            const auto& expected = self.options().columns;
             EdgeSlab slab{ids_of(src), ids_of(dst), {}, 0, static_cast<std::int64_t>(src.size())};
             if (src.size() != dst.size() || columns.size() != expected.size()) {
               throw invalid("edges: src, dst and columns differ in length");
@@ -146,7 +135,7 @@ void init_build(nb::module_& m) {
               slab.columns.push_back(columns[c].data());
             }
             const nb::gil_scoped_release released;
-            self.builder->append(slab);
+            self.append(slab);
           },
           "src"_a, "dst"_a, "columns"_a,
           nb::sig("def append(self, src: typing.Any, dst: typing.Any, columns: "
@@ -154,7 +143,7 @@ void init_build(nb::module_& m) {
           "Adds edges: ids of 32 or 64 bits, and the bytes of every column's rows.")
       .def(
           "finish",
-          [](Builder& self, std::string topology, std::string edge_id,
+          [](CscBuilder& self, std::string topology, std::string edge_id,
              std::vector<std::string> columns, const nb::callable& progress) {
             const Checkpoint checkpoint = [&](std::uint64_t done, std::uint64_t total) {
               const nb::gil_scoped_acquire acquired;
@@ -162,8 +151,8 @@ void init_build(nb::module_& m) {
               progress(done, total);
             };
             return to_dict(without_gil([&] {
-              return self.builder->finish(
-                  {std::move(topology), std::move(edge_id), std::move(columns)}, checkpoint);
+              return self.finish({std::move(topology), std::move(edge_id), std::move(columns)},
+                                 checkpoint);
             }));
           },
           "topology"_a, "edge_id"_a, "columns"_a, "progress"_a,

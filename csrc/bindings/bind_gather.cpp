@@ -59,14 +59,15 @@ void check_no_dictionary(const RowTable& table, const char* name) {
   throw invalid(name, ": found a dictionary, expected rows");
 }
 
-GatherPlan::Source source_of(const GatherPlan& plan, std::size_t by, const HeldTable& table,
-                             int paged) {
+// A source of the plan's, which keeps its table alive.
+GatherPlan::Source source_of(GatherPlan& plan, std::size_t by, const HeldTable& table, int paged) {
   if (paged >= 0) {
     const auto p = static_cast<std::size_t>(paged);
     if (p >= plan.paged.size() || plan.paged[p].by != by) {
       throw invalid("paged: expected rows that go by the same list");
     }
   }
+  plan.owners.push_back(table.owner);
   return {by, table.rows, paged};
 }
 
@@ -181,7 +182,6 @@ void init_gather(nb::module_& m) {
             check_id_column(ids.rows);
             check_no_dictionary(ids.rows, "ids");
             self.lookups.push_back(source_of(self, by, ids, paged));
-            self.owners.push_back(ids.owner);
             return self.num_lists + self.lookups.size() - 1;
           },
           "by"_a, "ids"_a, "paged"_a = -1,
@@ -191,7 +191,6 @@ void init_gather(nb::module_& m) {
           [](GatherPlan& self, std::size_t by, const HeldTable& table, int paged, int inner_of) {
             self.columns.push_back(source_of(self, by, table, paged));
             self.columns.back().inner_of = inner_of;
-            self.owners.push_back(table.owner);
             return self.columns.size() - 1;
           },
           "by"_a, "table"_a, "paged"_a = -1, "inner_of"_a = -1,
@@ -208,7 +207,6 @@ void init_gather(nb::module_& m) {
             }
             self.columns.push_back(source_of(self, by, table, paged));
             self.columns.back().sum = {edges, to, is_mean};
-            self.owners.push_back(table.owner);
             return self.columns.size() - 1;
           },
           "by"_a, "table"_a, "edges"_a, "to"_a, "is_mean"_a = false, "paged"_a = -1,

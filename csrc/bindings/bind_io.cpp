@@ -198,7 +198,6 @@ void init_io(nb::module_& m) {
           "These rows stay in memory once they are read.")
       .def_prop_ro("num_rows", &PagedRows::num_rows)
       .def_prop_ro("row_bytes", &PagedRows::row_bytes)
-      .def_prop_ro("num_kept", &PagedRows::num_kept, "Groups that may be.")
       .def(
           "load",
           [](PagedRows& self, std::int64_t group, std::int64_t max_rows) {

@@ -20,14 +20,6 @@ using namespace nb::literals;
 
 namespace {
 
-const DType& dtype_named(const std::string& name) {
-  const DType* const dtype = find_dtype(name);
-  if (dtype == nullptr) {
-    throw invalid("dtype: found '", name, "', expected one format v1 stores");
-  }
-  return *dtype;
-}
-
 std::vector<std::uint64_t> shape_of(const Column& column) {
   return {column.shape().begin(), column.shape().end()};
 }

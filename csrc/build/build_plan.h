@@ -1,7 +1,9 @@
 // Facts that all steps of a build share.
 #pragma once
 
+#include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "build/options.h"
 #include "build/packed_edges.h"
@@ -10,10 +12,18 @@
 namespace gz {
 
 struct BuildPlan {
-  const CscOptions& options;
-  const RecordLayout& layout;
-  const Numbering& numbering;
-  const EdgeTimes& times;
+  explicit BuildPlan(CscOptions given)
+      : options(std::move(given)),
+        numbering(options),
+        layout(std::max(options.num_src, options.num_dst), numbering.end, options.columns),
+        times(layout, options) {}
+  BuildPlan(const BuildPlan&) = delete;
+  BuildPlan& operator=(const BuildPlan&) = delete;
+
+  const CscOptions options;
+  const Numbering numbering;
+  const RecordLayout layout;
+  const EdgeTimes times;
   std::optional<PackedEdges> packed;  // as which edges wait to be sorted; none: as records
 
   // Bytes of one edge while it waits.

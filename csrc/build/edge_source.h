@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
+#include <memory>
 #include <vector>
 
 #include "build/build_plan.h"
@@ -60,43 +60,10 @@ struct EdgeCounts {
   std::uint64_t reverses = 0;
 };
 
-// One slab as a source for partition(), keyed by destination.
-class EdgeSource final : public RecordSource {
- public:
-  // `marks` are those of the sources, or null. Raises std::out_of_range, from partition(), naming
-  // the first edge whose id is no node, and std::invalid_argument for a time that is NaN.
-  EdgeSource(const BuildPlan& plan, NodeMarks* marks, const EdgeSlab& slab, EdgeCounts& counts,
-             int slices);
-
-  std::int64_t num_items() const override { return slab_.end - slab_.begin; }
-  std::int64_t keys(int slice, std::int64_t begin, std::int64_t end, std::uint64_t* keys) override;
-  void counted() override;
-  const Byte* records(int slice, std::int64_t begin, std::int64_t end, Byte* space) override;
-
- private:
-  struct Slice {
-    std::uint64_t loops = 0;
-    std::uint64_t edges = 0;     // in the second round: the number of the next one
-    std::uint64_t reverses = 0;  // likewise
-    std::int64_t bad = -1;       // the first edge that is refused
-    std::uint64_t src[kPiece];
-    std::uint64_t dst[kPiece];
-  };
-  bool is_loop(std::uint64_t src, std::uint64_t dst) const noexcept {
-    return !plan_.options.bipartite && src == dst;
-  }
-  // Calls put(i, src, dst, is_reverse) for the records of the slice's first `count` edges.
-  template <class Put>
-  void each_record(const Slice& slice, std::int64_t count, const Put& put) const;
-  void check(Slice& slice, std::int64_t begin, std::int64_t end) const noexcept;
-  [[noreturn]] void refuse(std::int64_t edge) const;
-
-  const BuildPlan& plan_;
-  NodeMarks* marks_;
-  const EdgeSlab& slab_;
-  EdgeCounts& counts_;
-  std::vector<Slice> slices_;
-  bool counting_ = true;
-};
+// One slab as a source for partition() by `threads`, keyed by destination; `marks` are those of the
+// sources, or null. partition() raises std::out_of_range naming the first edge whose id is no node,
+// and std::invalid_argument for a time that is NaN. REQUIRES that all given here outlives it.
+std::unique_ptr<RecordSource> edge_source(const BuildPlan& plan, NodeMarks* marks,
+                                          const EdgeSlab& slab, EdgeCounts& counts, int threads);
 
 }  // namespace gz

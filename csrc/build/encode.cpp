@@ -76,14 +76,12 @@ std::int64_t RowEncoder::profile(const float* rows, std::int64_t num_rows, int t
     spreads_.resize(num_sums());
     parallel_for(num_columns_, 1, threads, [&](std::int64_t c, std::int64_t) {
       const Spread start = start_spread(rows + c, num_rows, num_columns_);
-      const auto lane = static_cast<std::size_t>(c % kTileColumns);
-      for (std::int64_t part = 0; part < num_parts_; ++part) {
-        const auto at = static_cast<std::size_t>(part * num_tiles_ + c / kTileColumns);
-        spreads_[at].centre[lane] = start.centre;
-        spreads_[at].first_bin[lane] = start.first_bin;
-        spreads_[at].lowest[lane] = start.lowest;
-        spreads_[at].highest[lane] = start.highest;
-      }
+      each_part(spreads_, static_cast<std::size_t>(c), [&](SpreadTile& tile, std::size_t lane) {
+        tile.centre[lane] = start.centre;
+        tile.first_bin[lane] = start.first_bin;
+        tile.lowest[lane] = start.lowest;
+        tile.highest[lane] = start.highest;
+      });
     });
   }
   std::atomic<std::int64_t> first_bad{kNoRow};
@@ -101,12 +99,9 @@ void RowEncoder::fit() {
   zero_point_.resize(static_cast<std::size_t>(num_columns_));
   parallel_for(num_columns_, 1, 0, [&](std::int64_t column, std::int64_t) {
     const auto c = static_cast<std::size_t>(column);
-    const auto lane = static_cast<std::size_t>(column % kTileColumns);
+    const std::size_t lane = c % kTileColumns;
     Spread spread;
-    for (std::size_t at = c / kTileColumns; at < spreads_.size();
-         at += static_cast<std::size_t>(num_tiles_)) {
-      spread.add(spreads_[at], lane);
-    }
+    each_part(spreads_, c, [&](const SpreadTile& tile, std::size_t) { spread.add(tile, lane); });
     const auto [scale, zero_point] = choose_affine(spread);
     ScaleTile& tile = scales_[c / kTileColumns];
     tile.scale[lane] = scale_[c] = scale;
@@ -124,11 +119,9 @@ void RowEncoder::encode(const float* rows, std::int64_t num_rows, std::byte* out
       std::int64_t row = 0;
       while (row < num_rows && !std::isfinite(rows[row * num_columns_ + c])) ++row;
       if (row == num_rows) continue;
-      for (std::int64_t part = 0; part < num_parts_; ++part) {
-        const auto at = static_cast<std::size_t>(part * num_tiles_ + c / kTileColumns);
-        losses_[at].shift[static_cast<std::size_t>(c % kTileColumns)] =
-            rows[row * num_columns_ + c];
-      }
+      each_part(losses_, static_cast<std::size_t>(c), [&](LossTile& tile, std::size_t lane) {
+        tile.shift[lane] = rows[row * num_columns_ + c];
+      });
     }
   }
   const auto encode_tile = kernels(encoding_).encode;
@@ -142,19 +135,16 @@ void RowEncoder::encode(const float* rows, std::int64_t num_rows, std::byte* out
 std::vector<ColumnLoss> RowEncoder::losses() const {
   std::vector<ColumnLoss> losses(static_cast<std::size_t>(num_columns_));
   for (std::size_t c = 0; c < losses.size(); ++c) {
-    const std::size_t lane = c % kTileColumns;
     ColumnLoss& loss = losses[c];
     double sum = 0, sum_of_squares = 0;
-    for (std::size_t at = c / kTileColumns; at < losses_.size();
-         at += static_cast<std::size_t>(num_tiles_)) {
-      const LossTile& tile = losses_[at];
+    each_part(losses_, c, [&](const LossTile& tile, std::size_t lane) {
       loss.max_abs_error = std::max(loss.max_abs_error, tile.max_abs_error[lane]);
       loss.squared_error += tile.squared_error[lane];
       loss.clipped += tile.clipped[lane];
       loss.count += tile.count[lane];
       sum += tile.sum[lane];
       sum_of_squares += tile.sum_of_squares[lane];
-    }
+    });
     if (loss.count == 0) continue;
     const auto n = static_cast<double>(loss.count);
     loss.variance = std::max(0.0, (sum_of_squares - sum * sum / n) / n);

@@ -47,6 +47,14 @@ class RowEncoder {
   // Threads share the rows by ranges of columns and, where these are few, by parts of the rows.
   // Each part keeps its own sums, so that they add up in one order.
   std::size_t num_sums() const { return static_cast<std::size_t>(num_parts_ * num_tiles_); }
+  // Calls visit(sums, lane) for every part's sums of a column.
+  template <class Sums, class Visit>
+  void each_part(Sums& sums, std::size_t column, const Visit& visit) const {
+    for (std::size_t at = column / kTileColumns; at < sums.size();
+         at += static_cast<std::size_t>(num_tiles_)) {
+      visit(sums[at], column % kTileColumns);
+    }
+  }
   template <class Body>
   void for_tiles(const float* rows, std::int64_t num_rows, int threads, const Body& body) const;
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -30,26 +31,20 @@ struct CscOptions {
   // Neighbourhoods are sorted by this column, or by the times of their sources, if there is one.
   std::optional<std::size_t> time_column;
   std::span<const std::int64_t> source_times;  // [num_src], comparable; empty: none
+  std::shared_ptr<const void> owner;           // of these
 };
 
 // How edges are numbered. Their count is not known while they come in, so reverses start at a
-// number that no edge before them can reach, and the loop added to node v is loop_base() + v.
-class Numbering {
- public:
+// number that no edge before them can reach, and the loop added to node v is loop_base + v.
+struct Numbering {
   explicit Numbering(const CscOptions& options) noexcept
-      : reverse_base_(options.max_edges),
-        loop_base_(options.max_edges * (options.undirected ? 2 : 1)),
-        end_(loop_base_ + (options.self_loops == SelfLoops::kAdd ? options.num_dst : 0)) {}
+      : reverse_base(options.max_edges),
+        loop_base(options.max_edges * (options.undirected ? 2 : 1)),
+        end(loop_base + (options.self_loops == SelfLoops::kAdd ? options.num_dst : 0)) {}
 
-  std::uint64_t reverse_base() const noexcept { return reverse_base_; }
-  std::uint64_t loop_base() const noexcept { return loop_base_; }
-  // All numbers are below.
-  std::uint64_t end() const noexcept { return end_; }
-
- private:
-  std::uint64_t reverse_base_;
-  std::uint64_t loop_base_;
-  std::uint64_t end_;
+  std::uint64_t reverse_base;
+  std::uint64_t loop_base;
+  std::uint64_t end;  // all numbers are below
 };
 
 }  // namespace gz

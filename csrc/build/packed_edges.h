@@ -66,10 +66,7 @@ class Unpacker {
  public:
   Unpacker(const PackedEdges& packed, const RecordLayout& layout, const Numbering& numbering,
            std::uint64_t first_dst) noexcept
-      : packed_(packed),
-        layout_(layout),
-        first_dst_(first_dst),
-        next_{0, numbering.reverse_base()} {}
+      : packed_(packed), layout_(layout), first_dst_(first_dst), next_{0, numbering.reverse_base} {}
 
   void operator()(const Byte* edges, std::uint64_t count, Byte* records) noexcept {
     for (; count > 0; --count, edges += packed_.size(), records += layout_.size()) {

@@ -1,65 +1,49 @@
-// Edges between the same two nodes: found, and merged.
+// Merging edges between the same two nodes.
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "arrays/buffer.h"
-#include "build/options.h"
+#include "build/build_plan.h"
 
 namespace gz {
 
-// Counts distinct sources of one destination, by open addressing.
-class SourceTable {
- public:
-  // Gets ready for up to `max_sources` sources.
-  void clear(std::uint64_t max_sources);
-  // The number that `src` was given when it was first seen: 0, 1, 2 …
-  std::uint32_t find_or_add(std::uint64_t src);
-  std::uint32_t size() const noexcept { return static_cast<std::uint32_t>(sources_.size()); }
-
- private:
-  static constexpr std::uint32_t kNone = 0xFFFFFFFF;
-  std::vector<std::uint32_t> slots_;
-  std::uint32_t shift_ = 63;
-  std::uint64_t mask_ = 0;
-  std::vector<std::uint64_t> sources_;
-};
-
-// Merges the edges of one destination, so that a source occurs once: with the number of its first
-// edge, and attributes joined as Coalesce says. Sums of integers are exact and must fit the dtype;
-// fractions are added in double precision and rounded once.
+// Merges the edges of one destination, which come by source, and those of a source by number: the
+// first one stays, with attributes joined as Coalesce says. Sums of integers are exact and must fit
+// the dtype; fractions are added in double precision and rounded once.
 class EdgeMerger {
  public:
-  EdgeMerger(const RecordLayout& layout, const CscOptions& options);
+  explicit EdgeMerger(const BuildPlan& plan);
 
-  // Starts a destination with up to `max_edges` different sources among them.
-  void clear(std::uint64_t max_edges);
-  // In any order.
-  void add(const Byte* record);
-  // The merged records, in the order of their numbers; valid until clear().
-  // Raises std::invalid_argument when a sum does not fit.
-  std::span<const Byte* const> finish();
-
-  // Bytes for each record that is being merged, at most.
-  static std::uint64_t bytes_per_record(const RecordLayout& layout, const CscOptions& options);
+  // Calls put(record) with the edge before, if it is complete by now.
+  // Raises std::invalid_argument when a sum does not fit, as flush() does.
+  template <class Put>
+  void add(const Byte* record, const Put& put) {
+    if (count_ > 0 && layout_.src(record) != layout_.src(first_.data())) flush(put);
+    join(record);
+  }
+  // The last one is complete.
+  template <class Put>
+  void flush(const Put& put) {
+    if (count_ > 0) put(finish());
+    count_ = 0;
+  }
 
  private:
   struct Item {  // of a record: one number to be joined
     std::uint32_t at;
     const PayloadColumn* column;
+    std::uint64_t joined = 0;  // bits of a double or int64
   };
-  void join(std::uint32_t merged, const Byte* record);
+  void join(const Byte* record);
+  const Byte* finish();
 
   const RecordLayout& layout_;
   Coalesce how_;
   std::vector<Item> items_;
-  SourceTable table_;
-  Buffer<Byte> records_;
-  std::vector<std::uint64_t> counts_;
-  std::vector<std::uint64_t> joined_;  // bits of double or int64, by record and item
-  std::vector<const Byte*> order_;
+  std::vector<Byte> first_;  // of the edges that are being merged
+  std::uint64_t count_ = 0;
 };
 
 }  // namespace gz

@@ -29,7 +29,10 @@ auto scatter_for(std::uint32_t record_bytes) {
 
 }  // namespace
 
-void partition(RecordSource& source, int slices, std::uint32_t record_bytes, Runs& runs) {
+void partition(RecordSource& source, int threads, Runs& runs) {
+  const auto slices = static_cast<int>(std::clamp<std::int64_t>(
+      source.num_items() / chunk_sizes.slice_edges, 1, std::int64_t{threads}));
+  const std::uint32_t record_bytes = runs.record_bytes();
   const std::int64_t piece = std::min(RecordSource::kPiece, chunk_sizes.edge_piece);
   constexpr std::int64_t kMaxRecords = RecordSource::kPiece * RecordSource::kMaxRecordsPerItem;
   const KeyRange& range = runs.range();

@@ -31,8 +31,8 @@ class RecordSource {
   virtual const Byte* records(int slice, std::int64_t begin, std::int64_t end, Byte* space) = 0;
 };
 
-// Adds one run of all the records of `source` to `runs`.
-// REQUIRES fewer than 2^32 records, and as many slices as `slices` in the source.
-void partition(RecordSource& source, int slices, std::uint32_t record_bytes, Runs& runs);
+// Adds one run of all the records of `source` to `runs`, in no more slices than `threads`.
+// REQUIRES fewer than 2^32 records.
+void partition(RecordSource& source, int threads, Runs& runs);
 
 }  // namespace gz

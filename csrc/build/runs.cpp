@@ -68,10 +68,6 @@ void Runs::add(Buffer<Byte> records, std::vector<std::uint32_t> starts) {
   }
 }
 
-std::uint64_t Runs::first_bucket(std::uint64_t part) const noexcept {
-  return std::min(part * part_buckets_, range_.num_buckets());
-}
-
 void Runs::write(Run& run) {
   const Byte* from = run.records.data();
   for (std::uint64_t p = 0; p < parts_.size(); ++p) {
@@ -101,10 +97,6 @@ void Runs::done_with(std::uint64_t buckets) noexcept {
   while (num_given_ < parts_.size() && first_bucket(num_given_ + 1) <= buckets) {
     give_back(parts_[num_given_++]);
   }
-}
-
-std::uint64_t Runs::num_records(std::uint64_t bucket) const noexcept {
-  return bucket_records_[bucket];
 }
 
 std::uint64_t Runs::Reader::next(Byte* to, std::uint64_t max_records) {

@@ -1,6 +1,7 @@
 // Records split into buckets by a range of keys: what does not fit into memory goes to files.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -57,7 +58,7 @@ class Runs {
   Buffer<Byte> make_records(std::int64_t bytes) const;
   // `starts` [num_buckets + 1] says, in records, where each bucket begins in `records`.
   void add(Buffer<Byte> records, std::vector<std::uint32_t> starts);
-  std::uint64_t num_records(std::uint64_t bucket) const noexcept;
+  std::uint64_t num_records(std::uint64_t bucket) const noexcept { return bucket_records_[bucket]; }
   // The first `buckets` buckets are not read again: gives the files back that hold no others.
   // Thread safety: no reader.
   void done_with(std::uint64_t buckets) noexcept;
@@ -90,7 +91,9 @@ class Runs {
     std::uint64_t bytes = 0;
   };
   static constexpr std::uint64_t kMaxParts = 32;
-  std::uint64_t first_bucket(std::uint64_t part) const noexcept;
+  std::uint64_t first_bucket(std::uint64_t part) const noexcept {
+    return std::min(part * part_buckets_, range_.num_buckets());
+  }
   void write(Run& run);
   void give_back(Part& part) noexcept;
 

@@ -5,34 +5,66 @@
 #include <vector>
 
 #include "arrays/buffer.h"
-#include "build/options.h"
+#include "build/build_plan.h"
+#include "storage/topology.h"
 
 namespace gz {
 
 // Consecutive destinations. Several threads fill different parts of it.
 class Slab {
  public:
-  Slab(const RecordLayout& layout, std::uint32_t index_bytes, const CscOptions& options)
-      : layout_(layout),
-        index_bytes_(index_bytes),
-        number_bytes_(number_bytes(layout, options)),
-        columns_(options.columns.size()) {}
+  explicit Slab(const BuildPlan& plan)
+      : layout_(plan.layout),
+        index_bytes_(index_bytes_for(plan.options.num_src)),
+        number_bytes_(number_bytes(plan)),
+        columns_(plan.options.columns.size()) {}
 
   // Some of its edges: `count` of them, from position `at` of the arrays on.
   struct Part {
     std::uint64_t at;
     std::uint64_t count;
   };
-  void reset(std::uint64_t max_edges, std::uint64_t num_dst);
+  void reset(std::uint64_t max_edges, std::uint64_t num_dst) {
+    const auto make_room = [&](Buffer<Byte>& buffer, std::uint64_t bytes) {
+      buffer.reserve(static_cast<std::int64_t>(max_edges * bytes));  // no more than that
+    };
+    parts.clear();
+    degrees.reserve(static_cast<std::int64_t>(num_dst));
+    degrees.resize(static_cast<std::int64_t>(num_dst));
+    make_room(indices_, index_bytes_);
+    make_room(numbers_, number_bytes_);
+    for (std::size_t c = 0; c < columns_.size(); ++c) {
+      make_room(columns_[c], layout_.column_bytes(c));
+    }
+  }
 
   // Puts record_at(0) … record_at(count - 1) behind position `at`.
   template <class RecordAt>
-  void put(std::uint64_t at, std::uint64_t count, const RecordAt& record_at);
+  void put(std::uint64_t at, std::uint64_t count, const RecordAt& record_at) {
+    Byte* index = indices_.data() + at * index_bytes_;
+    Byte* number = numbers_.data() + at * number_bytes_;
+    for (std::uint64_t i = 0; i < count; ++i) {
+      const Byte* const record = record_at(i);
+      const std::uint64_t src = layout_.src(record);
+      std::memcpy(index, &src, index_bytes_ == 4 ? 4 : 8);
+      index += index_bytes_;
+      if (number_bytes_ == 0) continue;
+      const std::uint64_t value = layout_.number(record);
+      std::memcpy(number, &value, number_bytes_ == 4 ? 4 : 8);
+      number += number_bytes_;
+    }
+    for (std::size_t c = 0; c < columns_.size(); ++c) {
+      const std::uint32_t bytes = layout_.column_bytes(c);
+      Byte* to = columns_[c].data() + at * bytes;
+      for (std::uint64_t i = 0; i < count; ++i, to += bytes) {
+        copy_row(to, record_at(i) + layout_.column_at(c), bytes);
+      }
+    }
+  }
 
-  // Bytes of one edge in here.
-  static std::uint64_t edge_bytes(const RecordLayout& layout, std::uint32_t index_bytes,
-                                  const CscOptions& options) noexcept {
-    return index_bytes + number_bytes(layout, options) + layout.payload_bytes();
+  // Bytes of one edge in here, at most.
+  static std::uint64_t edge_bytes(const BuildPlan& plan) noexcept {
+    return 8 + number_bytes(plan) + plan.layout.payload_bytes();
   }
 
   const Byte* indices(const Part& part) const noexcept {
@@ -51,9 +83,8 @@ class Slab {
 
  private:
   // Bytes of an edge's number in here, which is there for its id.
-  static std::uint32_t number_bytes(const RecordLayout& layout,
-                                    const CscOptions& options) noexcept {
-    return options.edge_ids ? layout.number_bytes() : 0;
+  static std::uint32_t number_bytes(const BuildPlan& plan) noexcept {
+    return plan.options.edge_ids ? plan.layout.number_bytes() : 0;
   }
 
   const RecordLayout& layout_;
@@ -63,42 +94,5 @@ class Slab {
   Buffer<Byte> numbers_;  // as in the records
   std::vector<Buffer<Byte>> columns_;
 };
-
-inline void Slab::reset(std::uint64_t max_edges, std::uint64_t num_dst) {
-  const auto make_room = [&](Buffer<Byte>& buffer, std::uint64_t bytes) {
-    buffer.reserve(static_cast<std::int64_t>(max_edges * bytes));  // no more than that
-  };
-  parts.clear();
-  degrees.reserve(static_cast<std::int64_t>(num_dst));
-  degrees.resize(static_cast<std::int64_t>(num_dst));
-  make_room(indices_, index_bytes_);
-  make_room(numbers_, number_bytes_);
-  for (std::size_t c = 0; c < columns_.size(); ++c) {
-    make_room(columns_[c], layout_.column_bytes(c));
-  }
-}
-
-template <class RecordAt>
-void Slab::put(std::uint64_t at, std::uint64_t count, const RecordAt& record_at) {
-  Byte* index = indices_.data() + at * index_bytes_;
-  Byte* number = numbers_.data() + at * number_bytes_;
-  for (std::uint64_t i = 0; i < count; ++i) {
-    const Byte* const record = record_at(i);
-    const std::uint64_t src = layout_.src(record);
-    std::memcpy(index, &src, index_bytes_ == 4 ? 4 : 8);
-    index += index_bytes_;
-    if (number_bytes_ == 0) continue;
-    const std::uint64_t value = layout_.number(record);
-    std::memcpy(number, &value, number_bytes_ == 4 ? 4 : 8);
-    number += number_bytes_;
-  }
-  for (std::size_t c = 0; c < columns_.size(); ++c) {
-    const std::uint32_t bytes = layout_.column_bytes(c);
-    Byte* to = columns_[c].data() + at * bytes;
-    for (std::uint64_t i = 0; i < count; ++i, to += bytes) {
-      copy_row(to, record_at(i) + layout_.column_at(c), bytes);
-    }
-  }
-}
 
 }  // namespace gz

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "base/constants.h"
 #include "gather/dictionary.h"
@@ -38,6 +39,21 @@ void for_rows(const RowTable& table, const std::int64_t* index, std::int64_t cou
 }
 
 }  // namespace
+
+void copy_ids(const RowTable& column, const std::int64_t* index, std::int64_t count,
+              std::int64_t* out) {
+  const std::integral_constant<std::int64_t, sizeof *out> size;
+  const auto copy = [&]<class Item>(Item) {
+    with_row_at(column, [&](const auto& row_at) {
+      for_rows(row_at, index, count, reinterpret_cast<std::byte*>(out), size, kLine,
+               [](const std::byte* from, std::byte* to) {
+                 const auto id = static_cast<std::int64_t>(*reinterpret_cast<const Item*>(from));
+                 std::memcpy(to, &id, sizeof id);
+               });
+    });
+  };
+  column.row_bytes == 4 ? copy(std::int32_t{}) : copy(std::int64_t{});
+}
 
 void copy_rows(const RowTable& table, const std::int64_t* index, std::int64_t count,
                std::byte* out) {

@@ -38,19 +38,10 @@ void with_row_at(const RowTable& table, const Call& call) {
   });
 }
 
-// Items index[0 … count) of a column of integers to `out`, which may be `index`. REQUIRES: every
-// index is a row, and rows are of Item's size. Runs inside guarded().
-template <class Item>
+// Items index[0 … count) of a column of int32 or int64 to `out`, which may be `index`. REQUIRES:
+// every index is a row. Runs inside guarded().
 void copy_ids(const RowTable& column, const std::int64_t* index, std::int64_t count,
-              std::int64_t* out) {
-  constexpr std::int64_t kPrefetchAhead = 16;
-  with_row_at(column, [&](const auto& row_at) {
-    for (std::int64_t i = 0; i < count; ++i) {
-      if (i + kPrefetchAhead < count) __builtin_prefetch(row_at(index[i + kPrefetchAhead]));
-      out[i] = static_cast<std::int64_t>(*reinterpret_cast<const Item*>(row_at(index[i])));
-    }
-  });
-}
+              std::int64_t* out);
 
 // Puts rows index[0 … count) one behind the other at `out`.
 // REQUIRES: every index is a row. Runs inside guarded(), see io/fault_guard.h.

@@ -121,9 +121,8 @@ class DiskGather::Lane {
   Lane(const ReaderOptions& options, std::size_t buffer_bytes)
       : buffer_(buffer_bytes),
         reader_(AsyncReader::create(options)),
-        slots_(static_cast<std::size_t>(options.depth)) {
+        depth_(static_cast<std::size_t>(options.depth)) {
     reader_->add_memory(buffer_.memory());
-    for (std::size_t slot = slots_.size(); slot-- > 0;) free_.push_back(slot);
   }
 
   // Reads and scatters until the plan is read or the call stopped.
@@ -131,7 +130,10 @@ class DiskGather::Lane {
     // Whatever ends the call, an error too: nothing may be under way into memory used again.
     struct AtRest {
       Lane& lane;
-      ~AtRest() { lane.rest(); }
+      ~AtRest() {
+        lane.reader_->drain();
+        lane.buffer_.clear();
+      }
     } const at_rest{*this};
     const int file = reader_->add_file(job.column.file);
     std::vector<Completion> done(chunk_sizes.reaped_reads);
@@ -147,51 +149,35 @@ class DiskGather::Lane {
   std::size_t buffer_bytes() const { return buffer_.memory().size(); }
 
  private:
-  struct Slot {
-    std::size_t read;
-    ReadBuffer::Piece piece;
-  };
-
   void start_reads(Job& job, int file) {
     const std::span<const PlannedRead> reads = job.plan.reads();
     requests_.clear();
-    while (job.next < reads.size() && !free_.empty() && !job.stop.stop_requested()) {
+    const std::size_t most = depth_ - reader_->under_way();
+    while (job.next < reads.size() && requests_.size() < most && !job.stop.stop_requested()) {
       const PlannedRead& read = reads[job.next];
+      // Its ticket is the read's number.
       const ReadBuffer::Piece piece = buffer_.take(read.size);
       if (piece.data == nullptr) break;
-      const std::size_t slot = free_.back();
-      free_.pop_back();
-      slots_[slot] = {job.next++, piece};
-      requests_.push_back({file, read.offset, read.size, piece.data, slot});
+      requests_.push_back({file, read.offset, read.size, piece.data, piece.ticket});
+      ++job.next;
     }
     if (!requests_.empty()) reader_->submit(requests_);
   }
 
   void finish(Job& job, const Completion& done) {
-    const Slot& slot = slots_[done.tag];
-    const PlannedRead& read = job.plan.reads()[slot.read];
+    const PlannedRead& read = job.plan.reads()[done.tag];
     ++job.complete;
     if (done.error) {
       job.rescue(read);
     } else {
-      job.scatter(read, slot.piece.data);
+      job.scatter(read, buffer_.at(done.tag));
     }
-    buffer_.give_back(slot.piece.ticket);
-    free_.push_back(done.tag);
-  }
-
-  void rest() noexcept {
-    reader_->drain();
-    if (free_.size() == slots_.size()) return;
-    buffer_.clear();
-    free_.clear();
-    for (std::size_t slot = slots_.size(); slot-- > 0;) free_.push_back(slot);
+    buffer_.give_back(done.tag);
   }
 
   ReadBuffer buffer_;  // outlives the reader, which may have reads under way into it
   std::unique_ptr<AsyncReader> reader_;
-  std::vector<Slot> slots_;
-  std::vector<std::size_t> free_;
+  std::size_t depth_;
   std::vector<ReadRequest> requests_;
 };
 

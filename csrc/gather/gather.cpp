@@ -267,14 +267,7 @@ void gather_ids(const RowTable& column, const RowTable& whole, std::span<const s
   const auto n = static_cast<std::int64_t>(index.size());
   parallel_for(n, grain_for(8), threads, [&](std::int64_t begin, std::int64_t end) {
     check_index(index, begin, end, column.num_rows);
-    guarded([&] {
-      const std::int64_t* at = index.data() + begin;
-      if (column.row_bytes == 4) {
-        copy_ids<std::int32_t>(column, at, end - begin, out + begin);
-      } else {
-        copy_ids<std::int64_t>(column, at, end - begin, out + begin);
-      }
-    });
+    guarded([&] { copy_ids(column, index.data() + begin, end - begin, out + begin); });
     check_ids({out + begin, out + end}, whole);
   });
 }

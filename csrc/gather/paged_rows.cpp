@@ -227,7 +227,8 @@ RowWindow PagedRows::read(std::span<const IdList> lists, std::int64_t max_bytes,
     Buffer<std::int64_t> missing = unite(lists, count, window, fill);
     // Lists share rows, and fewer of them find as many frames: once is not always enough.
     while (count > 1 && missing.size() * row_bytes_ > max_bytes) {
-      const std::int64_t kept = cache_ ? bytes_of(fill) : 0;
+      const std::int64_t kept =
+          cache_ ? (fill.groups.size() << resident_.group_bits()) * row_bytes_ : 0;
       const double share = static_cast<double>(kept + max_bytes) /
                            static_cast<double>(kept + missing.size() * row_bytes_);
       count = std::clamp<std::size_t>(static_cast<std::size_t>(static_cast<double>(count) * share),
@@ -324,30 +325,24 @@ void PagedRows::fetch_one_by_one(std::span<const IdList> lists, RowWindow& windo
   }
 }
 
-PagedRows::Fill PagedRows::absent(std::int64_t& group, std::int64_t max_rows) {
+std::int64_t PagedRows::load(std::int64_t group, std::int64_t max_rows, ReadStats& stats) {
+  const std::lock_guard lock(mutex_);
   const int bits = resident_.group_bits();
   Fill fill;
   for (group = resident_.next_kept(group);
-       group < resident_.num_groups() && fill.groups.size() << bits < max_rows;
+       group < resident_.num_groups() &&
+       fill.groups.size() << bits < std::max<std::int64_t>(1, max_rows);
        group = resident_.next_kept(group + 1)) {
     const std::int64_t place = resident_.find(group << bits);
-    const auto number = static_cast<std::size_t>(place >> bits);
-    if (present_[number]) continue;
-    present_[number] = true;
-    add_group(group << bits, place, fill);
+    std::vector<bool>::reference is_there = present_[static_cast<std::size_t>(place >> bits)];
+    if (!is_there) add_group(group << bits, place, fill);
+    is_there = true;
   }
-  return fill;
-}
-
-std::int64_t PagedRows::load(std::int64_t group, std::int64_t max_rows, ReadStats& stats) {
-  const std::lock_guard lock(mutex_);
-  const Fill fill = absent(group, std::max<std::int64_t>(1, max_rows));
   RowWindow window;
   window.errors.resize(1);
   const std::int64_t end = fill.groups.size() == 0 ? 0 : fill.groups.span().back() + 1;
-  const std::int64_t beyond = (end << resident_.group_bits()) - resident_.num_rows();
-  window.stats.rows =
-      (fill.groups.size() << resident_.group_bits()) - std::max<std::int64_t>(0, beyond);
+  const std::int64_t beyond = (end << bits) - resident_.num_rows();
+  window.stats.rows = (fill.groups.size() << bits) - std::max<std::int64_t>(0, beyond);
   try {
     fetch({}, fill, window, {});
     if (window.errors[0]) std::rethrow_exception(window.errors[0]);

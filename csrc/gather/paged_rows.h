@@ -143,12 +143,7 @@ class PagedRows {
   Buffer<std::int64_t> number(RankedBits& wanted, NarrowNumbers& places) const;
   // Takes back that a Fill was read and kept.
   void forget(const Fill& fill, void (RowCache::*drop)(std::int32_t) = &RowCache::drop) noexcept;
-  // The next `max_rows` or so from `group` on that are resident and were not read; advances it.
-  Fill absent(std::int64_t& group, std::int64_t max_rows);
   void add_group(std::int64_t row, std::int64_t place, Fill& fill) const;
-  std::int64_t bytes_of(const Fill& fill) const noexcept {
-    return (fill.groups.size() << resident_.group_bits()) * row_bytes_;
-  }
   Pieces pieces_of(const Fill& fill, const Part& part) const;
   // Reads rows into a window and groups into their places.
   void fetch(std::span<const std::int64_t> missing, const Fill& fill, RowWindow& window,

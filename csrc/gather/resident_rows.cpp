@@ -13,11 +13,6 @@ std::int64_t count_groups(std::int64_t num_rows, int group_bits) {
   return (num_rows + (std::int64_t{1} << group_bits) - 1) >> group_bits;
 }
 
-ResidentRows::ResidentRows(std::int64_t num_rows, int group_bits)
-    : num_rows_(num_rows),
-      num_groups_(count_groups(num_rows, group_bits)),
-      group_bits_(group_bits) {}
-
 ResidentRows ResidentRows::first(std::int64_t num_rows, int group_bits, std::int64_t count) {
   ResidentRows rows(num_rows, group_bits);
   rows.num_kept_ = std::clamp<std::int64_t>(count, 0, rows.num_groups_);
@@ -43,11 +38,6 @@ ResidentRows ResidentRows::of_bits(std::int64_t num_rows, std::span<const std::u
   }
   rows.num_kept_ = rows.kept_.rank();
   return rows;
-}
-
-std::int64_t ResidentRows::next_kept(std::int64_t group) const noexcept {
-  if (kept_.size() > 0) return kept_.next(group);
-  return group < num_kept_ ? group : num_groups_;
 }
 
 }  // namespace gz

@@ -48,10 +48,16 @@ class ResidentRows {
   }
 
   // The first group that is kept, from `group` on; num_groups() if there is none.
-  std::int64_t next_kept(std::int64_t group) const noexcept;
+  std::int64_t next_kept(std::int64_t group) const noexcept {
+    if (kept_.size() > 0) return kept_.next(group);
+    return group < num_kept_ ? group : num_groups_;
+  }
 
  private:
-  ResidentRows(std::int64_t num_rows, int group_bits);
+  ResidentRows(std::int64_t num_rows, int group_bits)
+      : num_rows_(num_rows),
+        num_groups_(count_groups(num_rows, group_bits)),
+        group_bits_(group_bits) {}
 
   std::int64_t num_rows_;
   std::int64_t num_groups_;

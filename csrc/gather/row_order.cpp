@@ -1,7 +1,6 @@
 #include "gather/row_order.h"
 
 #include <algorithm>
-#include <type_traits>
 
 #include "base/errors.h"
 #include "gather/resident_rows.h"
@@ -11,8 +10,6 @@ namespace {
 
 // Groups whose bits are asked for ahead.
 constexpr std::size_t kAhead = 16;
-
-using Rows = std::integral_constant<int, 0>;  // groups of one row each
 
 }  // namespace
 
@@ -52,27 +49,19 @@ RowOrder::RowOrder(std::span<const std::int32_t> again, std::int64_t num_rows, i
 }
 
 // Each look waits for memory, so all are announced before the first is taken.
-template <bool kAllOnce, class Bits>
-void RowOrder::find_all(std::span<std::int64_t> rows, Bits bits) const noexcept {
+void RowOrder::find_all(std::span<std::int64_t> rows, bool all_once) const noexcept {
+  const int bits = group_bits_;
   for (const std::int64_t row : rows) lies_again_.prefetch(row >> bits);
   for (std::int64_t& row : rows) {
     const std::int64_t group = row >> bits;
     const std::int64_t at = lies_again_.find(group);
     if (at >= 0) numbers_.prefetch(at);
     row = at >= 0 ? ~row_of(at, row, bits)
-                  : num_again() + row - (kAllOnce ? lies_again_.before(group) << bits : 0);
+                  : num_again() + row - (all_once ? lies_again_.before(group) << bits : 0);
   }
   for (std::int64_t& row : rows) {
     if (row < 0) row = row_of(numbers_[~row >> bits], ~row, bits);
   }
-}
-
-void RowOrder::find_places(std::span<std::int64_t> rows) const noexcept {
-  group_bits_ == 0 ? find_all<false>(rows, Rows()) : find_all<false>(rows, group_bits_);
-}
-
-void RowOrder::find_ranks(std::span<std::int64_t> rows) const noexcept {
-  group_bits_ == 0 ? find_all<true>(rows, Rows()) : find_all<true>(rows, group_bits_);
 }
 
 }  // namespace gz

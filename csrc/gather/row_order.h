@@ -36,16 +36,14 @@ class RowOrder {
   }
 
   // Puts their places in place of rows. REQUIRES the same of each.
-  void find_places(std::span<std::int64_t> rows) const noexcept;
+  void find_places(std::span<std::int64_t> rows) const noexcept { find_all(rows, false); }
 
   // Puts in place of rows where they would lie if all lay once: those that lie once more, then the
   // others. REQUIRES the same.
-  void find_ranks(std::span<std::int64_t> rows) const noexcept;
+  void find_ranks(std::span<std::int64_t> rows) const noexcept { find_all(rows, true); }
 
  private:
-  // `bits`: group_bits_, as a constant where it is 0.
-  template <bool kAllOnce, class Bits>
-  void find_all(std::span<std::int64_t> rows, Bits bits) const noexcept;
+  void find_all(std::span<std::int64_t> rows, bool all_once) const noexcept;
   // The row of a group that is where `row` is in its own.
   static std::int64_t row_of(std::int64_t group, std::int64_t row, int bits) noexcept {
     return group << bits | (row & ((std::int64_t{1} << bits) - 1));

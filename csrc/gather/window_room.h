@@ -1,6 +1,7 @@
 // Memory in which the epochs under way read ahead together, and the share of each.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -28,13 +29,17 @@ class WindowRoom final : public Lender, public std::enable_shared_from_this<Wind
   explicit WindowRoom(WindowLimits all) : all_(all) {}
 
   // So many epochs are under way. Windows that begin from now on are of the size for that.
-  void divide_among(int epochs) noexcept;
+  void divide_among(int epochs) noexcept { epochs_ = std::max(1, epochs); }
 
   // Number of batches that the next window is read for, where `at_once` windows are to be there.
-  int max_batches(int at_once = 1) const noexcept;
+  int max_batches(int at_once = 1) const noexcept {
+    return std::max(1, all_.max_batches / (epochs_ * at_once));
+  }
 
   // Whether there is room for one of two windows now.
-  bool has_half() const noexcept;
+  bool has_half() const noexcept {
+    return all_.max_bytes - taken_ >= all_.max_bytes / (epochs_ * 2);
+  }
 
   // Room of one window; given back when it dies. REQUIRES that a shared_ptr owns this.
   Loan take(int at_once = 1);

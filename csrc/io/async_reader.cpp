@@ -87,10 +87,6 @@ std::string uring_refusal() {
   }
 }
 
-bool AsyncReader::add_memory(std::span<std::byte>) { return false; }
-
-void AsyncReader::file_added(int) {}
-
 int AsyncReader::add_file(const std::shared_ptr<const DirectFile>& file) {
   const auto known = std::find(files_.begin(), files_.end(), file);
   const auto number = static_cast<int>(known - files_.begin());

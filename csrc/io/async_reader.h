@@ -66,7 +66,7 @@ class AsyncReader {
 
   // A hint that most reads will go to `memory`, which outlives the reader. False when the kernel
   // does not pin it (RLIMIT_MEMLOCK), which costs a little time with every read, nothing else.
-  virtual bool add_memory(std::span<std::byte> memory);
+  virtual bool add_memory(std::span<std::byte>) { return false; }
 
   // Starts reads, or queues them where `depth` are under way. Does not wait for any.
   void submit(std::span<const ReadRequest> requests);
@@ -89,7 +89,7 @@ class AsyncReader {
   const DirectFile& file(int number) const { return *files_[static_cast<std::size_t>(number)]; }
 
  private:
-  virtual void file_added(int number);
+  virtual void file_added(int) {}
   // Takes all requests or, by an exception, none.
   virtual void start(std::span<const ReadRequest> requests) = 0;
   // REQUIRES: something is under way. Blocks until it returns at least 1.

@@ -60,9 +60,6 @@ class File {
   void resize(std::uint64_t size);
   // Blocks until the bytes are on the device.
   void sync();
-  // Blocks until the bytes are on the device, but not for what is not needed to read them back (the
-  // time of the change).
-  void sync_data();
 
   FileHandle handle() const noexcept { return handle_; }
   const std::string& path() const noexcept { return path_; }

@@ -171,6 +171,4 @@ void File::sync() {
   if (::FlushFileBuffers(handle_of(*this)) == 0) throw OsError("cannot sync", path_, last_errno());
 }
 
-void File::sync_data() { sync(); }
-
 }  // namespace gz

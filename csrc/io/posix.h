@@ -10,17 +10,17 @@
 
 namespace gz::posix {
 
-// open(2), repeated where a signal interrupts it; close-on-exec. Raises OsError.
+// open(2), repeated where a signal interrupts it; close-on-exec. -1 and errno.
 int open(const std::string& path, int flags);
 
 inline int descriptor(const File& file) noexcept { return static_cast<int>(file.handle()); }
 
-// A file in `folder` that never has a name, for writing and reading back; -1: files here have
-// names.
+// A file in `folder` that never has a name, for writing and reading back; -1 and errno, which is 0
+// where files have names.
 int open_unnamed(const std::string& folder);
 
-// The file with this descriptor and path once more, for reading past the page cache; -1: it cannot
-// be, or not for certain.
+// The file with this descriptor and path once more, for reading past the page cache; -1 and errno,
+// which is 0 where it cannot be, or not for certain.
 int reopen_direct(int file, const std::string& path);
 // Alignment of reads from such a descriptor; 0: the system says that none are direct.
 std::uint64_t direct_alignment(int file);
@@ -28,9 +28,8 @@ std::uint64_t direct_alignment(int file);
 // Has the system begin to read, or does nothing.
 void will_need(int file, std::uint64_t offset, std::uint64_t size) noexcept;
 
-// fsync(2) and fdatasync(2), down to the device: 0, or -1 and errno.
+// fsync(2), down to the device: 0, or -1 and errno.
 int sync(int file);
-int sync_data(int file);
 
 // Asks for huge pages in anonymous memory.
 void want_huge_pages(void* pages, std::size_t size) noexcept;

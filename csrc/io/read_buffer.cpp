@@ -49,9 +49,4 @@ void ReadBuffer::give_back(std::uint64_t ticket) {
   }
 }
 
-void ReadBuffer::clear() noexcept {
-  first_ticket_ += taken_.size();
-  taken_.clear();
-}
-
 }  // namespace gz

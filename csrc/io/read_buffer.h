@@ -18,7 +18,7 @@ class ReadBuffer {
 
   struct Piece {
     std::byte* data = nullptr;  // aligned to kAlignment; nullptr when there is no room now
-    std::uint64_t ticket = 0;
+    std::uint64_t ticket = 0;   // 0, 1, 2 …
   };
 
   // Reserves at least `bytes`; they become RAM when they are first read into. Raises OsError.
@@ -30,9 +30,16 @@ class ReadBuffer {
   // A contiguous piece of `size` bytes. REQUIRES size > 0. With nothing handed out, any size up to
   // memory().size() finds room.
   Piece take(std::size_t size);
+  // The piece of a ticket that was not given back.
+  std::byte* at(std::uint64_t ticket) const noexcept {
+    return memory_.data() + taken_[ticket - first_ticket_].begin;
+  }
   void give_back(std::uint64_t ticket);
-  // Takes back everything.
-  void clear() noexcept;
+  // Takes back everything; tickets begin at 0 again.
+  void clear() noexcept {
+    taken_.clear();
+    first_ticket_ = 0;
+  }
 
   std::span<std::byte> memory() const noexcept { return memory_; }
 

@@ -9,8 +9,8 @@
 #include <array>
 #include <bit>
 #include <cerrno>
+#include <initializer_list>
 
-#include "base/errors.h"
 #include "io/posix.h"
 #include "io/process.h"
 #include "io/publish.h"
@@ -24,32 +24,30 @@ int rename_in_one_step(const char* from, const char* to, Renaming how) {
   return ::renameat2(AT_FDCWD, from, AT_FDCWD, to, flags);
 }
 
+namespace {
+
+// Opens, with errno 0 for these errors.
+int open_unless(std::initializer_list<int> expected, const std::string& path, int flags) {
+  const int file = posix::open(path, flags);
+  if (file < 0 && std::ranges::find(expected, errno) != expected.end()) errno = 0;
+  return file;
+}
+
+}  // namespace
+
 namespace posix {
 
 int open_unnamed(const std::string& folder) {
-  try {
-    return open(folder, O_RDWR | O_TMPFILE);
-  } catch (const OsError& refused) {
-    // Kernels' errors on filesystems that have only files with names (NFS).
-    for (const int code : {EOPNOTSUPP, EISDIR, EINVAL}) {
-      if (refused.code() == code) return -1;
-    }
-    throw;
-  }
+  // Kernels' errors on filesystems that have only files with names (NFS).
+  return open_unless({EOPNOTSUPP, EISDIR, EINVAL}, folder, O_RDWR | O_TMPFILE);
 }
 
 int reopen_direct(int file, const std::string&) {
-  try {
-    return open("/proc/self/fd/" + std::to_string(file), O_RDONLY | O_DIRECT);
-  } catch (const OsError& refused) {
-    // EINVAL: the filesystem has no direct reads. ENOENT: there is no /proc; the path is no
-    // substitute, as it may name another file by now. The others: the file was opened with rights
-    // that the process has given up since.
-    for (const int code : {EINVAL, ENOENT, EACCES, EPERM}) {
-      if (refused.code() == code) return -1;
-    }
-    throw;
-  }
+  // EINVAL: the filesystem has no direct reads. ENOENT: there is no /proc; the path is no
+  // substitute, as it may name another file by now. The others: the file was opened with rights
+  // that the process has given up since.
+  return open_unless({EINVAL, ENOENT, EACCES, EPERM}, "/proc/self/fd/" + std::to_string(file),
+                     O_RDONLY | O_DIRECT);
 }
 
 std::uint64_t direct_alignment(int file) {
@@ -77,7 +75,6 @@ void will_need(int file, std::uint64_t offset, std::uint64_t size) noexcept {
 }
 
 int sync(int file) { return ::fsync(file); }
-int sync_data(int file) { return ::fdatasync(file); }
 
 void want_huge_pages(void* pages, std::size_t size) noexcept {
   ::madvise(pages, size, MADV_HUGEPAGE);  // refused where the kernel has none: nothing is lost

@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <limits>
 
-#include "base/errors.h"
 #include "io/posix.h"
 #include "io/process.h"
 #include "io/publish.h"
@@ -26,23 +25,18 @@ int rename_in_one_step(const char* from, const char* to, Renaming how) {
 
 namespace posix {
 
-int open_unnamed(const std::string&) { return -1; }
+int open_unnamed(const std::string&) { return errno = 0, -1; }
 
 // F_NOCACHE holds for a descriptor's open file, so that a duplicate would not do.
 int reopen_direct(int file, const std::string& path) {
-  int again;
-  try {
-    again = open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW);
-  } catch (const OsError&) {
-    return -1;  // the path names another file by now, or none
-  }
+  const int again = open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW);
   struct stat first, second;
   if (::fstat(file, &first) == 0 && ::fstat(again, &second) == 0 && first.st_dev == second.st_dev &&
       first.st_ino == second.st_ino && ::fcntl(again, F_NOCACHE, 1) == 0) {
     return again;
   }
-  ::close(again);
-  return -1;
+  if (again >= 0) ::close(again);
+  return errno = 0, -1;  // the path names another file by now, or none
 }
 
 // Reads of any alignment are allowed; whole pages need no copy.
@@ -57,7 +51,6 @@ void will_need(int file, std::uint64_t offset, std::uint64_t size) noexcept {
 // fsync(2) leaves bytes in the device's own cache; filesystems that know no more refuse
 // F_FULLFSYNC.
 int sync(int file) { return ::fcntl(file, F_FULLFSYNC) == 0 ? 0 : ::fsync(file); }
-int sync_data(int file) { return sync(file); }
 
 void want_huge_pages(void*, std::size_t) noexcept {}
 

@@ -18,12 +18,11 @@ int rename_in_one_step(const char*, const char*, Renaming) {
 
 namespace posix {
 
-int open_unnamed(const std::string&) { return -1; }
-int reopen_direct(int, const std::string&) { return -1; }
+int open_unnamed(const std::string&) { return errno = 0, -1; }
+int reopen_direct(int, const std::string&) { return errno = 0, -1; }
 std::uint64_t direct_alignment(int) { return 0; }
 void will_need(int, std::uint64_t, std::uint64_t) noexcept {}
 int sync(int file) { return ::fsync(file); }
-int sync_data(int file) { return ::fsync(file); }
 void want_huge_pages(void*, std::size_t) noexcept {}
 void keep_from_children(void*, std::size_t) noexcept {}
 

@@ -43,16 +43,13 @@ std::vector<std::exception_ptr> read_for(const std::vector<Entry*>& window, std:
   std::vector<Batch*> batches;
   for (Entry* entry : window) batches.push_back(&entry->batch);
   const Recipe& recipe = *window.front()->recipe;
-  try {
-    return read_window(recipe, batches, stop, at_once);
-  } catch (...) {
-    // Nobody can tell which batch is at fault: each is made alone, the first one now.
-    if (batches.size() == 1) return {std::current_exception()};
-  }
-  try {
-    return read_window(recipe, std::span(batches).first(1), stop, at_once);
-  } catch (...) {
-    return {std::current_exception()};
+  for (std::size_t count = batches.size();; count = 1) {
+    try {
+      return read_window(recipe, std::span(batches).first(count), stop, at_once);
+    } catch (...) {
+      // Nobody can tell which batch is at fault: each is made alone, the first one now.
+      if (count == 1) return {std::current_exception()};
+    }
   }
 }
 

@@ -410,57 +410,50 @@ std::shared_ptr<Epoch::State> Epoch::live() const {
   return state_;
 }
 
+// The state, and its lock.
+struct Epoch::Locked {
+  const std::shared_ptr<State> state;
+  const std::lock_guard<std::mutex> lock{state->mutex};
+  State* operator->() const noexcept { return state.get(); }
+};
+
+Epoch::Locked Epoch::locked() const { return {live()}; }
+
 void Epoch::add(std::uint64_t number, std::shared_ptr<const Recipe> recipe, BatchRequest request) {
-  const std::shared_ptr<State> state = live();
   auto entry = std::make_unique<Entry>();
   entry->recipe = std::move(recipe);
   entry->request = std::move(request);
   entry->number = number;
-  {
-    const std::lock_guard lock(state->mutex);
-    if (state->closing) throw std::logic_error("the epoch is closed");
-    if (number != state->end) {
-      throw invalid(unexpected(number, state->end));
-    }
-    if (entry->recipe->reads() && !state->reader.joinable()) {
-      state->reader = start_thread([own = state.get()] { own->read(); });
-    }
-    if (entry->recipe->samples_together && entry->recipe->waits() && !state->has_spare) {
-      state->begin_thread();
-      state->has_spare = true;
-    }
-    state->entries.push_back(std::move(entry));
-    ++state->end;
+  const Locked state = locked();
+  if (state->closing) throw std::logic_error("the epoch is closed");
+  if (number != state->end) throw invalid(unexpected(number, state->end));
+  if (entry->recipe->reads() && !state->reader.joinable()) {
+    state->reader = start_thread([own = state.state.get()] { own->read(); });
   }
+  if (entry->recipe->samples_together && entry->recipe->waits() && !state->has_spare) {
+    state->begin_thread();
+    state->has_spare = true;
+  }
+  state->entries.push_back(std::move(entry));
+  ++state->end;
   state->to_do.notify_one();
 }
 
-std::uint64_t Epoch::end() const {
-  const std::shared_ptr<State> state = live();
-  const std::lock_guard lock(state->mutex);
-  return state->end;
-}
+std::uint64_t Epoch::end() const { return locked()->end; }
 
-std::uint64_t Epoch::next() const {
-  const std::shared_ptr<State> state = live();
-  const std::lock_guard lock(state->mutex);
-  return state->next();
-}
+std::uint64_t Epoch::next() const { return locked()->next(); }
+
+bool Epoch::is_ready() const { return locked()->is_ready(); }
 
 void Epoch::flush() {
-  const std::shared_ptr<State> state = live();
-  const std::lock_guard lock(state->mutex);
+  const Locked state = locked();
   if (state->entries.empty()) return;
   state->entries.back()->is_last = true;
   state->to_read.notify_one();
   state->to_do.notify_one();
 }
 
-void Epoch::give_up_windows() {
-  const std::shared_ptr<State> state = live();
-  const std::lock_guard lock(state->mutex);
-  state->give_up_windows();
-}
+void Epoch::give_up_windows() { locked()->give_up_windows(); }
 
 std::unique_ptr<Batch> Epoch::get(std::uint64_t number, std::chrono::milliseconds patience) {
   const std::shared_ptr<State> state = live();
@@ -469,12 +462,6 @@ std::unique_ptr<Batch> Epoch::get(std::uint64_t number, std::chrono::millisecond
   entry->batch.loan = Loan(state, entry->batch.bytes());
   if (entry->error) std::rethrow_exception(entry->error);
   return std::make_unique<Batch>(std::move(entry->batch));
-}
-
-bool Epoch::is_ready() const {
-  const std::shared_ptr<State> state = live();
-  const std::lock_guard lock(state->mutex);
-  return state->is_ready();
 }
 
 }  // namespace gz

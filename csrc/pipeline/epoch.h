@@ -73,7 +73,9 @@ class Epoch {
 
  private:
   struct State;
+  struct Locked;
   std::shared_ptr<State> live() const;
+  Locked locked() const;
 
   const std::shared_ptr<State> state_;
 };

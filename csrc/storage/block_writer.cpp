@@ -11,9 +11,6 @@
 
 namespace gz {
 
-BlockWriter::BlockWriter(const std::string& path)
-    : BlockWriter(std::make_shared<File>(File::create(path)), kHeaderBytes) {}
-
 BlockWriter::BlockWriter(std::shared_ptr<File> file, std::uint64_t offset)
     : file_(std::move(file)),
       block_(new unsigned char[kBlockBytes]),

@@ -16,11 +16,8 @@ namespace gz {
 // Thread safety: none; one writer, one thread.
 class BlockWriter {
  public:
-  // Creates the file, which must not exist.
-  explicit BlockWriter(const std::string& path);
-
-  // Begins at `offset` of a file, before which others write all that is in front.
-  BlockWriter(std::shared_ptr<File> file, std::uint64_t offset);
+  // Begins at `offset` of a new file, before which others write all that is in front.
+  explicit BlockWriter(std::shared_ptr<File> file, std::uint64_t offset = kHeaderBytes);
 
   void append(const void* data, std::size_t size);
   // Zero bytes up to the next section boundary.

@@ -10,23 +10,16 @@
 namespace gz {
 namespace {
 
-// No product of dimensions may overflow, not even where another dimension is 0.
-void check_shape(const DType& dtype, std::span<const std::uint64_t> shape,
-                 const std::string& path) {
-  std::uint64_t bytes = dtype.item_bytes;
-  for (const std::uint64_t dim : shape) {
-    if (dim > 0) bytes = checked_mul(bytes, dim, path, "shape");
-  }
-}
-
-// Bytes of one row: everything behind the first dimension.
+// Bytes of one row: everything behind the first dimension. No product of dimensions may overflow,
+// not even where another dimension is 0.
 std::uint64_t row_bytes_of(const DType& dtype, std::span<const std::uint64_t> shape,
                            const std::string& path) {
-  std::uint64_t bytes = dtype.item_bytes;
-  for (std::size_t d = 1; d < shape.size(); ++d) {
-    bytes = checked_mul(bytes, shape[d], path, "shape");
+  std::uint64_t all = dtype.item_bytes, row = all;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] > 0) all = checked_mul(all, shape[d], path, "shape");
+    if (d > 0) row *= shape[d];
   }
-  return bytes;
+  return row;
 }
 
 std::string found_encoding(std::uint32_t number, const DType& dtype) {
@@ -58,7 +51,6 @@ void set_shape(ColumnHeader& header, const DType& dtype, std::span<const std::ui
   if (shape.size() > kMaxDims) {
     throw invalid(path, ": found ", shape.size(), " dimensions, expected at most 8");
   }
-  check_shape(dtype, shape, path);
   header.num_dims = static_cast<std::uint32_t>(shape.size());
   std::copy(shape.begin(), shape.end(), header.shape);
   header.row_bytes = row_bytes_of(dtype, shape, path);
@@ -89,7 +81,7 @@ ColumnHeader column_header(const DType& dtype, std::span<const std::uint64_t> sh
   }
   header.row_stride = choose_row_stride(header.row_bytes, dtype.item_bytes);
   header.data_offset = kHeaderBytes;
-  header.data_bytes = checked_mul(shape.empty() ? 1 : shape[0], header.row_stride, path, "shape");
+  header.data_bytes = checked_mul(header.num_rows(), header.row_stride, path, "shape");
   return header;
 }
 
@@ -135,7 +127,6 @@ std::shared_ptr<const Column> Column::adopt(const std::string& path, const DType
 std::uint64_t Column::check_rows() const {
   const std::string& path = file_->path();
   const ColumnHeader& h = header_;
-  check_shape(*dtype_, shape(), path);
   expect(path, "row_bytes", h.row_bytes, row_bytes_of(*dtype_, shape(), path));
   if (h.row_stride < h.row_bytes || h.row_stride % dtype_->item_bytes != 0) {
     throw FormatError(path, "row_stride", h.row_stride, "at least row_bytes (", h.row_bytes,
@@ -184,7 +175,7 @@ std::shared_ptr<const Mapping> Column::map(MapMode mode) const {
 ColumnWriter::ColumnWriter(const std::string& path, const DType& dtype,
                            std::vector<std::uint64_t> shape, std::optional<Encoding> encoding,
                            std::vector<float> scale, std::vector<float> zero_point)
-    : out_(path),
+    : out_(std::make_shared<File>(File::create(path))),
       header_(column_header(dtype, shape, encoding, path)),
       has_scales_(encoding && has_scales(*encoding)),
       scale_(std::move(scale)),
@@ -222,7 +213,7 @@ void ColumnWriter::append(const void* rows, std::size_t size) {
 }
 
 void ColumnWriter::finish() {
-  const std::uint64_t declared = header_.num_dims == 0 ? 1 : header_.shape[0];
+  const std::uint64_t declared = header_.num_rows();
   if (header_.row_bytes > 0 && rows_written_ != declared) {
     throw invalid(out_.path(), ": found ", rows_written_, " rows, expected ", declared);
   }

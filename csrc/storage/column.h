@@ -52,7 +52,7 @@ class Column {
   const std::vector<float>& zero_point() const noexcept { return zero_point_; }
   std::span<const std::uint64_t> shape() const noexcept { return {header_.shape, num_dims()}; }
   std::size_t num_dims() const noexcept { return header_.num_dims; }
-  std::uint64_t num_rows() const noexcept { return header_.num_dims == 0 ? 1 : header_.shape[0]; }
+  std::uint64_t num_rows() const noexcept { return header_.num_rows(); }
   std::uint64_t row_bytes() const noexcept { return header_.row_bytes; }
   std::uint64_t row_stride() const noexcept { return header_.row_stride; }
   std::uint64_t data_offset() const noexcept { return header_.data_offset; }

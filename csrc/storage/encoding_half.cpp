@@ -6,13 +6,18 @@
 namespace gz {
 namespace {
 
-template <auto narrow, auto widen, std::uint32_t kFirstClipped>
+template <auto narrow, auto widen, auto widen8, std::uint32_t kFirstClipped>
 struct Half {
   using Code = std::uint16_t;
   static constexpr bool kIsFinite = false;
 
   static float decode(Code code, std::int64_t, const float*, const float*) {
     return std::bit_cast<float>(widen(code));
+  }
+
+  GZ_WIDE static Floats8 decode8(const std::byte* items, std::int64_t i, const float*,
+                                 const float*) {
+    return widen8(items + 2 * i);
   }
 
   GZ_INLINE static void encode(const Lanes<float>& values, const ScaleTile&, Lanes<Code>& codes,
@@ -29,19 +34,8 @@ struct Half {
   }
 };
 
-struct ToFloat16 : Half<narrow_float16, widen_float16, kFloat16Limit> {
-  GZ_WIDE static Floats8 decode8(const std::byte* items, std::int64_t i, const float*,
-                                 const float*) {
-    return widen8_float16(items + 2 * i);
-  }
-};
-
-struct ToBFloat16 : Half<narrow_bfloat16, widen_bfloat16, kBFloat16Limit> {
-  GZ_WIDE static Floats8 decode8(const std::byte* items, std::int64_t i, const float*,
-                                 const float*) {
-    return widen8_bfloat16(items + 2 * i);
-  }
-};
+using ToFloat16 = Half<narrow_float16, widen_float16, widen8_float16, kFloat16Limit>;
+using ToBFloat16 = Half<narrow_bfloat16, widen_bfloat16, widen8_bfloat16, kBFloat16Limit>;
 
 }  // namespace
 

@@ -1,5 +1,6 @@
 #include "storage/layout.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
@@ -14,6 +15,7 @@ static_assert(std::endian::native == std::endian::little,
               "format v1 is little-endian and read in place");
 
 constexpr std::array kDTypes = {
+    // by code, from 1 on
     DType{1, "bool", 1},
     DType{2, "uint8", 1},
     DType{3, "int8", 1},
@@ -52,17 +54,13 @@ std::string quoted_magic(const char* magic) {
 }  // namespace
 
 const DType* find_dtype(std::uint32_t code) noexcept {
-  for (const DType& dtype : kDTypes) {
-    if (dtype.code == code) return &dtype;
-  }
-  return nullptr;
+  return code - 1 < kDTypes.size() ? &kDTypes[code - 1] : nullptr;
 }
 
-const DType* find_dtype(std::string_view name) noexcept {
-  for (const DType& dtype : kDTypes) {
-    if (dtype.name == name) return &dtype;
-  }
-  return nullptr;
+const DType& dtype_named(std::string_view name, const std::string& what) {
+  const auto found = std::ranges::find(kDTypes, name, &DType::name);
+  if (found != kDTypes.end()) return *found;
+  throw invalid(what, ": found '", name, "', expected one format v1 stores");
 }
 
 std::uint64_t align_up(std::uint64_t bytes) noexcept {

@@ -25,7 +25,8 @@ struct DType {
   std::uint32_t item_bytes;
 };
 const DType* find_dtype(std::uint32_t code) noexcept;
-const DType* find_dtype(std::string_view name) noexcept;
+// Raises std::invalid_argument, naming `what` has it, for one that no file has.
+const DType& dtype_named(std::string_view name, const std::string& what = "dtype");
 
 // The first 64 bytes of every file, and the checksum at the header's end.
 struct CommonHeader {
@@ -58,6 +59,8 @@ struct ColumnHeader {
   // Two arrays of float32, one number for each item of a row; 0 where the encoding has none.
   std::uint64_t scale_offset;
   std::uint64_t zero_point_offset;
+
+  std::uint64_t num_rows() const noexcept { return num_dims == 0 ? 1 : shape[0]; }
 };
 
 // A `.gl` file: the in-neighbours of every destination node (CSC).

@@ -107,7 +107,7 @@ void RowWriter::finish() {
   ColumnHeader header = header_;
   try {
     // Rows first: a header says that all of them are there.
-    file_.sync_data();
+    file_.sync();
     finish_file(file_, checksums_offset_, hashes, &header, sizeof header);
   } catch (...) {
     // A second sync would not report rows that the device has lost.

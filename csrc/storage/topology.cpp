@@ -143,27 +143,25 @@ TopologyHeader make_header(const std::string& path, std::uint64_t num_src, std::
 }  // namespace
 
 void write_bounds(const Topology& topology, const std::string& path) {
-  TopologyHeader header = make_header(path, topology.num_src(), topology.num_dst());
-  header.index_bytes = 0;
-  header.num_edges = topology.num_edges();
-  BlockWriter out(path);
+  TopologyWriter writer(path, topology.num_src(), topology.num_dst(), false);
   std::vector<std::int64_t> bounds;
   const std::uint64_t size = kBlockBytes / sizeof(std::int64_t);
   for (std::uint64_t first = 0; first <= topology.num_dst(); first += size) {
     const std::uint64_t last = std::min(first + size - 1, topology.num_dst());
     bounds.resize(last - first + 1);
     topology.read_bounds(first, last, bounds.data());
-    out.append(bounds.data(), bounds.size() * sizeof(std::int64_t));
+    writer.append_indptr(bounds.data(), bounds.size());
   }
-  out.align();
-  out.finish(&header, sizeof header);
+  writer.finish();
 }
 
 TopologyWriter::TopologyWriter(const std::string& path, std::uint64_t num_src,
-                               std::uint64_t num_dst)
+                               std::uint64_t num_dst, bool has_indices)
     : header_(make_header(path, num_src, num_dst)),
       file_(std::make_shared<File>(File::create(path))),
-      indices_(file_, header_.indices_offset) {}
+      indices_(file_, header_.indices_offset) {
+  if (!has_indices) header_.index_bytes = 0;
+}
 
 void TopologyWriter::append_indptr(const std::int64_t* values, std::size_t count) {
   if (count == 0) return;
@@ -183,6 +181,7 @@ void TopologyWriter::finish() {
     throw invalid(file_->path(), ": indptr: found ", indptr_written_, " values, expected ",
                   expected);
   }
+  if (header_.index_bytes == 0) header_.num_edges = static_cast<std::uint64_t>(last_indptr_);
   if (header_.num_edges != static_cast<std::uint64_t>(last_indptr_)) {
     throw invalid(file_->path(), ": indices: found ", header_.num_edges, " values, expected ",
                   last_indptr_, ", where indptr ends");

@@ -75,7 +75,8 @@ void write_bounds(const Topology& topology, const std::string& path);
 // from two threads. The number of edges is known at the end.
 class TopologyWriter {
  public:
-  TopologyWriter(const std::string& path, std::uint64_t num_src, std::uint64_t num_dst);
+  TopologyWriter(const std::string& path, std::uint64_t num_src, std::uint64_t num_dst,
+                 bool has_indices = true);
 
   void append_indptr(const std::int64_t* values, std::size_t count);
   // `values` are in the width index_bytes() says.

@@ -65,7 +65,7 @@ class CutShort {
 inline void write_column(const std::string& path, std::uint64_t rows, std::uint64_t items) {
   std::vector<float> values(rows * items);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
-  ColumnWriter writer(path, *find_dtype("float32"), {rows, items});
+  ColumnWriter writer(path, dtype_named("float32"), {rows, items});
   writer.append(values.data(), values.size() * sizeof(float));
   writer.finish();
 }

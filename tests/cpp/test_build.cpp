@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "build/csc_builder.h"
+#include "build/csc_files.h"
 #include "build/in_memory.h"
 #include "check.h"
 #include "scratch.h"

@@ -22,7 +22,7 @@ namespace {
 
 RowWriter writer_of(const Scratch& dir, std::uint64_t rows, std::uint64_t items) {
   const std::vector<std::uint64_t> shape{rows, items};
-  return {dir / "x.gd", *find_dtype("int32"), shape, std::nullopt};
+  return {dir / "x.gd", dtype_named("int32"), shape, std::nullopt};
 }
 
 std::vector<std::int32_t> some_rows(std::uint64_t count, std::uint64_t items, std::int32_t seed) {

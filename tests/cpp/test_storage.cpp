@@ -69,12 +69,12 @@ TEST(column_round_trip) {
 TEST(column_writer_checks_its_rows) {
   const Scratch dir;
   const float row[3] = {1, 2, 3};
-  ColumnWriter writer(dir / "x.gd", *find_dtype("float32"), {2, 3});
+  ColumnWriter writer(dir / "x.gd", dtype_named("float32"), {2, 3});
   writer.append(row, sizeof row);
   CHECK_THROWS(std::invalid_argument, "expected a multiple of the row size 12",
                writer.append(row, 8));
   CHECK_THROWS(std::invalid_argument, "found 1 rows, expected 2", writer.finish());
-  CHECK_THROWS(OsError, "File exists", ColumnWriter(dir / "x.gd", *find_dtype("bool"), {1}));
+  CHECK_THROWS(OsError, "File exists", ColumnWriter(dir / "x.gd", dtype_named("bool"), {1}));
   CHECK_THROWS(FormatError, "file size: found 0 bytes", Column::open(dir / "x.gd"));
 }
 
