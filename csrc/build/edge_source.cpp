@@ -28,7 +28,8 @@ class EdgeSource final : public RecordSource {
 
   std::int64_t num_items() const override { return slab_.end - slab_.begin; }
 
-  std::int64_t keys(int slice_number, std::int64_t begin, std::int64_t end, std::uint64_t* keys) {
+  std::int64_t keys(int slice_number, std::int64_t begin, std::int64_t end,
+                    std::uint64_t* keys) override {
     Slice& slice = slices_[static_cast<std::size_t>(slice_number)];
     slab_.src.read(slab_.begin + begin, slab_.begin + end, slice.src);
     slab_.dst.read(slab_.begin + begin, slab_.begin + end, slice.dst);

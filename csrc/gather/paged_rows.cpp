@@ -35,8 +35,8 @@ PagedRows::PagedRows(ResidentRows resident, std::int64_t num_frames, ColumnFile 
       limits_(limits),
       present_(static_cast<std::size_t>(resident_.num_kept())) {
   if (num_frames > 0) {
-    cache_.emplace(resident_.num_groups(),
-                   std::min(num_frames, resident_.num_groups() - resident_.num_kept()));
+    const std::int64_t groups = count_groups(resident_.num_rows(), resident_.group_bits());
+    cache_.emplace(groups, std::min(num_frames, groups - resident_.num_kept()));
   }
   check_file(column, num_rows(), row_bytes_);
   if (order_) {
