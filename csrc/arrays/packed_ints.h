@@ -109,8 +109,6 @@ class RankedBits {
   std::int64_t find(std::int64_t i) const noexcept { return has(i) ? before(i) : -1; }
   // find() of ids, on several threads; -1 for those of no number.
   void find(std::span<const std::int64_t> ids, std::int64_t* found) const;
-  // The first of the set from i on; size() if there is none. REQUIRES i >= 0.
-  std::int64_t next(std::int64_t i) const noexcept;
   // Ids of ranks `begin` … begin + ids.size() - 1.
   void read(std::int64_t begin, std::span<std::int64_t> ids) const noexcept;
 

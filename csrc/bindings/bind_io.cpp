@@ -23,7 +23,6 @@
 #include "io/probe.h"
 #include "io/process.h"
 #include "pipeline/epoch.h"
-#include "sampling/reach.h"
 #include "storage/column.h"
 
 namespace gz::python {
