@@ -398,25 +398,6 @@ class SamplerBuilder:
         Ranks the edges of a type: rank -> slot, times rising within a neighbourhood, running sums of integer weights; each int64 [num_edges] or None.
         """
 
-class ReachedRows:
-    """Some of the rows of a node type, a bit for each."""
-
-class Reach:
-    """A run of batches of destinations, and what it needs."""
-
-    @property
-    def stop(self) -> int:
-        """The batch behind the last."""
-
-    @property
-    def rows(self) -> list[ReachedRows]:
-        """By node type."""
-
-def reach(builder: SamplerBuilder, dst_type: int, bounds: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], first: int, row_bytes: Sequence[int], edge_bytes: Sequence[int], max_bytes: int, max_mapped: int) -> Reach:
-    """
-    Takes batches of destinations, rows bounds[i] to bounds[i + 1], from `first` on, as long as their rows, those of all in-neighbours and their in-edges take no more than `max_bytes` together; one at least. Topologies are forgotten whenever `max_mapped` bytes of one are mapped.
-    """
-
 class NeighborSums:
     """
     Sums over the in-neighbours of blocks of destinations, a chunk of their column at a time.
@@ -526,13 +507,8 @@ class GatherPlan:
 
     def __init__(self, num_lists: int) -> None: ...
 
-    def add_paged(self, by: int, rows: PagedRows, is_loaded: bool = False) -> int:
-        """
-        Paged rows that columns come from; their number. `is_loaded`: batches ask for resident rows alone, and those were loaded.
-        """
-
-    def with_loaded(self, rows: Sequence[PagedRows]) -> GatherPlan:
-        """The same plan with other rows that were loaded."""
+    def add_paged(self, by: int, rows: PagedRows) -> int:
+        """Paged rows that columns come from; their number."""
 
     def read_into(self, windows: WindowRoom, max_batches: int) -> None:
         """
@@ -904,9 +880,9 @@ class RowOrder:
 class PagedRows:
     """Rows of files, of which memory holds a part."""
 
-    def __init__(self, num_rows: int, column: ColumnFile, reader: DiskGather, num_resident: int = 0, resident: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)] | None = None, group_bits: int = 0, merge_gap: int = 16384, num_frames: int = 0) -> None:
+    def __init__(self, num_rows: int, column: ColumnFile, reader: DiskGather, num_resident: int = 0, group_bits: int = 0, merge_gap: int = 16384, num_frames: int = 0) -> None:
         """
-        `resident`: which groups of 2^group_bits rows stay in memory once they are read; or the first `num_resident`. There are frames for others, which change with what is used.
+        The first `num_resident` groups of 2^group_bits rows stay in memory once they are read. There are frames for others, which change with what is used.
         """
 
     @staticmethod
@@ -914,10 +890,6 @@ class PagedRows:
         """
         Rows of which some lie once more, in `again`; the order's first `num_resident` groups stay in memory once they are read.
         """
-
-    @staticmethod
-    def of_reached(rows: ReachedRows, column: ColumnFile, reader: DiskGather, merge_gap: int) -> PagedRows:
-        """These rows stay in memory once they are read."""
 
     @property
     def num_rows(self) -> int: ...

@@ -76,15 +76,6 @@ void RankedBits::find(std::span<const std::int64_t> ids, std::int64_t* found) co
   });
 }
 
-std::int64_t RankedBits::next(std::int64_t i) const noexcept {
-  if (i >= size_) return size_;
-  std::uint64_t bits = words_[i >> 6].bits & (~std::uint64_t{0} << (i & 63));
-  for (i >>= 6; bits == 0; bits = words_[i].bits) {
-    if (++i == words_.size()) return size_;
-  }
-  return i * 64 + std::countr_zero(bits);
-}
-
 void RankedBits::read(std::int64_t begin, std::span<std::int64_t> ids) const noexcept {
   // The last word with no more before it than `begin`; empty words before it have as many.
   auto word = std::ranges::upper_bound(words_.span(), begin, {}, &Word::before);

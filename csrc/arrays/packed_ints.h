@@ -96,8 +96,6 @@ class RankedBits {
   bool has(std::int64_t i) const noexcept { return (words_[i >> 6].bits & bit_of(i)) != 0; }
   void prefetch(std::int64_t i) const noexcept { __builtin_prefetch(&words_[i >> 6]); }
   void set(std::int64_t i) noexcept { words_[i >> 6].bits |= bit_of(i); }
-  // Numbers 64 i … 64 i + 63, from the lowest bit on.
-  void set_word(std::int64_t i, std::uint64_t bits) noexcept { words_[i].bits = bits; }
   // Sets ids, on several threads. Leaves out those of no number.
   void add(std::span<const std::int64_t> ids, int threads = 0);
 
@@ -111,8 +109,6 @@ class RankedBits {
   std::int64_t find(std::int64_t i) const noexcept { return has(i) ? before(i) : -1; }
   // find() of ids, on several threads; -1 for those of no number.
   void find(std::span<const std::int64_t> ids, std::int64_t* found) const;
-  // The first of the set from i on; size() if there is none. REQUIRES i >= 0.
-  std::int64_t next(std::int64_t i) const noexcept;
   // Ids of ranks `begin` … begin + ids.size() - 1.
   void read(std::int64_t begin, std::span<std::int64_t> ids) const noexcept;
 

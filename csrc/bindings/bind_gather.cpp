@@ -144,30 +144,14 @@ void init_gather(nb::module_& m) {
       .def(nb::init<std::size_t>(), "num_lists"_a)
       .def(
           "add_paged",
-          [](GatherPlan& self, std::size_t by, std::shared_ptr<PagedRows> rows, bool is_loaded) {
+          [](GatherPlan& self, std::size_t by, std::shared_ptr<PagedRows> rows) {
             if (by >= self.num_lists) {
               throw invalid("by: expected a list that batches bring");
             }
-            if (!self.paged.empty() && self.paged.front().is_loaded != is_loaded) {
-              throw invalid("is_loaded: expected all paged rows of a plan alike");
-            }
-            self.paged.push_back({by, std::move(rows), is_loaded});
+            self.paged.push_back({by, std::move(rows)});
             return static_cast<int>(self.paged.size()) - 1;
           },
-          "by"_a, "rows"_a, "is_loaded"_a = false,
-          "Paged rows that columns come from; their number. `is_loaded`: batches ask for resident "
-          "rows alone, and those were loaded.")
-      .def(
-          "with_loaded",
-          [](const GatherPlan& self, std::vector<std::shared_ptr<PagedRows>> rows) {
-            if (self.reads() || rows.size() != self.paged.size()) {
-              throw invalid("rows: expected them for each of a plan's loaded rows");
-            }
-            GatherPlan plan = self;
-            for (std::size_t p = 0; p < rows.size(); ++p) plan.paged[p].rows = std::move(rows[p]);
-            return plan;
-          },
-          "rows"_a, "The same plan with other rows that were loaded.")
+          "by"_a, "rows"_a, "Paged rows that columns come from; their number.")
       .def(
           "read_into",
           [](GatherPlan& self, std::shared_ptr<WindowRoom> windows, int max_batches) {

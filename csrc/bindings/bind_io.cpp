@@ -23,7 +23,6 @@
 #include "io/probe.h"
 #include "io/process.h"
 #include "pipeline/epoch.h"
-#include "sampling/reach.h"
 #include "storage/column.h"
 
 namespace gz::python {
@@ -58,12 +57,6 @@ ReadStats gather(DiskGather& self, const ColumnFile& column, const std::vector<I
     if (error) std::rethrow_exception(error);
   }
   return result.stats;
-}
-
-ResidentRows resident_rows(std::int64_t num_rows, int group_bits, std::int64_t count,
-                           const std::optional<Int64Span>& groups) {
-  return groups ? ResidentRows::of(num_rows, group_bits, *groups)
-                : ResidentRows::first(num_rows, group_bits, count);
 }
 
 }  // namespace
@@ -161,41 +154,28 @@ void init_io(nb::module_& m) {
       .def(
           "__init__",
           [](PagedRows* self, std::int64_t num_rows, ColumnFile column,
-             std::shared_ptr<DiskGather> reader, std::int64_t num_resident,
-             const std::optional<Int64Span>& resident, int group_bits, std::uint64_t merge_gap,
-             std::int64_t num_frames) {
-            new (self)
-                PagedRows(resident_rows(num_rows, group_bits, num_resident, resident), num_frames,
-                          std::move(column), std::move(reader), {.merge_gap = merge_gap});
+             std::shared_ptr<DiskGather> reader, std::int64_t num_resident, int group_bits,
+             std::uint64_t merge_gap, std::int64_t num_frames) {
+            new (self) PagedRows({num_rows, group_bits, num_resident}, num_frames,
+                                 std::move(column), std::move(reader), {.merge_gap = merge_gap});
           },
-          "num_rows"_a, "column"_a, "reader"_a, "num_resident"_a = 0, "resident"_a = nb::none(),
-          "group_bits"_a = 0, "merge_gap"_a = ReadLimits{}.merge_gap, "num_frames"_a = 0,
-          "`resident`: which groups of 2^group_bits rows stay in memory once they are read; or the "
-          "first `num_resident`. There are frames for others, which change with what is used.")
+          "num_rows"_a, "column"_a, "reader"_a, "num_resident"_a = 0, "group_bits"_a = 0,
+          "merge_gap"_a = ReadLimits{}.merge_gap, "num_frames"_a = 0,
+          "The first `num_resident` groups of 2^group_bits rows stay in memory once they are read. "
+          "There are frames for others, which change with what is used.")
       .def_static(
           "ordered",
           [](std::shared_ptr<RowOrder> order, ColumnFile column, ColumnFile again,
              std::shared_ptr<DiskGather> reader, std::int64_t num_resident,
              std::uint64_t merge_gap) {
-            ResidentRows resident =
-                ResidentRows::first(order->num_places(), order->group_bits(), num_resident);
-            return std::make_shared<PagedRows>(
-                std::move(resident), 0, std::move(column), std::move(reader),
-                ReadLimits{.merge_gap = merge_gap}, RowCopies{std::move(order), std::move(again)});
+            const ResidentRows resident(order->num_places(), order->group_bits(), num_resident);
+            return std::make_shared<PagedRows>(resident, 0, std::move(column), std::move(reader),
+                                               ReadLimits{.merge_gap = merge_gap},
+                                               RowCopies{std::move(order), std::move(again)});
           },
           "order"_a, "column"_a, "again"_a, "reader"_a, "num_resident"_a, "merge_gap"_a,
           "Rows of which some lie once more, in `again`; the order's first `num_resident` groups "
           "stay in memory once they are read.")
-      .def_static(
-          "of_reached",
-          [](const ReachedRows& rows, ColumnFile column, std::shared_ptr<DiskGather> reader,
-             std::uint64_t merge_gap) {
-            return std::make_shared<PagedRows>(ResidentRows::of_bits(rows.num_rows, rows.words), 0,
-                                               std::move(column), std::move(reader),
-                                               ReadLimits{.merge_gap = merge_gap});
-          },
-          "rows"_a, "column"_a, "reader"_a, "merge_gap"_a,
-          "These rows stay in memory once they are read.")
       .def_prop_ro("num_rows", &PagedRows::num_rows)
       .def_prop_ro("row_bytes", &PagedRows::row_bytes)
       .def(
@@ -203,7 +183,7 @@ void init_io(nb::module_& m) {
           [](PagedRows& self, std::int64_t group, std::int64_t max_rows) {
             ReadStats stats;
             group = without_gil([&] { return self.load(group, max_rows, stats); });
-            const bool is_done = group >= self.resident().num_groups();
+            const bool is_done = group >= self.resident().num_kept();
             return std::pair(is_done ? -1 : group, stats);
           },
           "group"_a, "max_rows"_a,

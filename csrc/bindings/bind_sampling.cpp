@@ -20,7 +20,6 @@
 #include "sampling/neighbor_sampler.h"
 #include "sampling/neighbor_sums.h"
 #include "sampling/packed_sources.h"
-#include "sampling/reach.h"
 #include "sampling/walks.h"
 
 namespace gz::python {
@@ -134,25 +133,6 @@ void init_sampling(nb::module_& m) {
           "edge_type"_a, "slots"_exact.none(), "times"_exact.none(), "cumulative"_exact.none(),
           "Ranks the edges of a type: rank -> slot, times rising within a neighbourhood, running "
           "sums of integer weights; each int64 [num_edges] or None.");
-
-  nb::class_<ReachedRows>(m, "ReachedRows", "Some of the rows of a node type, a bit for each.");
-  nb::class_<Reach>(m, "Reach", "A run of batches of destinations, and what it needs.")
-      .def_ro("stop", &Reach::stop, "The batch behind the last.")
-      .def_ro("rows", &Reach::rows, "By node type.");
-  m.def(
-      "reach",
-      [](const SampledGraph& builder, int dst_type, Int64Span bounds, std::int64_t first,
-         std::vector<std::int64_t> row_bytes, std::vector<std::int64_t> edge_bytes,
-         std::int64_t max_bytes, std::int64_t max_mapped) {
-        return reach(builder, dst_type, bounds, first,
-                     {max_bytes, std::move(row_bytes), std::move(edge_bytes), max_mapped});
-      },
-      "builder"_a, "dst_type"_a, "bounds"_a, "first"_a, "row_bytes"_a, "edge_bytes"_a,
-      "max_bytes"_a, "max_mapped"_a, kWithoutGil,
-      "Takes batches of destinations, rows bounds[i] to bounds[i + 1], from `first` on, as long as "
-      "their rows, those of all in-neighbours and their in-edges take no more than `max_bytes` "
-      "together; one at least. Topologies are forgotten whenever `max_mapped` bytes of one "
-      "are mapped.");
 
   nb::class_<NeighborSums>(m, "NeighborSums",
                            "Sums over the in-neighbours of blocks of destinations, a chunk of "

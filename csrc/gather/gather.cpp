@@ -114,10 +114,7 @@ RowTable as(const RowTable& source, RowTable rows) {
 
 // Which paged rows are read by pieces: those that columns have as they are, and nothing else.
 std::vector<bool> read_by_pieces(const GatherPlan& plan, bool none_are_read) {
-  std::vector<bool> found;
-  for (const GatherPlan::Paged& paged : plan.paged) {
-    found.push_back(none_are_read && !paged.is_loaded);
-  }
+  std::vector<bool> found(plan.paged.size(), none_are_read);
   const auto needs_all = [&](const GatherPlan::Source& source) {
     if (source.paged >= 0) found[static_cast<std::size_t>(source.paged)] = false;
   };
@@ -184,8 +181,7 @@ Gathered gather(const GatherPlan& plan, std::span<const std::span<const std::int
                 int threads, const WindowPart& part, const SampledHops& hops,
                 const std::stop_token& stop) {
   const std::size_t num_windows = part.windows.size();
-  if (given.size() != plan.num_lists ||
-      (num_windows != 0 && num_windows != (plan.reads() ? plan.paged.size() : 0))) {
+  if (given.size() != plan.num_lists || (num_windows != 0 && num_windows != plan.paged.size())) {
     throw invalid("gather: found ", given.size(), " index lists, expected ", plan.num_lists,
                   ", and a window for each of the paged rows");
   }
@@ -196,11 +192,8 @@ Gathered gather(const GatherPlan& plan, std::span<const std::span<const std::int
   std::vector<std::vector<Piece>> pieces(plan.paged.size());
   const std::vector<bool> by_pieces = read_by_pieces(plan, num_windows == 0);
   for (std::size_t p = 0; p < plan.paged.size(); ++p) {
-    const auto& [by, rows, is_loaded] = plan.paged[p];
-    if (is_loaded) {
-      places[p].resize(std::ssize(lists[by]));
-      rows->find_places(lists[by], places[p].data());
-    } else if (num_windows != 0) {
+    const auto& [by, rows] = plan.paged[p];
+    if (num_windows != 0) {
       places[p] = part.windows[p].places_of(part.list);
     } else if (!by_pieces[p]) {
       own[p] = read_rows(*rows, lists[by], stop, out.read);
@@ -212,8 +205,8 @@ Gathered gather(const GatherPlan& plan, std::span<const std::span<const std::int
   const auto resolve = [&](const GatherPlan::Source& source) {
     if (source.paged < 0) return std::pair{source.table, lists.at(source.by)};
     const auto p = static_cast<std::size_t>(source.paged);
-    const auto& [by, rows, is_loaded] = plan.paged[p];
-    return std::pair{as(source.table, is_loaded ? rows->table() : rows->table(windows[p])),
+    const auto& [by, rows] = plan.paged[p];
+    return std::pair{as(source.table, rows->table(windows[p])),
                      std::span<const std::int64_t>(places[p].span())};
   };
 
@@ -249,7 +242,7 @@ Gathered gather(const GatherPlan& plan, std::span<const std::span<const std::int
   }
   gather_targets(targets, threads);
   for (std::size_t p = 0; p < pieces.size(); ++p) {
-    const auto& [by, rows, is_loaded] = plan.paged[p];
+    const auto& [by, rows] = plan.paged[p];
     if (!pieces[p].empty()) gather_pieces(*rows, lists[by], pieces[p], threads, stop, out.read);
   }
   return out;

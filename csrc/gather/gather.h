@@ -47,7 +47,6 @@ struct GatherPlan {
   struct Paged {
     std::size_t by;
     std::shared_ptr<PagedRows> rows;
-    bool is_loaded = false;  // all that batches ask for is resident, and was read
   };
 
   std::size_t num_lists = 0;    // how many lists a batch brings
@@ -65,11 +64,8 @@ struct GatherPlan {
                        [](const Source& source) { return source.inner_of >= 0 || source.sum; });
   }
 
-  // Whether there is something to read for batches; and whether that is done for windows of them.
-  bool reads() const noexcept {
-    return std::any_of(paged.begin(), paged.end(), [](const Paged& p) { return !p.is_loaded; });
-  }
-  bool reads_ahead() const noexcept { return windows != nullptr && reads(); }
+  // Whether rows are read for windows of batches.
+  bool reads_ahead() const noexcept { return windows != nullptr && !paged.empty(); }
 };
 
 struct Gathered {

@@ -35,8 +35,8 @@ PagedRows::PagedRows(ResidentRows resident, std::int64_t num_frames, ColumnFile 
       limits_(limits),
       present_(static_cast<std::size_t>(resident_.num_kept())) {
   if (num_frames > 0) {
-    cache_.emplace(resident_.num_groups(),
-                   std::min(num_frames, resident_.num_groups() - resident_.num_kept()));
+    const std::int64_t groups = count_groups(resident_.num_rows(), resident_.group_bits());
+    cache_.emplace(groups, std::min(num_frames, groups - resident_.num_kept()));
   }
   check_file(column, num_rows(), row_bytes_);
   if (order_) {
@@ -329,13 +329,11 @@ std::int64_t PagedRows::load(std::int64_t group, std::int64_t max_rows, ReadStat
   const std::lock_guard lock(mutex_);
   const int bits = resident_.group_bits();
   Fill fill;
-  for (group = resident_.next_kept(group);
-       group < resident_.num_groups() &&
-       fill.groups.size() << bits < std::max<std::int64_t>(1, max_rows);
-       group = resident_.next_kept(group + 1)) {
-    const std::int64_t place = resident_.find(group << bits);
-    std::vector<bool>::reference is_there = present_[static_cast<std::size_t>(place >> bits)];
-    if (!is_there) add_group(group << bits, place, fill);
+  for (; group < resident_.num_kept() &&
+         fill.groups.size() << bits < std::max<std::int64_t>(1, max_rows);
+       ++group) {
+    std::vector<bool>::reference is_there = present_[static_cast<std::size_t>(group)];
+    if (!is_there) add_group(group << bits, group << bits, fill);
     is_there = true;
   }
   RowWindow window;
@@ -360,21 +358,6 @@ RowTable PagedRows::table(const RowWindow& window) const {
   found.split = num_places();
   found.rest = window.rows.data();
   return found;
-}
-
-void PagedRows::find_places(std::span<const std::int64_t> rows, std::int64_t* places) const {
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const bool is_there = rows[i] >= 0 && rows[i] < num_rows();
-    places[i] = !is_there ? -1 : resident_.find(order_ ? order_->place_of(rows[i]) : rows[i]);
-    if (places[i] < 0) {
-      throw std::out_of_range(
-          text_of("index[", i, "]: found row ", rows[i], ", expected one that was loaded"));
-    }
-  }
-}
-
-RowTable PagedRows::table() const {
-  return {kept_.get(), resident_.num_places(), row_bytes_, row_bytes_};
 }
 
 }  // namespace gz

@@ -98,17 +98,12 @@ class PagedRows {
   Buffer<std::uint64_t> order_of(std::span<const std::int64_t> rows) const;
 
   // Reads the resident rows of group `group` and of those after it, some `max_rows` of them.
-  // Returns the group to go on with, num_groups() at the end. Raises OsError where one cannot be
-  // read.
+  // Returns the group to go on with, num_kept() of those at the end. Raises OsError where one
+  // cannot be read.
   std::int64_t load(std::int64_t group, std::int64_t max_rows, ReadStats& stats);
 
   // Rows by place, as they are stored: those that are kept, then the window's.
   RowTable table(const RowWindow& window) const;
-
-  // table() where all rows that are asked for are resident and were loaded. Raises
-  // std::out_of_range for one that is not resident.
-  void find_places(std::span<const std::int64_t> rows, std::int64_t* places) const;
-  RowTable table() const;
 
  private:
   // A file, and the place of its first row; the others follow.

@@ -13,31 +13,9 @@ std::int64_t count_groups(std::int64_t num_rows, int group_bits) {
   return (num_rows + (std::int64_t{1} << group_bits) - 1) >> group_bits;
 }
 
-ResidentRows ResidentRows::first(std::int64_t num_rows, int group_bits, std::int64_t count) {
-  ResidentRows rows(num_rows, group_bits);
-  rows.num_kept_ = std::clamp<std::int64_t>(count, 0, rows.num_groups_);
-  return rows;
-}
-
-ResidentRows ResidentRows::of(std::int64_t num_rows, int group_bits,
-                              std::span<const std::int64_t> groups) {
-  ResidentRows rows(num_rows, group_bits);
-  if (groups.empty()) return rows;
-  rows.kept_ = RankedBits(rows.num_groups_);
-  check_range("resident", "group", groups, rows.num_groups_);
-  for (const std::int64_t group : groups) rows.kept_.set(group);
-  rows.num_kept_ = rows.kept_.rank();
-  return rows;
-}
-
-ResidentRows ResidentRows::of_bits(std::int64_t num_rows, std::span<const std::uint64_t> words) {
-  ResidentRows rows(num_rows, 0);
-  rows.kept_ = RankedBits(rows.num_groups_);
-  for (std::int64_t i = 0; i < std::ssize(words); ++i) {
-    rows.kept_.set_word(i, words[static_cast<std::size_t>(i)]);
-  }
-  rows.num_kept_ = rows.kept_.rank();
-  return rows;
-}
+ResidentRows::ResidentRows(std::int64_t num_rows, int group_bits, std::int64_t count)
+    : num_rows_(num_rows),
+      num_kept_(std::clamp<std::int64_t>(count, 0, count_groups(num_rows, group_bits))),
+      group_bits_(group_bits) {}
 
 }  // namespace gz

@@ -152,7 +152,7 @@ std::vector<std::exception_ptr> read_window(const Recipe& recipe, std::span<Batc
   std::size_t count = std::min(batches.size(), recipe.max_window(at_once));
   std::int64_t room = window->room.bytes();
   std::vector<std::exception_ptr> errors;
-  for (const auto& [by, rows, is_loaded] : paged) {
+  for (const auto& [by, rows] : paged) {
     std::vector<IdList> lists;
     for (const Batch* batch : batches.first(count)) lists.push_back(index_list(*batch, by));
     window->rows.push_back(rows->read(lists, room, stop));

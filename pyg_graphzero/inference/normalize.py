@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyg_graphzero.inference.sweep import sweep_bounds
+from pyg_graphzero.inference.sweep import runs_of
 from pyg_graphzero.memory.prefetch import prefetch_all
 from pyg_graphzero.nn.block import with_loops
 from pyg_graphzero.store.columns import in_memory
@@ -95,7 +95,7 @@ def inverse_roots(
                 f"for each of {indices.numel()} edges"
             )
     prefetch_all([Path(path) for path in paths])
-    runs = sweep_bounds(contents, [name], range(num_rows), _CHUNK).tolist()
+    runs = runs_of(contents, [name], range(num_rows), _CHUNK).bounds.tolist()
     for first, stop in pairwise(runs):
         ends = contents.bounds(name, first, stop)
         begin, end = int(ends[0]), int(ends[-1])

@@ -15,7 +15,7 @@ from torch import Tensor
 from pyg_graphzero.inference.normalize import RootsOf, Rule, weighted
 from pyg_graphzero.inference.rows import RowFile
 from pyg_graphzero.inference.schedule import Convolve, Replay, Sweep, bytes_of
-from pyg_graphzero.inference.sweep import Batches, sweep_bounds
+from pyg_graphzero.inference.sweep import SweepLoader, runs_of
 from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.budget import Budget, how_many
@@ -108,7 +108,6 @@ class Pass(ABC):
         for first, count, rows, convolve in self._parts():
             for value, file in self._own.items():
                 rows[value] = file.read(first, first + count).to(self.task.device)
-            self.stats.batches += 1
             self.stats.elapsed = perf_counter() - begun
             made = self._replay(rows, count, convolve)
             del rows, convolve
@@ -150,7 +149,7 @@ class LayerPass(Pass):
         task: The sweep.
         contents: The store's files.
         max_edges: Bounds a batch; None: as fits into memory.
-        num_workers: See :class:`~.sweep.Batches`.
+        num_workers: See :class:`~.sweep.SweepLoader`.
         own: See :class:`Pass`.
     """
 
@@ -173,11 +172,13 @@ class LayerPass(Pass):
                 costs.LEAST_LAYER_EDGES,
                 costs.MAX_LAYER_EDGES,
             )
-        bounds = sweep_bounds(contents, sweep.edge_types, self.nodes, max_edges)
-        self._batches = Batches(data, sweep.node_type, self.nodes, bounds, num_workers, self.stats)
+        runs = runs_of(contents, sweep.edge_types, self.nodes, max_edges)
+        self._loader = SweepLoader(data, sweep.node_type, self.nodes, runs, num_workers)
 
     def _parts(self) -> Iterator[Part]:
-        return map(self._part, self._batches)
+        batches = iter(self._loader)
+        self.stats = self._loader.stats()
+        return map(self._part, batches)
 
     def _part(self, batch: Any) -> Part:
         task, sweep, count = self.task, self.task.sweep, batch.batch_size

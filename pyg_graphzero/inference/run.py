@@ -88,8 +88,8 @@ def layerwise(
         max_edges: In-edges and nodes of a batch together; a node that has more is a batch alone.
             None: 262,144, fewer in a small budget. Layers may need memory for a message along each.
             Where a layer needs sums of its neighbours only: nodes of a batch.
-        num_workers: Threads of the engine inside a batch, two of which are made ahead; 0: each is
-            made when it is asked for, by as many threads as torch has.
+        num_workers: Threads of the engine, each of which makes a whole batch ahead; 0: each is made
+            when it is asked for, by as many threads as torch has.
         device: Where the model runs, and is already. None: where its parameters are.
         progress: Show a bar for each layer; None: when standard error is a terminal.
 
@@ -209,7 +209,7 @@ class _Run:
         begun = perf_counter()
         sweep = task.sweep
         columns = [made.create(value) for value in sweep.outputs]
-        how = Opening(memory=self.memory, drafts=tuple(made.drafts()))
+        how = Opening(memory=self.memory, row_cache=False, drafts=tuple(made.drafts()))
         title = f"layer {sweep.level}/{last}"
         title += "" if sweep.node_type is None else f" {sweep.node_type}"
         with (

@@ -20,7 +20,8 @@ class LayerSummary:
         num_rows: All rows of the type.
         edges: Number of edges that messages went along.
         seconds: Wall time.
-        read_bytes: From disk, of what the budget does not hold in memory whole.
+        read_bytes: From disk, of rows that the budget does not hold in memory; and of neighbours,
+            where a layer needs sums of their rows only.
         written_bytes: To the column.
         peak_memory: The most this process had in memory that is no file's, seen between batches.
         verdict: The largest part of the wall time, ``LoaderStats.verdict``. ``"done before"``: by a

@@ -49,6 +49,7 @@ class EngineLoader(KeyedLoader[Graph_co]):
     transform_sampler_output: Any = None
     filter_per_worker: bool | None = True  # collate_fn makes whole batches
     edge_ids: bool = True  # batches have e_id
+    maps_topology = False  # see BatchSource
     first_aggregation: str | None = None  # of features, while they are gathered
     _stats: LoaderStats | None = None
     _device: torch.device | None = None

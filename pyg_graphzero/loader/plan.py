@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from torch_geometric.utils import to_torch_csr_tensor
 
 from pyg_graphzero import _core
 from pyg_graphzero.errors import UnsupportedError
+from pyg_graphzero.memory.residence import Residence
 from pyg_graphzero.pyg.data import contents_of, edge_storages, empty_like, node_storages
 from pyg_graphzero.pyg.lazy import OnDemand, called, raw_items
 from pyg_graphzero.sampling.base import GraphSampler, Reading, Sampled
@@ -77,23 +78,6 @@ class _Storage:
 Fetched = Mapping[tuple[str, Any], Mapping[str, Tensor]]
 
 
-class RowsOfFiles(Protocol):
-    """Files of which not all is in memory: a store's by a plan of memory, or a sweep's blocks."""
-
-    @property
-    def is_loaded(self) -> bool:
-        """All rows that batches ask for are there already."""
-
-    def file_of(self, value: Any) -> str | None:
-        """The file that an attribute's rows are in; None where they are in memory."""
-
-    def held_rows(self, file: str) -> _core.RowTable | None:
-        """A table in memory that replaces the file; None where there is none."""
-
-    def rows(self, file: str) -> _core.PagedRows | None:
-        """How to gather from it; None where it is in memory whole."""
-
-
 class BatchPlan:
     """How batches of one graph are put together from what was sampled.
 
@@ -118,7 +102,7 @@ class BatchPlan:
         data: Data | HeteroData,
         sampler: GraphSampler,
         edge_ids: bool = True,
-        files: RowsOfFiles | None = None,
+        files: Residence | None = None,
         reading: Reading | None = None,
         first_aggregation: str | None = None,
     ) -> None:
@@ -403,9 +387,7 @@ class BatchPlan:
         if (file, by) not in self._paged:
             assert self._files is not None
             rows = self._files.rows(file)
-            self._paged[file, by] = (
-                -1 if rows is None else self.columns.add_paged(by, rows, self._files.is_loaded)
-            )
+            self._paged[file, by] = -1 if rows is None else self.columns.add_paged(by, rows)
         return self._paged[file, by]
 
 

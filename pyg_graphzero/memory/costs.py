@@ -37,9 +37,8 @@ LEAST_READY = 2
 MOST_READY = 4
 # While the batches of one window are gathered, those of the next are sampled.
 WINDOWS_AHEAD = 2
-# Rows are read for at most this many batches at once: batches of a longer window hardly share more
-# rows.
-MAX_WINDOW = 64
+# Rows are read for at most this many batches at once.
+MAX_WINDOW = 512
 # For each row of each batch of a window, while it is worked out what to read: its place; and for
 # each that is sorted, its key twice. Where rows are ranked, none is sorted but those that are read.
 WINDOW_PLACE = 4
@@ -75,22 +74,12 @@ TOPOLOGY_SHARE = 0.3
 TOGETHER_SHARE, TOGETHER_RANKED = 0.15, 0.05
 MAX_TOGETHER = 64
 
-# Sweeps and sums: mapped pages of topologies and columns of edges are given up again and again. The
-# share is of all free bytes.
+# Sums: mapped pages of topologies are given up again and again. The share is of all free bytes.
 MAPPED_SHARE = 1 / 16
 MAX_MAPPED = 128 << 20
 
-# Sweeps. At most MAX_READ_ROWS rows are read between two checks whether the sweep was cancelled.
-# Planning the reads takes READ_ROW for each, and READ_SHARE of the free bytes in all.
-READ_SHARE = 1 / 64
-MAX_READ_ROWS = 1 << 18
-READ_ROW = 40
-# Bits and places of reached rows, for each row of a node type.
-REACHED_ROW = 0.5
-# Columns that take no more than this share are held whole, the smallest first.
-COLUMN_SHARE = 1 / 4
-# A batch of a layer: a few are under way at a time, and blocks of rows beside. An edge of it takes
-# its row, and this.
+# Sweeps. A batch of a layer: a few are under way at a time, and windows of rows beside. An edge of
+# it takes its row, and this.
 LAYER_SHARE = 1 / 32
 LEAST_LAYER_EDGES = 1 << 12
 MAX_LAYER_EDGES = 1 << 18

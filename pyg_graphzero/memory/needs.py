@@ -211,7 +211,7 @@ def files_of(loader: BatchSource) -> list[Need]:
 
     files: list[Need] = []
     for i, name in enumerate(graph.edge_types):
-        if not graph.on_disk(name):
+        if loader.maps_topology or not graph.on_disk(name):
             continue
         topology, record = contents.topology(name), contents.edge_type(name)
         num_edges = topology.num_edges

@@ -68,8 +68,6 @@ class Residence:
         leases: Leases of the epochs under way; None if all is in memory.
     """
 
-    is_loaded = False  # rows are read for windows of batches
-
     def __init__(
         self,
         contents: StoreContents,

@@ -17,12 +17,14 @@ class BatchSource(Protocol):
         data: The graph.
         dataset: Its seeds.
         edge_ids: Batches have the ids of their edges.
+        maps_topology: Neighbours are taken from front to back through a map; none stay in memory.
         first_aggregation: How features are added up while they are gathered; None: they are not.
     """
 
     data: Any
     dataset: Sized
     edge_ids: bool
+    maps_topology: bool
     first_aggregation: str | None
 
     @property

@@ -49,7 +49,7 @@ Sample sample_of(const Sampler& sampler, Request request) {
 // Reads all that is to stay in memory, a few rows at a time.
 inline void load(PagedRows& rows) {
   ReadStats stats;
-  for (std::int64_t group = 0; group < rows.resident().num_groups();) {
+  for (std::int64_t group = 0; group < rows.resident().num_kept();) {
     group = rows.load(group, 100, stats);
   }
 }

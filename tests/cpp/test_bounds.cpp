@@ -88,7 +88,7 @@ TEST(tables_of_a_window_share_its_room) {
     auto plan = std::make_shared<GatherPlan>();
     for (std::size_t t = 0; t < static_cast<std::size_t>(tables); ++t) {
       plan->paged.push_back(
-          {t, paged(make_file(dir, kRows, std::to_string(t)), ResidentRows::first(kRows, 0, 0))});
+          {t, paged(make_file(dir, kRows, std::to_string(t)), ResidentRows(kRows, 0, 0))});
     }
     plan->num_lists = plan->paged.size();
     const std::int64_t one_batch = kEach * kRow * tables;
@@ -179,7 +179,7 @@ TEST(rows_that_are_kept_are_read_again_after_an_error) {
   for (const std::int64_t kept : {kRows, std::int64_t{100}, std::int64_t{0}}) {
     for (const int how : {0, 1, 2}) {
       const std::int64_t frames = how < 2 ? 0 : 2;
-      const auto rows = paged(make_file(dir, kRows), ResidentRows::first(kRows, 0, kept), frames);
+      const auto rows = paged(make_file(dir, kRows), ResidentRows(kRows, 0, kept), frames);
       {
         const CutShort cut(dir / "rows", 9 * kRow);
         ReadStats stats;
@@ -227,7 +227,7 @@ TEST(a_paged_topology_is_sampled_again_after_an_error) {
   const DiskGatherOptions options{{ReaderKind::kAuto, 4}, 1 << 16};
   for (const std::int64_t kept : {0, 100, 2400}) {
     const auto rows =
-        std::make_shared<PagedRows>(ResidentRows::first(2400, 0, kept), kept / 4, column,
+        std::make_shared<PagedRows>(ResidentRows(2400, 0, kept), kept / 4, column,
                                     std::make_shared<DiskGather>(options), ReadLimits{64, 4096});
     const NeighborSampler sampler({{ring.nodes}, {{0, 0, csc_of(topology, rows)}}});
     const std::vector<std::int64_t> seeds{3, 200, 399};
@@ -247,7 +247,7 @@ TEST(a_pipeline_goes_on_after_rows_were_lost) {
   const NeighborSampler sampler = ring.sampler();
   auto plan = std::make_shared<GatherPlan>();
   plan->num_lists = 2;
-  plan->paged.push_back({0, paged(make_file(dir, kRows), ResidentRows::first(kRows, 0, 200))});
+  plan->paged.push_back({0, paged(make_file(dir, kRows), ResidentRows(kRows, 0, 200))});
   plan->windows = std::make_shared<WindowRoom>(WindowLimits{4, 1 << 20});
   plan->columns.push_back({0, {nullptr, kRows, kRow, kRow}, 0});
   const auto recipe = recipe_of(sampler, plan);

@@ -201,7 +201,7 @@ struct PagedLoading : RingLoading {
     const auto file = Topology::open(ring.path);
     const auto disk = std::make_shared<DiskGather>(DiskGatherOptions{{ReaderKind::kPool, 4}});
     const auto pages = std::make_shared<PagedRows>(
-        ResidentRows::first(static_cast<std::int64_t>(file->num_edges()), 10, 0), 0,
+        ResidentRows(static_cast<std::int64_t>(file->num_edges()), 10, 0), 0,
         ColumnFile::of_indices(*file), disk, ReadLimits{0, 4096, 1});
     paged =
         std::make_shared<NeighborSampler>(SampledGraph{{num_nodes}, {{0, 0, csc_of(file, pages)}}});

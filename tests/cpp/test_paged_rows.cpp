@@ -78,8 +78,8 @@ struct Copy {
 
   PagedRows paged(const Table& of, std::int64_t resident, std::int64_t frames) const {
     const DiskGatherOptions options{{ReaderKind::kAuto, 4}, 1 << 16};
-    return PagedRows(ResidentRows::first(order->num_places(), order->group_bits(), resident),
-                     frames, of.file(), std::make_shared<DiskGather>(options), {64, 4096},
+    return PagedRows(ResidentRows(order->num_places(), order->group_bits(), resident), frames,
+                     of.file(), std::make_shared<DiskGather>(options), {64, 4096},
                      {order, table.file()});
   }
 
@@ -102,15 +102,7 @@ bool has_rows(const PagedRows& paged, const RowWindow& window, std::size_t list,
 ResidentRows random_rows(std::mt19937_64& random, std::int64_t num_rows) {
   const int bits = static_cast<int>(random() % 4);
   const std::int64_t groups = (num_rows + (1 << bits) - 1) >> bits;
-  if (random() % 2 == 0) {
-    return ResidentRows::first(num_rows, bits,
-                               static_cast<std::int64_t>(random() % (std::uint64_t)(groups + 1)));
-  }
-  std::vector<std::int64_t> kept;
-  for (std::int64_t g = 0; g < groups; ++g) {
-    if (random() % 3 == 0) kept.push_back(g);
-  }
-  return ResidentRows::of(num_rows, bits, kept);
+  return {num_rows, bits, static_cast<std::int64_t>(random() % (std::uint64_t)(groups + 1))};
 }
 
 // Samples a ring and gathers a row for every node, from memory or from paged rows; these are read
@@ -185,7 +177,7 @@ TEST(groups_that_lie_once_more_are_read_from_there_in_one_piece) {
   const Copy copy(scratch / "again", table, groups, 4);
   PagedRows paged = copy.paged(table, 6, 0);  // the copy, and the file's first two groups
   ReadStats stats;
-  CHECK(paged.load(0, 1 << 20, stats) == (64 + 501 + 15) / 16);
+  CHECK(paged.load(0, 1 << 20, stats) == 6);
   CHECK(stats.rows == 96 && stats.reads == 2);
   CHECK(stats.useful_bytes == 96U * static_cast<unsigned>(table.row_bytes()));
   std::vector<std::int64_t> wanted;
@@ -197,11 +189,6 @@ TEST(groups_that_lie_once_more_are_read_from_there_in_one_piece) {
   const RowWindow window = paged.read({&list, 1}, 0);
   CHECK(window.stats.hits == 80 && window.stats.reads == 1);
   CHECK(window.bytes() == table.row_bytes() && has_rows(paged, window, 0, wanted));
-  std::vector<std::int64_t> places(80);
-  paged.find_places(std::span(wanted).first(80), places.data());
-  for (std::int64_t i = 0; i < 80; ++i) {
-    CHECK(places[static_cast<std::size_t>(i)] == (i < 64 ? i : i + 16));
-  }
 }
 
 TEST(rows_of_windows_are_the_same_whether_few_or_many_are_wanted) {
@@ -211,7 +198,7 @@ TEST(rows_of_windows_are_the_same_whether_few_or_many_are_wanted) {
   const Table table(scratch / "rows", num_rows);
   for (const std::size_t wanted : {1, 5, 300, 400, 5000, 50000}) {
     for (const std::int64_t resident : {std::int64_t{0}, num_rows / 3, num_rows}) {
-      const auto paged = table.paged(ResidentRows::first(num_rows, 0, resident));
+      const auto paged = table.paged(ResidentRows(num_rows, 0, resident));
       std::vector<std::int64_t> first(wanted), second(wanted);
       for (auto* const rows : {&first, &second}) {
         for (std::int64_t& row : *rows) {
@@ -313,7 +300,7 @@ TEST(copies_that_are_not_of_their_order_are_refused) {
   const Table fewer(scratch / "fewer", 7);
   const auto made = [&](ColumnFile again) {
     const auto reader = std::make_shared<DiskGather>(DiskGatherOptions{});
-    PagedRows(ResidentRows::first(509, 2, 0), 0, table.file(), reader, {64, 4096},
+    PagedRows(ResidentRows(509, 2, 0), 0, table.file(), reader, {64, 4096},
               {copy.order, std::move(again)});
   };
   ColumnFile narrow = copy.table.file();
@@ -399,7 +386,7 @@ TEST(batches_that_read_are_those_in_memory) {
 TEST(a_consumer_that_waits_gets_a_short_window) {
   const Scratch scratch;
   const Table table(scratch / "rows", 300);
-  const Loading loading(table, table.paged(ResidentRows::first(300, 0, 10)), {50, 1 << 30});
+  const Loading loading(table, table.paged(ResidentRows(300, 0, 10)), {50, 1 << 30});
   Batches epoch(1, 1 << 30);
   epoch.add(loading.recipe, batch_request(1));
   CHECK(epoch.get(60s) != nullptr);  // though 49 others might follow
@@ -408,7 +395,7 @@ TEST(a_consumer_that_waits_gets_a_short_window) {
 TEST(a_flushed_window_does_not_wait_for_its_consumer) {
   const Scratch scratch;
   const Table table(scratch / "rows", 300);
-  const Loading loading(table, table.paged(ResidentRows::first(300, 0, 10)), {50, 1 << 30});
+  const Loading loading(table, table.paged(ResidentRows(300, 0, 10)), {50, 1 << 30});
   Batches epoch(2, 1 << 30);
   epoch.add(loading.recipe, batch_request(9));
   CHECK(epoch.get(60s) != nullptr);  // the first window is of one batch
@@ -423,7 +410,7 @@ TEST(a_flushed_window_does_not_wait_for_its_consumer) {
 TEST(only_batches_that_need_what_is_lost_fail) {
   const Scratch scratch;
   const Table table(scratch / "rows", 2000);
-  const Loading loading(table, table.paged(ResidentRows::first(2000, 0, 5), false), {4, 1 << 30});
+  const Loading loading(table, table.paged(ResidentRows(2000, 0, 5), false), {4, 1 << 30});
   const auto around = [](std::int64_t node) { return BatchRequest{{{0, {node}, {}}}, 7}; };
   Batches epoch(2, 1 << 30);
   std::filesystem::resize_file(table.path, static_cast<std::uintmax_t>(1000 * table.row_bytes()));
@@ -466,7 +453,7 @@ TEST(room_for_windows_is_shared_and_never_more_than_there_is) {
 TEST(batches_whose_windows_were_given_up_are_the_same) {
   const Scratch scratch;
   const Table table(scratch / "rows", 400);
-  const Loading loading(table, table.paged(ResidentRows::first(400, 0, 10)), {5, 1 << 30});
+  const Loading loading(table, table.paged(ResidentRows(400, 0, 10)), {5, 1 << 30});
   Batches epoch(2, 1 << 30);
   for (std::uint64_t key = 0; key < 40; ++key) epoch.add(loading.recipe, batch_request(key));
   epoch.flush();
@@ -485,7 +472,7 @@ TEST(a_slow_consumer_has_one_window_read_while_it_works_on_another) {
   const Scratch scratch;
   const Table table(scratch / "rows", 400);
   for (const bool is_slow : {false, true}) {
-    const Loading loading(table, table.paged(ResidentRows::first(400, 0, 10)), {8, 1 << 20});
+    const Loading loading(table, table.paged(ResidentRows(400, 0, 10)), {8, 1 << 20});
     Batches epoch(2, 1);  // or all would be gathered at once
     for (std::uint64_t key = 0; key < 64; ++key) epoch.add(loading.recipe, batch_request(key));
     epoch.flush();
@@ -510,7 +497,7 @@ TEST(closing_a_pipeline_that_reads_does_not_hang) {
   const Scratch scratch;
   const Table table(scratch / "rows", 5000);
   for (int round = 0; round < 20; ++round) {
-    const Loading loading(table, table.paged(ResidentRows::first(5000, 0, 5)),
+    const Loading loading(table, table.paged(ResidentRows(5000, 0, 5)),
                           {round % 4 < 2 ? 3 : 0, 1 << 30});
     Batches epoch(2, 1 << 30);
     for (std::uint64_t key = 0; key < 20; ++key) epoch.add(loading.recipe, batch_request(key));
@@ -524,7 +511,7 @@ TEST(closing_a_pipeline_that_reads_does_not_hang) {
 TEST(resident_rows_can_be_read_ahead) {
   const Scratch scratch;
   const Table table(scratch / "rows", 400);
-  const auto rows = table.paged(ResidentRows::first(400, 2, 50));
+  const auto rows = table.paged(ResidentRows(400, 2, 50));
   load(*rows);
   const std::vector<std::int64_t> wanted{0, 7, 199, 200, 399};
   const IdList lists[] = {std::span<const std::int64_t>(wanted)};
@@ -540,7 +527,7 @@ TEST(rows_in_frames_stay_as_long_as_a_window_uses_them) {
   const Table table(scratch / "rows", 900);
   for (const int bits : {0, 2}) {
     for (const std::int64_t frames : {1, 20, 100, 900}) {
-      const auto rows = table.paged(ResidentRows::first(900, bits, 3), true, frames);
+      const auto rows = table.paged(ResidentRows(900, bits, 3), true, frames);
       struct Held {
         std::vector<std::vector<std::int64_t>> wanted;
         RowWindow window;
@@ -579,7 +566,7 @@ TEST(rows_in_frames_stay_as_long_as_a_window_uses_them) {
 TEST(rows_that_are_used_again_are_kept_rather_than_others) {
   const Scratch scratch;
   const Table table(scratch / "rows", 5000);
-  const auto rows = table.paged(ResidentRows::first(5000, 0, 0), true, 600);
+  const auto rows = table.paged(ResidentRows(5000, 0, 0), true, 600);
   std::vector<std::int64_t> all(5000);
   std::iota(all.begin(), all.end(), 0);
   std::mt19937_64 random(1);
@@ -602,7 +589,7 @@ TEST(rows_that_are_used_again_are_kept_rather_than_others) {
 TEST(a_window_that_is_cut_short_takes_no_frames_for_what_it_leaves) {
   const Scratch scratch;
   const Table table(scratch / "rows", 5000);
-  const auto rows = table.paged(ResidentRows::first(5000, 0, 0), true, 100);
+  const auto rows = table.paged(ResidentRows(5000, 0, 0), true, 100);
   std::vector<std::int64_t> wanted(160);
   std::iota(wanted.begin(), wanted.end(), 1000);
   std::vector<IdList> lists;
@@ -623,12 +610,12 @@ TEST(a_window_that_is_cut_short_takes_no_frames_for_what_it_leaves) {
 TEST(paged_rows_refuse_what_is_not_there) {
   const Scratch scratch;
   const Table table(scratch / "rows", 40);
-  const auto rows = table.paged(ResidentRows::first(40, 0, 4));
+  const auto rows = table.paged(ResidentRows(40, 0, 4));
   for (const std::int64_t bad : {-1, 40}) {
     const std::vector<std::int64_t> wanted{3, bad};
     const IdList lists[] = {std::span<const std::int64_t>(wanted)};
     CHECK_THROWS(std::out_of_range, "expected 0 <= row < 40", rows->read(lists, 0));
   }
   CHECK_THROWS(std::invalid_argument, "found 40 rows of 24 bytes, expected 41 of 24",
-               table.paged(ResidentRows::first(41, 0, 4)));
+               table.paged(ResidentRows(41, 0, 4)));
 }

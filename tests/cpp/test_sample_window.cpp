@@ -101,13 +101,9 @@ std::shared_ptr<PagedRows> pages_of(const Topology& file, ResidentRows resident,
 std::shared_ptr<PagedRows> pages_of(const Topology& file, int group_bits, std::int64_t share,
                                     bool lately = false) {
   const auto rows = static_cast<std::int64_t>(file.num_edges());
-  const std::int64_t groups = ResidentRows::first(rows, group_bits, 0).num_groups();
-  std::vector<std::int64_t> kept;
-  for (std::int64_t g = 0; g < groups; ++g) {
-    if (g * 7 % 4 < share) kept.push_back(g);
-  }
-  if (lately) return pages_of(file, ResidentRows::first(rows, group_bits, 0), std::ssize(kept));
-  return pages_of(file, ResidentRows::of(rows, group_bits, kept), 0);
+  const std::int64_t kept = count_groups(rows, group_bits) * share / 4;
+  if (lately) return pages_of(file, ResidentRows(rows, group_bits, 0), kept);
+  return pages_of(file, ResidentRows(rows, group_bits, kept), 0);
 }
 
 // Edge types of the files: mapped, or paged where `paged_types` has a bit for them.

@@ -197,9 +197,9 @@ TEST(batches_that_read_have_the_sums_of_those_in_memory) {
       ColumnFile file{DirectFile::open(scratch / "codes", true), {}};
       file.layout = {0, kRows, kItems, kItems, file.file->size()};
       const DiskGatherOptions options{{ReaderKind::kAuto, 4}, 1 << 16};
-      plan->paged.push_back({0, std::make_shared<PagedRows>(
-                                    ResidentRows::first(kRows, 0, 70), 40, file,
-                                    std::make_shared<DiskGather>(options), ReadLimits{64, 4096})});
+      plan->paged.push_back({0, std::make_shared<PagedRows>(ResidentRows(kRows, 0, 70), 40, file,
+                                                            std::make_shared<DiskGather>(options),
+                                                            ReadLimits{64, 4096})});
       plan->windows = std::make_shared<WindowRoom>(WindowLimits{4, 1 << 20});
       for (GatherPlan::Source& source : plan->columns) source.paged = 0;
     }

@@ -1,12 +1,10 @@
-// Parts of sweeps: the rows that a run of destinations reaches, rows that are loaded at
-// once, sums over neighbours; on all threads, for the sanitizers to see.
+// Sums over neighbours; on all threads, for the sanitizers to see.
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <random>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,7 +13,6 @@
 #include "base/isa.h"
 #include "check.h"
 #include "sampling/neighbor_sums.h"
-#include "sampling/reach.h"
 #include "scratch.h"
 
 using namespace gz;
@@ -171,44 +168,6 @@ TEST(adders_give_the_same_bits_on_any_machine) {
       kernels().add(rows, 3, count, scale.data(), zero.data(), bytes_of(plain));
       is_portable = false;
       CHECK(fast == plain);
-    }
-  }
-}
-
-TEST(reached_rows_are_loaded) {
-  std::mt19937_64 random(11);
-  for (int round = 0; round < 30; ++round) {
-    const auto nodes = static_cast<std::int64_t>(2 + random() % 400);
-    const Graph graph(random, nodes, static_cast<std::int64_t>(random() % 900));
-    std::vector<std::int64_t> bounds;
-    for (std::int64_t k = 0; k <= 8; ++k) bounds.push_back(nodes * k / 8);
-    const ReachLimits limits{static_cast<std::int64_t>(random() % 4000), {16}, {4}, 1 << 20};
-    const Reach found = reach({{nodes}, {{0, 0, graph.csc()}}}, 0, bounds, 0, limits);
-    const std::int64_t end = bounds[static_cast<std::size_t>(found.stop)];
-    std::set<std::int64_t> rows;
-    for (std::int64_t node = 0; node < end; ++node) rows.insert(node);
-    for (std::int64_t slot = 0; slot < graph.indptr[static_cast<std::size_t>(end)]; ++slot) {
-      rows.insert(graph.indices[static_cast<std::size_t>(slot)]);
-    }
-    CHECK(found.rows[0].count == std::ssize(rows));
-    const std::int64_t edges = graph.indptr[static_cast<std::size_t>(end)];
-    CHECK(found.stop == 1 || std::ssize(rows) * 16 + edges * 4 <= limits.max_bytes);
-    PagedRows loaded(
-        ResidentRows::of_bits(found.rows[0].num_rows, found.rows[0].words), 0, graph.column().file,
-        std::make_shared<DiskGather>(DiskGatherOptions{{ReaderKind::kAuto, 4}, 1 << 16}),
-        {64, 4096, 1});
-    ReadStats stats;
-    std::int64_t group = 0;
-    while (group < nodes) group = loaded.load(group, 50, stats);
-    CHECK(stats.rows == std::ssize(rows));
-    const std::vector<std::int64_t> wanted(rows.begin(), rows.end());
-    std::vector<std::int64_t> places(wanted.size());
-    loaded.find_places(wanted, places.data());
-    const RowTable table = loaded.table();
-    for (std::size_t i = 0; i < wanted.size(); ++i) {
-      const auto* const row =
-          reinterpret_cast<const float*>(table.data + places[i] * table.row_stride);
-      CHECK(row[1] == static_cast<float>(4 * wanted[i] + 1));
     }
   }
 }

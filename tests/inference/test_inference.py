@@ -340,11 +340,11 @@ def keep_within_budgets(rank, model, path, expected):
             assert_equal(column(path, f"out{extra}"), expected)
             found.append(steps[-1].stats)
     _, few, many = found
-    assert 0 < many.rows < 0.9 * few.rows
+    assert 0 < many.rows == few.rows
+    assert many.useful_bytes < 0.9 * few.useful_bytes
     assert many.reads < 0.5 * few.reads
     for stats in (few, many):
-        assert stats.topology_bytes == 4 * 300_000 + 8 * 90_000  # once
-        assert stats.useful_bytes == stats.rows * 1024
+        assert 0 < stats.useful_bytes < (stats.rows - stats.hits) * 1024  # batches share reads
 
 
 @pytest.mark.long

@@ -186,8 +186,7 @@ WALKS = """
     import torch, pyg_graphzero as gz
     from pyg_graphzero.store.columns import gather
     from pyg_graphzero.inference.normalize import Rule, inverse_roots
-    from pyg_graphzero.inference.sweep import Batches, sweep_bounds
-    from pyg_graphzero.loader.stats import LoaderStats
+    from pyg_graphzero.inference.sweep import SweepLoader, runs_of
 
     NODES = torch.arange(50)
 
@@ -215,8 +214,8 @@ WALKS = """
 
     def swept(store):
         data = store.data()
-        bounds = sweep_bounds(store.contents, [None], range(50), 40)
-        for batch in Batches(data, None, range(50), bounds, 0, LoaderStats(0)):
+        runs = runs_of(store.contents, [None], range(50), 40)
+        for batch in SweepLoader(data, None, range(50), runs, 0):
             pass
 
     def rows(store):

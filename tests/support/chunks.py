@@ -40,7 +40,7 @@ TINY: dict[str, dict[str, int]] = {
     "store.verify": {"_BLOCKS_PER_STEP": 2, "_ROWS_PER_STEP": 30},
     "memory.costs": {
         **{"MAX_LAYER_EDGES": 64, "LEAST_LAYER_EDGES": 64, "MAX_CHUNK": 2000},
-        **{"MAX_SUMS_ROWS": 64, "MAX_READ_ROWS": 3},
+        "MAX_SUMS_ROWS": 64,
     },
     "memory.tables": {"_FIRST_ROWS": 30},
     "memory.prefetch": {"_PIECE": 4096},
