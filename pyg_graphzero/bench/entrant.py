@@ -11,7 +11,6 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import Any, TypeVar
 
 import torch
-from typing_extensions import Self
 
 from pyg_graphzero.bench.contestants import CONTESTANTS
 from pyg_graphzero.bench.workloads import WORKLOADS, Task, Workload
@@ -59,10 +58,8 @@ class Entrant:
             who = f"{self._task.case.workload} by {self._task.contestant}"
             raise BenchError(f"{who}: {type(error).__name__}: {error}") from error
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
+    def close(self) -> None:
+        """Ends the process."""
         self._pool.shutdown(cancel_futures=True)
 
 

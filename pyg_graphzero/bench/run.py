@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -97,7 +97,7 @@ def _play(tasks: list[Task]) -> list[dict[str, Any]]:
     Round 0 is watched, and not timed: memory is from there.
     """
     with ExitStack() as stack:
-        entrants = [stack.enter_context(Entrant(task)) for task in tasks]
+        entrants = [stack.enter_context(closing(Entrant(task))) for task in tasks]
         ready = [entrant.open() for entrant in entrants]
         warm(file for file in tasks[0].store.rglob("*") if file.is_file())
         firsts, peaks = [], []

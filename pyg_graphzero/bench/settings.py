@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from pyg_graphzero.bench.training import MODELS
 
@@ -66,10 +67,6 @@ class Settings:
             if workload == "sample":
                 cases += [Case(workload, threads=count) for count in self.threads]
                 continue
-            models = self.models if workload == "train" else (None,)
-            cases += [
-                Case(workload, workers=count, model=model)
-                for count in self.workers
-                for model in models
-            ]
+            pairs = product(self.workers, self.models if workload == "train" else (None,))
+            cases += [Case(workload, workers=count, model=model) for count, model in pairs]
         return cases

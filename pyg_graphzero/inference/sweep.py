@@ -25,7 +25,7 @@ from pyg_graphzero.store.schema import EdgeType
 
 # Number of rows whose bounds are looked at together.
 _ROWS_AT_ONCE = 1 << 18
-# Pages of topologies are given up after so many edges.
+# Number of edges after which pages of topologies are given up.
 _MAPPED_EDGES = 1 << 21
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from contextlib import closing
 from dataclasses import replace
 from itertools import chain, repeat
 from pathlib import Path
@@ -135,7 +136,7 @@ def test_a_contestant_that_fails_says_so(tmp_path, homo):
     nowhere = replace(task(homo[1]), store=tmp_path / "nowhere")
     with (
         pytest.raises(BenchError, match=r"load by graphzero: FileNotFoundError: .*nowhere"),
-        Entrant(nowhere) as entrant,
+        closing(Entrant(nowhere)) as entrant,
     ):
         entrant.open()
 
