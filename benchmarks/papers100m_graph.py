@@ -36,7 +36,7 @@ _COMMUNITIES = 10_000
 _COMMUNITY_NODES = 100  # at least, at small scales
 # Communities that have labels, as a share; more at small scales, so that all classes occur.
 _LABELLED = 0.03
-# Nobody cites more than this share of the papers.
+# No paper cites more than this share of the papers.
 _LARGEST = 0.002
 # Share of papers that have the topic of their community.
 _PURITY = 0.8

@@ -493,7 +493,7 @@ class WindowRoom:
 
     def divide_among(self, epochs: int) -> None:
         """
-        So many are under way: windows that begin from now on are of the size for that.
+        Tells how many are under way: windows that begin later are of the size for that.
         """
 
     @property

@@ -96,7 +96,7 @@ class MissingEdgeIdsError(UnsupportedError):
 
 
 class StoreInUseError(GraphZeroError, BlockingIOError):
-    """Somebody else has the store open for writing."""
+    """Another process has the store open for writing."""
 
 
 class RankLostError(GraphZeroError, ConnectionError):

@@ -79,7 +79,7 @@ def _batches_as_pygs() -> Generator[None, None, None]:
 def built_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """``built_once(name, build)``: what ``build(path)`` makes, once for all workers of a run.
 
-    Nobody changes it.
+    No test changes it.
     """
     folder = tmp_path_factory.getbasetemp()
     folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder

@@ -56,7 +56,7 @@ PROSE = (PACKAGE, f"{PACKAGE}_cli", "csrc")
 #: How a sentence begins that does not name its thing, and words that name none.
 UNNAMED = re.compile(
     r"(?:^|[.:;] +|\n *\n? *)(?:What|Who|Whose|Those|Of|The same|As|Nor|Likewise)\b"
-    r"(?! (?:a|an) (?:result|rule)\b)|\bso many\b|\bnobody\b|\bsomebody\b"
+    r"(?! (?:a|an) (?:result|rule)\b)|\b[Ss]o many\b|\b[Nn]obody\b|\b[Ss]omebody\b"
 )
 
 

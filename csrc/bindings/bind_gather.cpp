@@ -135,7 +135,7 @@ void init_gather(nb::module_& m) {
            }),
            "max_batches"_a, "max_bytes"_a)
       .def("divide_among", &WindowRoom::divide_among, "epochs"_a,
-           "So many are under way: windows that begin from now on are of the size for that.")
+           "Tells how many are under way: windows that begin later are of the size for that.")
       .def_prop_ro(
           "max_batches", [](const WindowRoom& room) { return room.max_batches(); },
           "Of the next window, where it is the only one at a time.");

@@ -20,7 +20,7 @@ struct WindowLimits {
 
 // Memory for the rows of windows. One epoch has all of it; of several, each window takes an equal
 // share when it begins (a half of that, if two are to be there at a time), or what the others'
-// windows have left of that. Nobody waits: a window that is left nothing is read for one batch.
+// windows have left of that. None waits: a window that is left nothing is read for one batch.
 //
 // Thread safety: all functions, from any thread, and without locks: a child of a fork goes on with
 // what it needs alone, since the windows that its parent had are not given back there.
@@ -28,7 +28,7 @@ class WindowRoom final : public Lender, public std::enable_shared_from_this<Wind
  public:
   explicit WindowRoom(WindowLimits all) : all_(all) {}
 
-  // So many epochs are under way. Windows that begin from now on are of the size for that.
+  // `epochs` are under way. Windows that begin from now on are of the size for that.
   void divide_among(int epochs) noexcept { epochs_ = std::max(1, epochs); }
 
   // Number of batches that the next window is read for, where `at_once` windows are to be there.

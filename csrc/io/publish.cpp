@@ -45,7 +45,7 @@ void publish_directory(const std::string& from, const std::string& to, bool repl
   try {
     sync_folder_of(to);
   } catch (...) {
-    // Nobody may delete what was replaced before it is known to be so on the device.
+    // The file that was replaced may not be deleted before it is known to be so on the device.
     if (!in_steps) rename(to.c_str(), from.c_str(), how);
     throw;
   }

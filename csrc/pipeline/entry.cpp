@@ -47,7 +47,7 @@ std::vector<std::exception_ptr> read_for(const std::vector<Entry*>& window, std:
     try {
       return read_window(recipe, std::span(batches).first(count), stop, at_once);
     } catch (...) {
-      // Nobody can tell which batch is at fault: each is made alone, the first one now.
+      // It is not known which batch is at fault: each is made alone, the first one now.
       if (count == 1) return {std::current_exception()};
     }
   }

@@ -270,7 +270,7 @@ class Store(StoreHandle):
     ) -> Column:
         """Begins a node attribute that is written row by row, larger than memory if need be.
 
-        The store must be open with ``mode="r+"``. Nobody sees the attribute before
+        The store must be open with ``mode="r+"``. The attribute is not seen before
         ``Column.publish()``. One of the same name that was begun before and never published is
         removed.
 

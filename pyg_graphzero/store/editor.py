@@ -41,7 +41,7 @@ class StoreEditor:
         is_replaced: Whether the last :meth:`publish` has replaced `store.json`.
 
     Raises:
-        StoreInUseError: Somebody else has the store open for writing.
+        StoreInUseError: The store is open for writing elsewhere.
     """
 
     def __init__(self, directory: Path, store: StoreSchema) -> None:

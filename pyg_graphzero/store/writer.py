@@ -152,7 +152,7 @@ class StoreWriter:
 
     Raises:
         FileExistsError: ``path`` exists and ``force`` is not given, or is not a store.
-        StoreInUseError: Somebody has the store that is to be replaced open for writing.
+        StoreInUseError: The store that is to be replaced is open for writing.
     """
 
     def __init__(

@@ -346,7 +346,7 @@ TEST(the_next_batch_is_made_as_soon_as_there_is_room) {
     std::unique_ptr<Batch> last;
     bool ready = true;
     for (std::uint64_t key = 0; key < 40; ++key) {
-      // Nobody waits for it: there is room beside the last one.
+      // The loop does not wait for it: there is room beside the last one.
       for (int i = 0; i < 5000 && !epoch.is_ready(); ++i) std::this_thread::sleep_for(1ms);
       ready = ready && epoch.is_ready();
       last = wait(epoch);

@@ -149,7 +149,7 @@ def test_an_edit_is_seen_everywhere(opened, edit):
     check(opened.data(), data)
     assert opened.verify().ok
     assert torch.equal(opened.ids(), torch.arange(NUM_NODES))
-    # Somebody who opens it now.
+    # A reader who opens it now.
     check(gz.open(path).data(), data)
     # And who had it open.
     for held in (old, own, reader.data()):
