@@ -108,7 +108,7 @@ class Forward(ConvForward):
                 "model: found lazy layers (-1) and a batch loaded with first_aggregation; run the "
                 "model once on a batch without, which makes their parameters"
             )
-        if is_lazy or _is_transformed() or torch.jit.is_tracing():
+        if is_lazy or _is_transformed() or torch._C._is_tracing():
             return self._as_it_is(args, kwargs)
         try:
             way = self._key(args, kwargs, hops)
