@@ -100,11 +100,11 @@ void ExcludedEdges::settle() {
   const std::int64_t* const slots = type_.order.slots;
   guarded([&] {
     for (std::int64_t j = 0; j < count; ++j) {
-      const std::int64_t place = found_.col[j];
-      const std::int64_t* const begin = slots + ranges_.first[place];
-      rank[j] = slots == nullptr
-                    ? found_.slot[j]
-                    : std::find(begin, begin + ranges_.degree[place], found_.slot[j]) - slots;
+      rank[j] = found_.slot[j];
+      if (slots != nullptr) {
+        const std::int64_t* const begin = slots + ranges_.first[found_.col[j]];
+        rank[j] = std::find(begin, begin + ranges_.degree[found_.col[j]], rank[j]) - slots;
+      }
       time[j] = is_timed_ ? type_.order.times[rank[j]] : 0;
     }
   });
