@@ -794,7 +794,7 @@ def uring_refusal() -> str:
 
 def costs() -> dict[str, int]:
     """
-    Bytes that PagedRows take beside rows, of each frame, and of each row of a window while those asked for are sorted; bytes of rows that a batch without a window reads at a time; and by which factor windows grow when an epoch begins.
+    Bytes that PagedRows take beside rows, of each frame, and of each row of a window while those asked for are sorted; and bytes of rows that a batch without a window reads at a time.
     """
 
 class ColumnFile:

@@ -22,7 +22,6 @@
 #include "gather/row_order.h"
 #include "io/probe.h"
 #include "io/process.h"
-#include "pipeline/epoch.h"
 #include "storage/column.h"
 
 namespace gz::python {
@@ -83,12 +82,11 @@ void init_io(nb::module_& m) {
       [] {
         return std::map<std::string, std::int64_t>{{"frame", RowCache::kFrameBytes},
                                                    {"piece", chunk_sizes.piece_bytes},
-                                                   {"window_key", PagedRows::kKeyBytes},
-                                                   {"window_growth", kWindowGrowth}};
+                                                   {"window_key", PagedRows::kKeyBytes}};
       },
       "Bytes that PagedRows take beside rows, of each frame, and of each row of a window while "
-      "those asked for are sorted; bytes of rows that a batch without a window reads at a time; "
-      "and by which factor windows grow when an epoch begins.");
+      "those asked for are sorted; and bytes of rows that a batch without a window reads at a "
+      "time.");
   nb::class_<ColumnFile>(m, "ColumnFile", "The rows of a file, for reading past the page cache.")
       .def_static(
           "of", [](const Column& column) { return ColumnFile::of(column); }, "column"_a)

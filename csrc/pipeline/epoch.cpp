@@ -27,6 +27,9 @@ namespace {
 constexpr int kSampledAtOnce = 2;
 // Batches of a window of which two halves are worth reading by turns.
 constexpr std::size_t kLeastToOverlap = 4;
+// The first window is of one batch, so that the consumer has it soon; each later one is at most
+// this many times as long as the one before.
+constexpr int kWindowGrowth = 4;
 
 using Clock = std::chrono::steady_clock;
 

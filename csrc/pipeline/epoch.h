@@ -9,10 +9,6 @@
 
 namespace gz {
 
-// The first window is of one batch, so that the consumer has it soon; each later one is at most
-// this many times as long as the one before.
-inline constexpr int kWindowGrowth = 4;
-
 // Batches are added in the order of their numbers and asked for in that order. Each thread takes
 // the oldest stage that is to be done, of any batch, and does it alone: OpenMP would start a team
 // per thread. Threads that have nothing to do help one that gathers.

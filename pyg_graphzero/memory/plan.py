@@ -166,7 +166,7 @@ def divide(memory: int, baseline: int, needs: Needs) -> MemoryPlan:
         least_memory(needs, 0),
         "",
         f", and one batch {batch.whole / 1e6:,.0f} MB, {costs.LEAST_READY} at a time; smaller "
-        "batches or fan-outs need less",
+        "batches need less (batch_size, num_neighbors, max_edges)",
         needs.processes,
     )
     plan = _divide_in_part(memory, baseline, needs, holds_ranked=True)

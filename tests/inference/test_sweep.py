@@ -33,8 +33,8 @@ def stores(tmp_path_factory):
     return paths
 
 
-def sweep(path, node_type, workers=0, max_edges=60):
-    store = gz.open(path)
+def sweep(path, node_type, workers=0, max_edges=60, memory=None):
+    store = gz.open(path, memory=memory)
     data, contents = store.data(), store.contents
     names = [name for name in data.edge_types if name[2] == node_type] if node_type else [None]
     data = data.edge_type_subgraph(names) if node_type else data
@@ -122,3 +122,8 @@ def test_pages_of_topologies_are_given_up(stores, monkeypatch):
     loader._topologies = [noted]
     edges = sum(batch.num_edges for batch in loader)
     assert edges // 600 <= noted.forget_pages.call_count <= edges // 500
+
+
+def test_a_budget_without_room_for_a_batch(stores):
+    with pytest.raises(gz.MemoryBudgetError, match=r"expected .* MB or more: .*max_edges"):
+        next(iter(sweep(stores["plain"][0], None, memory="1MB")))
