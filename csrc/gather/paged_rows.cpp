@@ -239,6 +239,7 @@ RowWindow PagedRows::read(std::span<const IdList> lists, std::int64_t max_bytes,
     lists = lists.first(count);
     window.errors.resize(count);
     window.rows.resize(missing.size() * row_bytes_);
+    if (count > 0) bytes_a_list_ = static_cast<double>(window.bytes()) / static_cast<double>(count);
     fetch(missing.span(), fill, window, stop);
     const bool failed = std::any_of(window.errors.begin(), window.errors.end(),
                                     [](const auto& error) { return error != nullptr; });

@@ -2,6 +2,7 @@
 // used lately, the others are read for a window of batches at once and gone with those batches.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -94,6 +95,9 @@ class PagedRows {
   // memory together; at least one. Raises std::out_of_range for a row that is not there.
   RowWindow read(std::span<const IdList> lists, std::int64_t max_bytes, std::stop_token stop = {});
 
+  // Bytes of memory that the last window took, for each of its lists.
+  double bytes_a_list() const noexcept { return bytes_a_list_; }
+
   // Numbers of a list's items in the order in which their rows lie. Raises as read().
   Buffer<std::uint64_t> order_of(std::span<const std::int64_t> rows) const;
 
@@ -148,6 +152,7 @@ class PagedRows {
   const ResidentRows resident_;
   std::shared_ptr<const RowOrder> order_;  // null: rows lie once, as they are numbered
   std::optional<RowCache> cache_;          // guarded by mutex_
+  std::atomic<double> bytes_a_list_ = 0;
   const std::int64_t row_bytes_;
   std::shared_ptr<std::byte> kept_;  // resident rows, then those in frames
   std::vector<Part> parts_;          // all places

@@ -151,11 +151,21 @@ std::vector<std::exception_ptr> read_window(const Recipe& recipe, std::span<Batc
   window->room = recipe.plan->windows->take(at_once);
   std::size_t count = std::min(batches.size(), recipe.max_window(at_once));
   std::int64_t room = window->room.bytes();
+  // Files share the room as in the last window. One that took all it could get would leave the next
+  // one room for few batches, and what it read for the others would be lost. A file whose rows were
+  // all in memory has some nevertheless.
+  std::vector<double> weights;
+  for (const GatherPlan::Paged& each : paged) weights.push_back(each.rows->bytes_a_list());
+  const double least = std::ranges::max(weights) / 64 + 1;
+  for (double& weight : weights) weight = std::max(weight, least);
   std::vector<std::exception_ptr> errors;
   for (const auto& [by, rows] : paged) {
     std::vector<IdList> lists;
     for (const Batch* batch : batches.first(count)) lists.push_back(index_list(*batch, by));
-    window->rows.push_back(rows->read(lists, room, stop));
+    const auto own = weights.begin() + std::ssize(window->rows);
+    const double share = *own / std::accumulate(own, weights.end(), 0.0);  // 1 for the last file
+    const auto most = static_cast<std::int64_t>(share * static_cast<double>(room));
+    window->rows.push_back(rows->read(lists, most, stop));
     const RowWindow& part = window->rows.back();
     if (part.stopped) return {};
     count = part.num_lists();

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import expm1
 
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.budget import Budget, how_many
 from pyg_graphzero.memory.needs import BatchSize, Kind, Need, Needs
+from pyg_graphzero.memory.usage import EPOCHS
+from pyg_graphzero.util.disk import DEFAULT_MERGE_GAP
 from pyg_graphzero.util.html import Shown
 from pyg_graphzero.util.sizes import format_bytes
 
@@ -217,7 +220,10 @@ def _with_windows(
     about = _keep_used(Budget(budget.left, 0), paged, one, used)
     served = min((file.served(about.get(file.name, 0)) for file in lists), default=0.0)
     plan = _read_together(plan, budget, batch, lists, one, served)
-    hot = _keep_used(budget, paged, one, used)
+    room, hot = budget.left, _keep_used(budget, paged, one, used)
+    if not (by_pieces or lists or _are_worth_windows(needs, hot, room)):
+        budget.spend(-sum(hot.values()))
+        hot = dict.fromkeys(hot, 0)
     for file in lists:
         if file.uses is None:
             most = max(0, min(file.num_bytes, budget.left - one))
@@ -276,26 +282,29 @@ def _read_ahead(
         by_pieces: No rows are read ahead.
     """
     unranked = [file for file in rows if file.uses is None]
+    # An edge is hardly drawn again soon; nodes are.
+    recent = {file.name for file in unranked if file.kind is not Kind.EDGES}
     ahead = one if by_pieces else budget.left
-    if unranked and not by_pieces:
+    if recent and not by_pieces:
         ahead = how_many(budget.left, 1 - costs.HOT_SHARE, least=min(one, max(0, budget.left)))
     budget.spend(ahead)
     shares = [costs.NEW_SHARE if f.uses is None else 1 - f.served(plan.hot[f.name]) for f in rows]
     planning = _planning(batch, 1.0 if unranked else max(shares, default=0.0))
-    new = sum(int(s * batch.nodes * f.row_bytes) for s, f in zip(shares, rows, strict=True))
+    new = [int(s * batch.nodes * f.row_bytes) for s, f in zip(shares, rows, strict=True)]
     waiting = costs.WINDOWS_AHEAD * batch.sampled
     most = 0 if by_pieces else costs.MAX_WINDOW
-    window = how_many(ahead, 1.0, waiting + planning + new, min(1, most), most)
+    window = how_many(ahead, 1.0, waiting + planning + sum(new), min(1, most), most)
     sampled = min(window * waiting, ahead)
     plans = min(window * planning, ahead - sampled)
-    windows, hot = ahead - sampled - plans, dict(plan.hot)
-    # Where recently used rows stay, most of a window is read into their frames.
-    all_rows, into_frames = max(1, sum(file.num_bytes for file in unranked)), 0
-    for file in unranked:
-        own = min(file.num_bytes, budget.left * file.num_bytes // all_rows)
-        part = int(costs.CACHED_SHARE * windows * file.num_bytes / all_rows)
-        hot[file.name] = min(file.num_bytes, own + part)
-        into_frames += hot[file.name] - own
+    windows, hot = ahead - sampled - plans, {file.name: 0 for file in rows} | plan.hot
+    # Where recently used rows stay, most of their part of a window is read into their frames.
+    all_rows, into_frames = max(1, sum(f.num_bytes for f in unranked if f.name in recent)), 0
+    for file, of_batch in zip(rows, new, strict=True):
+        if file.name in recent:
+            own = min(file.num_bytes, budget.left * file.num_bytes // all_rows)
+            part = int(costs.CACHED_SHARE * windows * of_batch / max(1, sum(new)))
+            hot[file.name] = min(file.num_bytes, own + part)
+            into_frames += hot[file.name] - own
     sampled += batch.sampled
     windows -= into_frames
     return replace(plan, hot=hot, windows=windows, window=window, plans=plans, sampled=sampled)
@@ -345,6 +354,33 @@ def _keep_used(
         hot = _most_used(ranked, min(int(share * budget.left), room))
     budget.spend(sum(hot.values()))
     return hot
+
+
+def _are_worth_windows(needs: Needs, hot: Mapping[str, int], room: int) -> bool:
+    """Whether rows that stay spare more reads than windows that are longer by their memory.
+
+    A window reads a row once, for all its batches. And the longer it is, the closer its rows lie
+    together, until it reads all of a file that is used: then what is read goes by the number of
+    windows, and not by which rows stay.
+
+    Args:
+        needs: The needs of a loader.
+        hot: Bytes of each file that stay: a share of the room.
+        room: Bytes for what stays and for windows.
+    """
+    files = [file for file in needs.of(Kind.ROWS) if file.uses and file.name in hot]
+    of_epoch = needs.epoch * needs.batch.nodes * sum(file.row_bytes for file in files)
+    windows = max(1.0, of_epoch / max(1, room))
+    used = served = gaps = 0.0
+    for file in files:
+        reads = [(windows * -expm1(-uses / EPOCHS / windows), n) for uses, n in file.uses or ()]
+        every = file.row_bytes * sum(each * n for each, n in reads)
+        used += every
+        served += every * replace(file, uses=tuple(reads)).served(hot[file.name])
+        gaps += file.row_bytes * file.used_bytes
+    # How often rows of the room would fill all gaps that are as dear to read as to skip.
+    full = room * DEFAULT_MERGE_GAP / max(1.0, gaps)
+    return served * (1 + full) >= costs.HOT_SHARE * full * used
 
 
 def _most_used(files: Sequence[Need], room: int) -> dict[str, int]:

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 from pyg_graphzero import _core
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.lease import Leases
-from pyg_graphzero.memory.needs import Need, Needs, file_of
+from pyg_graphzero.memory.needs import Kind, Need, Needs, file_of
 from pyg_graphzero.memory.plan import MemoryPlan
 from pyg_graphzero.memory.usage import Watch
 from pyg_graphzero.memory.used_copy import UsedCopy
@@ -168,7 +168,7 @@ class Residence:
             need.num_rows,
             file,
             reader,
-            group_bits=group_bits_of(need.row_bytes, need.num_rows),
+            group_bits=_group_bits(need),
             merge_gap=self.merge_gap,
             num_frames=kept,
         )
@@ -179,11 +179,16 @@ def groups_kept(file: Need, plan: MemoryPlan) -> int:
 
     They are its first ones, where rows lie in the order of their use, else recently used ones.
     """
-    each = file.row_bytes << group_bits_of(file.row_bytes, file.num_rows)
+    each = file.row_bytes << _group_bits(file)
     if file.uses is not None:
         each = file.row_bytes << (GROUP_BITS if file.row_bytes <= _ITEM_BYTES else 0)
         return plan.hot.get(file.name, 0) // each
     return plan.hot.get(file.name, 0) // (each + costs.FRAME)
+
+
+def _group_bits(file: Need) -> int:
+    # Edges do not stay, so that a window has those alone that it wants.
+    return group_bits_of(_GROUP_BYTES if file.kind is Kind.EDGES else file.row_bytes, file.num_rows)
 
 
 def group_bits_of(row_bytes: int, num_rows: int) -> int:
