@@ -12,10 +12,10 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from pyg_graphzero.inference.rows import RowFile
 from pyg_graphzero.reporting.components import PIECE
 from pyg_graphzero.store.columns import DTYPES, dtype_name, in_memory
 from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.store.opened import RowFile
 from pyg_graphzero.store.schema import NodeTypeSchema
 
 #: Called with the number of bytes or edges of each piece.
