@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from pyg_graphzero.conversion.arrays import (
     SUFFIXES,
-    Table,
     id_column,
     integers,
     only_rows,
@@ -28,13 +26,7 @@ from pyg_graphzero.conversion.columns import (
     select,
 )
 from pyg_graphzero.conversion.dialect import Dialect
-from pyg_graphzero.conversion.ends import (
-    MATRIX,
-    Ends,
-    from_file,
-    from_memory,
-    from_sparse,
-)
+from pyg_graphzero.conversion.ends import Ends, read_ends
 from pyg_graphzero.conversion.ids import IdColumn
 from pyg_graphzero.conversion.names import (
     are_numbered,
@@ -45,10 +37,9 @@ from pyg_graphzero.conversion.names import (
 )
 from pyg_graphzero.conversion.paths import kind_suffix
 from pyg_graphzero.conversion.plan import edge_label
-from pyg_graphzero.conversion.sources import Inputs, in_files
+from pyg_graphzero.conversion.sources import Inputs
 from pyg_graphzero.conversion.sparse import is_sparse
 from pyg_graphzero.conversion.spec import EdgeSpec, layout_of
-from pyg_graphzero.conversion.triples import read_triples
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.rows import ChainRows
 
@@ -95,26 +86,17 @@ def read_edges(spec: EdgeSpec, id_types: tuple[str, str], inputs: Inputs) -> Edg
         """Whether an attribute that comes with the edges is taken, unasked."""
         return name not in wanted and inputs.choices.wants(owner, name)
 
-    table, notes = _table_of(spec, inputs)
+    named = [column for column in (spec.src, spec.dst) if column is not None]
+    table, reference = inputs.open(spec.file, "", named, spec.format, **layout_of(spec))
     if table is not None:
-        result = _read_columns(table, spec, id_types, wanted, takes, inputs)
-        result.notes += notes
-        return result
-    if in_files(spec.file):
-        reference = inputs.reference(spec.file, spec.format)
-        _refuse_options(spec, _TEXT_OPTIONS, reference.path)
-        parts = [from_file(reference, path, spec, inputs) for path in reference.files]
-        result = _edge_list(reference.files, parts, id_types)
-    elif is_sparse(spec.file):
-        _refuse_options(spec, _TEXT_OPTIONS, "a sparse matrix")
-        ends, values = from_sparse(spec)
-        result = _edge_list([MATRIX], [ends], id_types)
-        name = "edge_weight" if values is None or values.dim() == 1 else "edge_attr"
-        if values is not None and takes(name):
-            result.attrs[name] = inputs.load(name, values)
-    else:
-        _refuse_options(spec, _TEXT_OPTIONS, "an array")
-        result = _edge_list([spec.name], [from_memory(spec, inputs)], id_types)
+        return _read_columns(table, spec, id_types, wanted, takes, inputs)
+    kind = "a sparse matrix" if is_sparse(spec.file) else "an array"
+    _refuse_options(spec, _TEXT_OPTIONS, reference.path if reference.files else kind)
+    parts, values = read_ends(spec, reference, inputs.space.file)
+    result = _edge_list(parts, id_types)
+    name = "edge_weight" if values is None or values.dim() == 1 else "edge_attr"
+    if values is not None and takes(name):
+        result.attrs[name] = inputs.load(name, values)
     for name, source in wanted.items():
         result.attrs[name] = inputs.load(name, source)
     return result
@@ -124,16 +106,6 @@ def _refuse_options(spec: EdgeSpec, options: Sequence[str], source: object) -> N
     for option in options:
         if getattr(spec, option) is not None:
             raise ValueError(f"{option} is an option for delimited text, which {source} is not")
-
-
-def _table_of(spec: EdgeSpec, inputs: Inputs) -> tuple[Columns | None, list[str]]:
-    """The table whose columns the edges are, and notes; None if they are arrays."""
-    named = [column for column in (spec.src, spec.dst) if column is not None]
-    table = inputs.table(spec.file, named, spec.format, **layout_of(spec))
-    reference = inputs.reference(spec.file, spec.format) if in_files(spec.file) else None
-    if reference is not None and reference.kind == "nt":
-        return read_triples(reference.files, inputs.space)
-    return table, []
 
 
 def _read_columns(
@@ -271,20 +243,19 @@ def _relation(columns: Columns, src: int, dst: int) -> int | None:
     return rest[0] if is_text[rest[0]] and (all(is_text) or is_between or is_called_so) else None
 
 
-def _edge_list(files: Sequence[Path], ends: list[Ends], id_types: tuple[str, str]) -> EdgeList:
+def _edge_list(ends: list[Ends], id_types: tuple[str, str]) -> EdgeList:
+    """Ends that follow one another as one list."""
+    first, is_alone = ends[0], len(ends) == 1
     columns = []
-    is_alone = len(ends) == 1
-    for side, id_type in zip(("src", "dst"), id_types, strict=True):
-        tables: list[Table] = [getattr(each, side) for each in ends]
-        place = (ends[0].names[side == "dst"] + "[{}]").format
-        table = tables[0]
+    for side, name, id_type in zip((0, 1), first.names, id_types, strict=True):
+        form, path, table = f"{name}[{{}}]", first.path, first.tables[side]
         if not is_alone:
-            parts = zip(files, tables, strict=True)
+            path, place = path.parent, form.format
+            parts = [only_rows(each.tables[side], each.path) for each in ends]
             table = ChainRows(
-                [integers(only_rows(each, path), path, place) for path, each in parts]
+                [integers(part, each.path, place) for part, each in zip(parts, ends, strict=True)]
             )
-        path = files[0] if is_alone else files[0].parent
-        where = place_in(files, table, place("{}"))
+        where = place_in([each.path for each in ends], table, form)
         columns.append(id_column(table, path, where, id_type == "str"))
-    num_src, num_dst = (ends[0].num_src, ends[0].num_dst) if is_alone else (None, None)
+    num_src, num_dst = first.counts if is_alone else (None, None)
     return EdgeList(columns[0], columns[1], num_src=num_src, num_dst=num_dst)

@@ -198,10 +198,12 @@ class _NodeBuilder:
         """Read the node table; returns the attributes that are not in it."""
         spec = self._spec
         named = () if spec.id is None else (spec.id,)
-        dialect = self._inputs.table(spec.file, named, **layout_of(spec))
+        dialect, reference = self._inputs.open(spec.file, "", named, **layout_of(spec))
         if dialect is None:
-            found = self._inputs.reference(spec.file)
-            raise InputError(found.path, "node table", found.suffix, "text, Parquet or Arrow")
+            place, found = f"<{self._label or 'nodes'}>", type(spec.file).__name__
+            if reference.files:
+                place, found = str(reference.path), reference.suffix
+            raise InputError(place, "node table", found, "text, Parquet or Arrow")
         position = (
             first_column(dialect, "id, --node-id") if spec.id is None else dialect.position(spec.id)
         )

@@ -41,7 +41,7 @@ class ArrowTable(NamedColumns):
 
     Args:
         files: One or more, all Parquet or all Arrow.
-        form: ``"parquet"`` or ``"arrow"``; None to go by the name.
+        is_parquet: Which of the two.
 
     Attributes:
         path: The file, or the directory that all of them are in.
@@ -51,12 +51,10 @@ class ArrowTable(NamedColumns):
         InputError: A file is damaged or cut short.
     """
 
-    def __init__(self, files: Sequence[Path], form: str | None = None) -> None:
+    def __init__(self, files: Sequence[Path], is_parquet: bool) -> None:
         self.files = files
         self.path = files[0] if len(files) == 1 else Path(os.path.commonpath(files))
-        self.is_parquet = form == "parquet" or (
-            form is None and files[0].suffix in PARQUET_SUFFIXES
-        )
+        self.is_parquet = is_parquet
         opened = [_open_file(path, self.is_parquet) for path in files]
         self.schemas = [schema for schema, _ in opened]
         self.schema = self.schemas[0]
