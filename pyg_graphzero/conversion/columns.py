@@ -24,7 +24,7 @@ from pyg_graphzero.conversion.options import MULTIPLIED, Choices, Fill, filled_d
 from pyg_graphzero.conversion.spool import BatchSpool, RowSpool
 from pyg_graphzero.conversion.tables import ArrowTable, ColumnRows
 from pyg_graphzero.errors import InputError
-from pyg_graphzero.store.rows import MappedRows, Rows, StackedRows
+from pyg_graphzero.store.rows import Rows, StackedRows
 from pyg_graphzero.util.progress import Progress
 from pyg_graphzero.util.workspace import Workspace
 
@@ -113,11 +113,8 @@ class ColumnReader:
         rows, names = space.rows_of(column), space.ids
         if fill is not None and len(names) and not names[0].as_py():
             dtype, names = filled_dtype(torch.int64, fill, name), names[1:]
-            rows = MappedRows(
-                rows,
-                rows.shape,
-                dtype,
-                lambda slab, _: (slab - 1).to(dtype).masked_fill(slab == 0, fill),
+            rows = rows.map(
+                dtype, lambda slab, _: (slab - 1).to(dtype).masked_fill(slab == 0, fill)
             )
         return self.cast(name, Loaded(rows, column.path, column.where, names))
 

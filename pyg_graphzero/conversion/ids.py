@@ -25,7 +25,7 @@ from pyg_graphzero.conversion.distinct import distinct_integers, distinct_text
 from pyg_graphzero.conversion.spool import TextRows
 from pyg_graphzero.errors import InputError, MemoryBudgetError
 from pyg_graphzero.store.ids import text_bytes
-from pyg_graphzero.store.rows import ArrayRows, MappedRows, Rows
+from pyg_graphzero.store.rows import ArrayRows, MadeRows, Rows
 from pyg_graphzero.util.workspace import Workspace
 
 POLICIES = ("auto", "dense", "map")
@@ -184,8 +184,8 @@ class IdSpace:
             self.num_rows = self._resolve_integers()
         self._check_rows(self.num_rows)
         if self.is_unsigned:
-            ids, kind = self.ids, torch.uint64
-            self.ids = MappedRows(ids, ids.shape, kind, lambda slab, _: (slab ^ _TOP).view(kind))
+            kind = torch.uint64
+            self.ids = self.ids.map(kind, lambda slab, _: (slab ^ _TOP).view(kind))
         return self.num_rows
 
     def id_of(self, row: int) -> str:
@@ -210,7 +210,14 @@ class IdSpace:
             low, high = column.range
             if low >= 0 and high < self.num_rows:
                 return column.rows
-        return _FoundRows(self, column)
+
+        def found(begin: int, end: int) -> Tensor:
+            rows = self.find(column.rows.read(begin, end))
+            if bool((rows < 0).any()):
+                raise self.missing(column, begin + int((rows < 0).int().argmax()))
+            return rows
+
+        return MadeRows((len(column),), torch.int64, found)
 
     def find(self, ids: Any) -> Tensor:
         """Rows of a slab of ids, ``int64``; -1 where there is none."""
@@ -308,7 +315,8 @@ class IdSpace:
 
     def _rank(self, bits: _core.IdBits, count: int) -> None:
         """Number the ids of a bit set from now on."""
-        self.ids, self._find = _RankedIds(bits, count), _on_integers(bits.find)
+        self.ids = MadeRows((count,), torch.int64, bits.read)
+        self._find = _on_integers(bits.find)
 
     def _index(self, ids: Rows | TextRows) -> int:
         """Look ids up in ``ids`` from now on; the first row whose id occurs before it, or -1."""
@@ -415,42 +423,13 @@ class IdSpace:
         return f"{self.label!r} nodes" if self.label else "nodes"
 
 
-class _FoundRows(Rows):
-    """A column's rows, looked up as they are read."""
-
-    def __init__(self, space: IdSpace, column: IdColumn) -> None:
-        super().__init__((len(column),), torch.int64)
-        self._space = space
-        self._column = column
-
-    def read(self, begin: int, end: int) -> Tensor:
-        """See :meth:`Rows.read`."""
-        rows = self._space.find(self._column.rows.read(begin, end))
-        if bool((rows < 0).any()):
-            position = begin + int((rows < 0).int().argmax())
-            raise self._space.missing(self._column, position)
-        return rows
-
-
-class _RankedIds(Rows):
-    """The ids of a bit set, ascending."""
-
-    def __init__(self, bits: _core.IdBits, count: int) -> None:
-        super().__init__((count,), torch.int64)
-        self._bits = bits
-
-    def read(self, begin: int, end: int) -> Tensor:
-        """See :meth:`Rows.read`."""
-        return self._bits.read(begin, end)
-
-
 def as_unsigned(rows: Rows) -> Rows:
     """Integers up to 2**64 less 2**63: in the same order, and all of them are ``int64``."""
 
     def lower(slab: Tensor, begin: int) -> Tensor:
         return (slab.view(torch.int64) if slab.dtype == torch.uint64 else slab.long()) ^ _TOP
 
-    return MappedRows(rows, rows.shape, torch.int64, lower)
+    return rows.map(torch.int64, lower)
 
 
 def _on_integers(find: Callable[[Tensor], Tensor]) -> Callable[[Any], Tensor]:

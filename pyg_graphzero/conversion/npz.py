@@ -19,13 +19,7 @@ import numpy as np
 import torch
 
 from pyg_graphzero.errors import InputError
-from pyg_graphzero.store.rows import (
-    FileRows,
-    FortranRows,
-    Rows,
-    Spool,
-    StreamRows,
-)
+from pyg_graphzero.store.rows import FileRows, FortranRows, Rows, Spool, inflated_rows
 from pyg_graphzero.util.reading import reading
 
 _LOCAL_HEADER = struct.Struct("<4s22xHH")  # of a zip member: magic, length of name and of extras
@@ -92,7 +86,9 @@ def _open_member(path: Path, info: zipfile.ZipInfo, spool: Spool) -> Rows | np.n
     if info.compress_type == zipfile.ZIP_STORED:
         return _in_file(path, _data_offset(path, info), header)
     if header.fortran:
-        raw = StreamRows(path, where, partial(_stream, path, info), (info.file_size,), torch.uint8)
+        raw = inflated_rows(
+            path, where, partial(_stream, path, info), (info.file_size,), torch.uint8
+        )
         return _in_file(raw.to_file(spool(info.filename.replace("/", "-"))).path, 0, header)
 
     def data() -> BinaryIO:
@@ -100,7 +96,7 @@ def _open_member(path: Path, info: zipfile.ZipInfo, spool: Spool) -> Rows | np.n
         stream.read(header.size)
         return stream
 
-    return StreamRows(path, where, data, header.shape, *_torch_dtype(header.dtype))
+    return inflated_rows(path, where, data, header.shape, *_torch_dtype(header.dtype))
 
 
 def _stream(path: Path, info: zipfile.ZipInfo) -> BinaryIO:

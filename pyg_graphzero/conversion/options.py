@@ -14,7 +14,7 @@ import torch
 from pyg_graphzero.conversion.plan import Array, GraphPlan
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.encoding import check_encoding
-from pyg_graphzero.store.rows import FileRows, MappedRows, Rows
+from pyg_graphzero.store.rows import FileRows, Rows
 
 
 def parse_dtype(attr: str, value: Any) -> torch.dtype:
@@ -182,9 +182,7 @@ class Choices:
             dtype, asked = torch.float32, f"dtypes={{{attr!r}: 'float64'}} (--dtype {attr}=float64)"
             self.note(f"{attr}: float64 is stored as float32; {asked} keeps it")
         if fill is not None and fill == fill and rows.dtype.is_floating_point:
-            rows = MappedRows(
-                rows, rows.shape, rows.dtype, lambda slab, _: slab.masked_fill(slab.isnan(), fill)
-            )
+            rows = rows.map(rows.dtype, lambda slab, _: slab.masked_fill(slab.isnan(), fill))
         return rows if dtype is None else cast_rows(rows, dtype, fail)
 
     def encoding(self, owner: str, attr: str) -> str | None:
@@ -229,9 +227,7 @@ def cast_rows(rows: Rows, dtype: torch.dtype, fail: Fail) -> Rows:
     """``rows`` in another dtype, each slab by :func:`cast` when it is read."""
     if rows.dtype == dtype:
         return rows
-    return MappedRows(
-        rows, rows.shape, dtype, lambda slab, begin: as_tensor(cast(slab, dtype, fail, begin))
-    )
+    return rows.map(dtype, lambda slab, begin: as_tensor(cast(slab, dtype, fail, begin)))
 
 
 def cast(value: Array, dtype: torch.dtype, fail: Fail, begin: int = 0) -> Array:

@@ -63,7 +63,7 @@ from pyg_graphzero.conversion.tables import (
 from pyg_graphzero.conversion.triples import read_triples
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.csc import CscOptions
-from pyg_graphzero.store.rows import MappedRows, Rows, origin
+from pyg_graphzero.store.rows import Rows, origin
 from pyg_graphzero.util.progress import Progress
 from pyg_graphzero.util.workspace import Workspace
 
@@ -324,8 +324,7 @@ class Inputs(ColumnReader):
                 raise loaded.fail(begin + row, found, f"{expected}, or -1 or NaN for none")
             return classes
 
-        checked = MappedRows(rows, rows.shape, torch.int64, check)
-        return Loaded(checked, loaded.path, loaded.where)
+        return Loaded(rows.map(torch.int64, check), loaded.path, loaded.where)
 
     def load_ids(self, source: Any, is_text: bool | None, name: str) -> IdColumn | Loaded:
         """Node ids from any source; booleans come back as they are, being a mask.

@@ -23,7 +23,6 @@ from pyg_graphzero.store.rows import (
     ArrayRows,
     ChainRows,
     FileRows,
-    MappedRows,
     Rows,
     as_bytes,
 )
@@ -80,7 +79,7 @@ class RowSpool:
 def _as_dtype(rows: Rows, dtype: torch.dtype) -> Rows:
     if rows.dtype == dtype:
         return rows
-    return MappedRows(rows, rows.shape, dtype, lambda slab, _: slab.to(dtype))
+    return rows.map(dtype, lambda slab, _: slab.to(dtype))
 
 
 class TextRows(ABC):

@@ -27,7 +27,7 @@ from pyg_graphzero.conversion.dialect import NamedColumns
 from pyg_graphzero.conversion.options import Fill, as_tensor, dtype_of, fill_hint, filled_dtype
 from pyg_graphzero.conversion.spool import BatchSpool
 from pyg_graphzero.errors import InputError
-from pyg_graphzero.store.rows import SLAB_BYTES, Rows
+from pyg_graphzero.store.rows import SLAB_BYTES, StreamRows
 from pyg_graphzero.util.reading import reading
 from pyg_graphzero.util.workspace import Workspace
 
@@ -178,10 +178,8 @@ def _reading(path: Path, where: str = "file") -> AbstractContextManager[None]:
     return reading(path, where, f"a whole {kind} file")
 
 
-class ColumnRows(Rows):
+class ColumnRows(StreamRows):
     """A column of numbers, booleans, times or lists of one length.
-
-    Reading onwards goes on in the same file.
 
     Args:
         table: The table.
@@ -209,10 +207,7 @@ class ColumnRows(Rows):
         if self._length is not None:
             kind = kind.value_type
         shape = (table.num_rows,) if self._length is None else (table.num_rows, self._length)
-        super().__init__(shape, filled_dtype(self._dtype(kind), fill, attr))
-        self._batches: Iterator[Tensor] | None = None
-        self._at = 0  # the row that comes next
-        self._rest = torch.empty(0)
+        super().__init__(shape, filled_dtype(self._dtype(kind), fill, attr), self._tensors)
 
     def _dtype(self, kind: Any) -> torch.dtype:
         kind = kind.value_type if pa.types.is_dictionary(kind) else kind
@@ -229,23 +224,6 @@ class ColumnRows(Rows):
             hint = f"Convert it before: {to} in a query."
             raise InputError(self.table.path, f"column {label}", str(kind), expected, hint)
         return dtype_of(kind)
-
-    def read(self, begin: int, end: int) -> Tensor:
-        """See :meth:`Rows.read`."""
-        if begin == end:
-            return torch.empty((0, *self.shape[1:]), dtype=self.dtype)
-        if self._batches is None or begin != self._at:
-            self._batches, self._rest = self._tensors(begin), torch.empty(0)
-        pieces, missing = [], end - begin
-        while missing:
-            piece = self._rest if len(self._rest) else next(self._batches)
-            pieces.append(piece[:missing])
-            self._rest = piece[missing:]
-            missing -= len(pieces[-1])
-        self._at = end
-        if end == len(self):
-            self._batches = None
-        return pieces[0].contiguous() if len(pieces) == 1 else torch.cat(pieces)
 
     def _tensors(self, row: int) -> Iterator[Tensor]:
         num_rows = min(_BATCH_ROWS, max(1, SLAB_BYTES // max(1, self.row_bytes)))
