@@ -151,12 +151,12 @@ def as_array(value: Any, name: str, path: Path | None = None) -> Array:
         if value.layout == torch.strided:
             return value.as_subclass(torch.Tensor).cpu()
         found = f"a tensor of layout {value.layout}"
-    elif isinstance(value, np.ndarray):
-        return _native(value)
-    elif isinstance(value, list | tuple) or is_series(value):
-        with reading(f"<{name}>", "value", "rows of numbers, all of one length"):
-            return _native(np.asarray(value))
     else:
+        if isinstance(value, list | tuple) or is_series(value):
+            with reading(f"<{name}>", "value", "rows of numbers, all of one length"):
+                value = np.asarray(value)
+        if isinstance(value, np.ndarray):  # torch knows this machine's byte order alone
+            return value.astype(value.dtype.newbyteorder("="), copy=False)
         found = type(value).__name__
     if path is not None:
         raise InputError(path, name, found, "an array or a dense tensor")
@@ -272,8 +272,3 @@ def in_memory(
         str(member): partial(as_table, value, f"{name}:{member}", path)
         for member, value in members.items()
     }
-
-
-def _native(array: np.ndarray) -> np.ndarray:
-    """In this machine's byte order, which is all that torch can hold."""
-    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))

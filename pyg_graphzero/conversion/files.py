@@ -135,7 +135,7 @@ def _by_relation(
     if names is None or len(edges.categories) > 1:
         found = ", ".join(edges.categories) or "no column of relations"
         raise InputError(path, f"edge_type {edge_type}", found, f"triples, {RELATION} alone")
-    spool = RowSpool(inputs.space, "relations")
+    spool = RowSpool(inputs.space, "relations", torch.empty((0, 2), dtype=torch.int64))
     bounds = [np.zeros(len(names) + 1, np.int64)]
     for chunk in edges.chunks():
         codes = chunk.columns[RELATION].long()
@@ -143,7 +143,7 @@ def _by_relation(
         spool.append(ends[codes.argsort(stable=True)])
         counts = torch.bincount(codes, minlength=len(names)).numpy()
         bounds.append(bounds[-1][-1] + np.cumsum([0, *counts]))
-    rows = spool.finish(torch.empty((0, 2), dtype=torch.int64))
+    rows = spool.finish()
 
     def chunks(code: int) -> Iterator[EdgeChunk]:
         for starts in bounds:

@@ -148,17 +148,17 @@ def in_node_order(
         told = f"{int(missing.sum())} of {space.num_rows} nodes have no row in"
         notes.append(f"{name}: {told} {found.loaded.path}, and get {fill}")
     rows = found.loaded.rows
-    spool = RowSpool(space.workspace, "joined")
+    none = torch.empty((0, *rows.shape[1:]), dtype=rows.dtype)
+    spool = RowSpool(space.workspace, "joined", none)
     for slab in rows.slabs():
         spool.append(slab)
-    base = spool.finish(torch.empty((0, *rows.shape[1:]), dtype=rows.dtype))
     dtype = rows.dtype if not bool(missing.any()) else filled_dtype(rows.dtype, fill, name)
     where = found.loaded.where
 
     def place(row: int) -> str:
         return where(int(order[row])) if order[row] >= 0 else f"row {row}"
 
-    return replace(found.loaded, rows=_OrderedRows(base, order, dtype, fill), where=place)
+    return replace(found.loaded, rows=_OrderedRows(spool.finish(), order, dtype, fill), where=place)
 
 
 def _order(ids: IdColumn, space: IdSpace) -> Tensor | None:

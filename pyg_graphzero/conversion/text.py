@@ -215,7 +215,6 @@ class _Reader:
             yield from self._row_by_row(piece) if batch is None else self._noted(piece, batch)
 
     def _row_by_row(self, block: Block) -> Iterator[Batch]:
-        clean(block, self._dialect)  # refuses a comment in quotes, which no row can show
         rows = io.StringIO()
         writer = csv.writer(rows, quoting=csv.QUOTE_ALL, lineterminator="\n")
         for line, cells in rows_of(block, self._dialect):
