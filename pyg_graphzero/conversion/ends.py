@@ -30,7 +30,7 @@ from pyg_graphzero.conversion.arrays import (
 from pyg_graphzero.conversion.sparse import coo, is_sparse, shape_of
 from pyg_graphzero.conversion.spec import EdgeSpec
 from pyg_graphzero.errors import InputError
-from pyg_graphzero.store.rows import Rows, Spool, describe
+from pyg_graphzero.store.rows import MadeRows, Rows, Spool, describe
 
 MATRIX = Path("<matrix>")
 LAYOUTS = ("2xE", "Ex2")
@@ -210,7 +210,7 @@ def _compressed(indptr: Table, indices: Table, path: Path, kind: str) -> Ends:
         found = f"{indptr.dtype}, shape {list(indptr.shape)}"
         raise InputError(path, "indptr", found, f"0 ascending to {len(indices)}")
     pointers = integers(only_rows(indptr, path), path, "indptr[{}]".format)
-    rows = ExpandedRows(pointers, len(indices), path)
+    rows = expanded(pointers, len(indices), path)
     if kind == "csr":
         return replace(_pair(rows, indices, path), counts=(len(pointers) - 1, None))
     return replace(_pair(indices, rows, path), counts=(None, len(pointers) - 1))
@@ -219,7 +219,7 @@ def _compressed(indptr: Table, indices: Table, path: Path, kind: str) -> Ends:
 _STEP = 1 << 20  # pointers read at once, and kept one of
 
 
-class ExpandedRows(Rows):
+def expanded(pointers: Rows, num_edges: int, path: Path) -> Rows:
     """For every edge, the row whose range of pointers it lies in: ``int64 [num_edges]``.
 
     Args:
@@ -230,33 +230,29 @@ class ExpandedRows(Rows):
     Raises:
         InputError: They are not such pointers.
     """
+    marks: list[int] = []  # every _STEP-th pointer
+    last, found = 0, ""
+    for slab in pointers.slabs(_STEP):
+        first = int(slab[0])
+        if first < last or (not marks and first) or bool((slab[1:] < slab[:-1]).any()):
+            found = "values that do not ascend from 0"
+        marks.append(first)
+        last = int(slab[-1])
+    if not found and last != num_edges:
+        found = f"a last value of {last}"
+    if found:
+        raise InputError(path, "indptr", found, f"0 ascending to {num_edges}")
 
-    def __init__(self, pointers: Rows, num_edges: int, path: Path) -> None:
-        super().__init__((num_edges,), torch.int64)
-        self._pointers = pointers
-        self._marks: list[int] = []  # every _STEP-th pointer
-        last, found = 0, ""
-        for slab in pointers.slabs(_STEP):
-            if not self._marks and int(slab[0]) != 0:
-                found = "values that do not ascend from 0"
-            if int(slab[0]) < last or bool((slab[1:] < slab[:-1]).any()):
-                found = "values that do not ascend from 0"
-            self._marks.append(int(slab[0]))
-            last = int(slab[-1])
-        if not found and last != num_edges:
-            found = f"a last value of {last}"
-        if found:
-            raise InputError(path, "indptr", found, f"0 ascending to {num_edges}")
-
-    def read(self, begin: int, end: int) -> Tensor:
-        """See :meth:`Rows.read`."""
+    def make(begin: int, end: int) -> Tensor:
         pieces = [torch.empty(0, dtype=torch.int64)]
         # The last block that starts at or before `begin`, and on until one starts beyond.
-        block = int(np.searchsorted(self._marks, begin, side="right")) - 1
-        while block < len(self._marks) and self._marks[block] < end:
+        block = int(np.searchsorted(marks, begin, side="right")) - 1
+        while block < len(marks) and marks[block] < end:
             first = block * _STEP
-            slab = self._pointers.read(first, min(first + _STEP + 1, len(self._pointers)))
+            slab = pointers.read(first, min(first + _STEP + 1, len(pointers)))
             counts = slab.clamp(begin, end).diff()
             pieces.append((torch.arange(len(counts)) + first).repeat_interleave(counts))
             block += 1
         return torch.cat(pieces)
+
+    return MadeRows((num_edges,), torch.int64, make)

@@ -13,7 +13,7 @@ import torch
 from pyg_graphzero.conversion.columns import Loaded, first_column
 from pyg_graphzero.conversion.edges import RELATION, EdgeList, read_edges, split_own, untaken
 from pyg_graphzero.conversion.ids import NO_ROWS, IdColumn, IdSpace
-from pyg_graphzero.conversion.join import OfNodes, in_node_order
+from pyg_graphzero.conversion.join import OfNodes, in_node_order, load_of_nodes
 from pyg_graphzero.conversion.names import is_index_name
 from pyg_graphzero.conversion.plan import (
     EdgePlan,
@@ -30,7 +30,7 @@ from pyg_graphzero.conversion.spool import RowSpool
 from pyg_graphzero.conversion.tables import is_frame, is_series
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.csc import CscOptions, EdgeChunk
-from pyg_graphzero.store.rows import Rows, ScatterRows
+from pyg_graphzero.store.rows import Rows, scattered_rows
 from pyg_graphzero.util.arguments import of_type
 
 EACH = "*"  # instead of a relation: each is an edge type
@@ -268,7 +268,7 @@ class _NodeBuilder:
         columns = (self.space.table, *self.space.columns)
         kinds = [column.is_text for column in columns if column is not None and len(column)]
         is_text = kinds[0] if kinds else None
-        return self._inputs.load_of_nodes(name, source, self._id_names, is_text)
+        return load_of_nodes(self._inputs, name, source, self._id_names, is_text)
 
     def _note_order(self) -> None:
         """Say which attributes have their rows in the order of ids that are not rows."""
@@ -326,7 +326,7 @@ class _NodeBuilder:
                 expected = f"{len(found)} values, one per node of the set"
                 raise InputError(loaded.path, name, f"shape {list(loaded.rows.shape)}", expected)
             values.append(loaded.rows.read(0, len(found)))
-        return ScatterRows(node.num_nodes, torch.cat(places), torch.cat(values), source.fill)
+        return scattered_rows(node.num_nodes, torch.cat(places), torch.cat(values), source.fill)
 
 
 def has_edges(value: Any) -> bool:

@@ -166,8 +166,8 @@ class IdSpace:
             raise ValueError(f"ids={self.policy!r}: expected one of {', '.join(POLICIES)}")
         if self.num_nodes is not None and self.num_nodes < 0:
             raise ValueError(f"num_nodes={self.num_nodes}: expected 0 or more")
-        self._check_alike()
-        everything = [*self.columns, *([self.table] if self.table else [])]
+        everything = [*([self.table] if self.table else []), *self.columns]
+        _check_alike([column for column in everything if len(column)])
         self.is_unsigned = any(column.is_unsigned for column in everything)
         if self.is_unsigned:
             self.policy = "map"
@@ -175,13 +175,12 @@ class IdSpace:
                 column.become_unsigned()
         if self.table is not None:
             self.num_rows = self._resolve_table(self.table)
-        elif any(column.is_text for column in self.columns):
-            if self.policy == "dense":
-                column = next(column for column in self.columns if column.is_text)
-                raise column.fail(0, "an integer id, as ids='dense' says")
-            self.num_rows = self._resolve_map()
         else:
-            self.num_rows = self._resolve_integers()
+            texts = [column for column in self.columns if column.is_text]
+            if texts and self.policy == "dense":
+                raise texts[0].fail(0, "an integer id, as ids='dense' says")
+            is_map = texts or self.policy == "map"
+            self.num_rows = self._resolve_map() if is_map else self._resolve_integers()
         self._check_rows(self.num_rows)
         if self.is_unsigned:
             kind = torch.uint64
@@ -249,21 +248,6 @@ class IdSpace:
             return expected, "If ids are not rows, pass ids='map' (--ids map)."
         alone = f"With ids='map' (--ids map) alone, rows of {source} go by ascending id."
         return expected, f"{_ASK_FOR_TABLE} {alone}"
-
-    def _check_alike(self) -> None:
-        everything = [self.table, *self.columns] if self.table else self.columns
-        filled = [column for column in everything if column and len(column)]
-        for column in filled[1:]:
-            if column.is_text != filled[0].is_text:
-                kinds = ("text ids", "integer ids")
-                raise InputError(
-                    column.path,
-                    column.where(0),
-                    f"id {column.value(0)}",
-                    f"{kinds[not filled[0].is_text]} as in {filled[0].path}, {filled[0].where(0)}"
-                    f" ({filled[0].value(0)})",
-                    _ASK_FOR_TEXT,
-                )
 
     def _resolve_table(self, table: IdColumn) -> int:
         if isinstance(table.rows, Rows):
@@ -361,8 +345,6 @@ class IdSpace:
         self.workspace.room -= num_bytes
 
     def _resolve_integers(self) -> int:
-        if self.policy == "map":
-            return self._resolve_map()
         filled = [column for column in self.columns if len(column)]
         num_rows = max([0, *(column.range[1] + 1 for column in filled)])  # all may be negative
         num_refs = sum(map(len, filled))
@@ -421,6 +403,19 @@ class IdSpace:
 
     def _called(self) -> str:
         return f"{self.label!r} nodes" if self.label else "nodes"
+
+
+def _check_alike(columns: list[IdColumn]) -> None:
+    """Refuses text among integers, and the other way round."""
+    for column in columns[1:]:
+        first, kinds = columns[0], ("text ids", "integer ids")
+        if column.is_text != first.is_text:
+            raise column.fail(
+                0,
+                f"{kinds[not first.is_text]} as in {first.path}, {first.where(0)}"
+                f" ({first.value(0)})",
+                _ASK_FOR_TEXT,
+            )
 
 
 def as_unsigned(rows: Rows) -> Rows:

@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,6 @@ from pyg_graphzero.conversion.columns import (
 )
 from pyg_graphzero.conversion.dialect import sniff
 from pyg_graphzero.conversion.ids import IdColumn
-from pyg_graphzero.conversion.join import OfNodes, load_of_nodes
 from pyg_graphzero.conversion.options import Choices, as_tensor, cast
 from pyg_graphzero.conversion.paths import (
     COMPRESSIONS,
@@ -290,22 +289,6 @@ class Inputs(ColumnReader):
             return table, origin(table, name), form.format
         table = load_member(reference, self.space.file)
         return table, reference.place, place_in(reference.files, table, form)
-
-    def load_of_nodes(
-        self, name: str, source: Any, id_names: Collection[str], is_text: bool | None
-    ) -> OfNodes:
-        """An attribute (:meth:`load`), with the node of each row, where a table has ids.
-
-        Args:
-            name: The attribute.
-            source: Array, tensor, or path with an optional member.
-            id_names: Names of the column of ids in the tables that are known already.
-            is_text: Whether ids are text; ``None`` to go by the file.
-        """
-        columns, reference = self.open(source, name)
-        if columns is None:
-            return OfNodes(self.load(name, source))
-        return load_of_nodes(self, columns, reference.member, name, id_names, is_text)
 
     def _classes(self, name: str, labels: Labels) -> Loaded:
         loaded = self.load(name, labels.source)

@@ -318,6 +318,7 @@ class FrameTable(ArrowTable):
         self.index = tuple(each for each in kept if each in self.names)
         self._batches = spool.finish()
         self.num_rows = self._batches.starts[-1]
+        self.schemas, self.starts = [self.schema], [0, self.num_rows]
 
     def _taken(self, batch: Any) -> Any:
         """A batch without dictionaries."""
@@ -327,13 +328,6 @@ class FrameTable(ArrowTable):
                 column = pc.cast(column.dictionary, field.type).take(column.indices)
             columns.append(column if column.type == field.type else pc.cast(column, field.type))
         return pa.record_batch(columns, schema=self.schema)
-
-    def place(self, row: int) -> str:
-        """See :meth:`ArrowTable.place`."""
-        return f"row {row}"
-
-    def check(self, position: int) -> None:
-        """There is one part: nothing can differ."""
 
     def batches(self, position: int, row: int, num_rows: int) -> Iterator[tuple[int, Any]]:
         """See :meth:`ArrowTable.batches`."""

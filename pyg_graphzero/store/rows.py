@@ -377,7 +377,7 @@ class ChainRows(Rows):
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
 
 
-class ScatterRows(Rows):
+def scattered_rows(num_rows: int, index: Tensor, values: Tensor, base: float) -> Rows:
     """One value in all rows but for a few, which are kept in memory.
 
     Args:
@@ -387,27 +387,17 @@ class ScatterRows(Rows):
         values: Theirs, ``[n, ...]``.
         base: The value of all others.
     """
+    order = index.argsort(stable=True)
+    order = order[torch.cat([index[order].diff() != 0, torch.ones(min(len(order), 1)) > 0])]
+    rows = index[order].numpy()
 
-    def __init__(
-        self,
-        num_rows: int,
-        index: Tensor,
-        values: Tensor,
-        base: float,
-    ) -> None:
-        super().__init__((num_rows, *values.shape[1:]), values.dtype)
-        order = index.argsort(stable=True)
-        order = order[torch.cat([index[order].diff() != 0, torch.ones(min(len(order), 1)) > 0])]
-        self._index, self._values, self._order = index[order].numpy(), values, order
-        self._base = base
-
-    def read(self, begin: int, end: int) -> Tensor:
-        """See :meth:`Rows.read`."""
-        out = torch.full((end - begin, *self.shape[1:]), self._base, dtype=self.dtype)
-        first, last = np.searchsorted(self._index, (begin, end))
-        places = torch.from_numpy(self._index[first:last]) - begin
-        out[places] = self._values[self._order[first:last]]
+    def make(begin: int, end: int) -> Tensor:
+        out = torch.full((end - begin, *values.shape[1:]), base, dtype=values.dtype)
+        first, last = np.searchsorted(rows, (begin, end))
+        out[torch.from_numpy(rows[first:last]) - begin] = values[order[first:last]]
         return out
+
+    return MadeRows((num_rows, *values.shape[1:]), values.dtype, make)
 
 
 def describe(value: Any) -> str:
