@@ -179,11 +179,10 @@ def convert(
         inputs = Inputs(Path(), target, choices, options, Progress(progress), space)
         plan = _plan(source, flat, inputs)
         choices.check(plan)
-        plan.notes += choices.notes
         plan.time_attr, plan.both_directions = time_attr, both_directions
         plan.expand_undirected()
         summary = write_plan(plan, target, inputs, force)
-    for doubt in plan.doubts:
+    for doubt in choices.doubts:
         warnings.warn(doubt, InputWarning, stacklevel=2)
     summary.seconds = time.perf_counter() - started
     return summary

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from pyg_graphzero.conversion.arrays import (
@@ -53,19 +54,24 @@ class EdgeList:
     """Edges of one type before their ids are rows.
 
     Attributes:
-        num_src, num_dst: Number of nodes, where the input says so (CSR, SciPy).
-        names: Names of the columns of sources and destinations; empty where these have none.
-        doubts: Notes that are worth a warning.
+        ends: Sources and destinations.
+        attrs: Attributes by name.
+        counts: Number of nodes of either, where the input says so (CSR, SciPy).
+        names: Names of the columns of either; empty where these have none.
     """
 
-    src: IdColumn
-    dst: IdColumn
+    ends: list[IdColumn]
     attrs: dict[str, Loaded] = field(default_factory=dict)
-    num_src: int | None = None
-    num_dst: int | None = None
-    notes: list[str] = field(default_factory=list)
+    counts: tuple[int | None, int | None] = (None, None)
     names: tuple[str, str] = ("", "")
-    doubts: list[str] = field(default_factory=list)
+
+    @property
+    def path(self) -> str | Path:
+        """The input, for messages."""
+        return self.ends[0].path
+
+    def __len__(self) -> int:
+        return len(self.ends[0])
 
 
 def read_edges(spec: EdgeSpec, id_types: tuple[str, str], inputs: Inputs) -> EdgeList:
@@ -134,10 +140,9 @@ def _read_columns(
     third = _relation(dialect, src, dst)
     if third is not None and takes(RELATION) and [third] not in own.values():
         own[RELATION] = [third]
-    columns, loaded = inputs.columns(dialect, own, ids)
+    result = EdgeList(*inputs.columns(dialect, own, ids))
     for name, source in external.items():
-        loaded[name] = inputs.load(name, source)
-    result = EdgeList(columns[0], columns[1], loaded)
+        result.attrs[name] = inputs.load(name, source)
     if dialect.names:
         result.names = dialect.names[src], dialect.names[dst]
     if spec.type is None:
@@ -147,8 +152,9 @@ def _read_columns(
         kinds = two_kinds(result.names, relation)
         if kinds is not None:
             told = describe_two_kinds(result.names, kinds)
-            result.doubts.append(f"{dialect.path.name}: {told}")
-    result.notes += untaken(dialect, {src, dst}.union(*own.values()))
+            inputs.choices.doubts.append(f"{dialect.path.name}: {told}")
+            inputs.choices.note(inputs.choices.doubts[-1])
+    note_untaken(dialect, {src, dst}.union(*own.values()), inputs)
     return result
 
 
@@ -177,10 +183,11 @@ def split_own(
     return own, external
 
 
-def untaken(dialect: Columns, taken: set[int]) -> list[str]:
-    """A note on columns that were not asked for."""
+def note_untaken(dialect: Columns, taken: set[int], inputs: Inputs) -> None:
+    """Notes columns that were not asked for."""
     rest = [dialect.label(i) for i in range(dialect.num_columns) if i not in taken]
-    return [f"{dialect.path.name}: columns not taken: {', '.join(rest[:8])}"] if rest else []
+    if rest:
+        inputs.choices.note(f"{dialect.path.name}: columns not taken: {', '.join(rest[:8])}")
 
 
 def _endpoint_columns(columns: Columns, spec: EdgeSpec, taken: set[int]) -> list[int]:
@@ -257,5 +264,4 @@ def _edge_list(ends: list[Ends], id_types: tuple[str, str]) -> EdgeList:
             )
         where = place_in([each.path for each in ends], table, form)
         columns.append(id_column(table, path, where, id_type == "str"))
-    num_src, num_dst = first.counts if is_alone else (None, None)
-    return EdgeList(columns[0], columns[1], num_src=num_src, num_dst=num_dst)
+    return EdgeList(columns, counts=first.counts if is_alone else (None, None))

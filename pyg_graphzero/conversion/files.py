@@ -11,10 +11,11 @@ import numpy as np
 import torch
 
 from pyg_graphzero.conversion.columns import Loaded, first_column
-from pyg_graphzero.conversion.edges import RELATION, EdgeList, read_edges, split_own, untaken
+from pyg_graphzero.conversion.edges import RELATION, EdgeList, note_untaken, read_edges, split_own
 from pyg_graphzero.conversion.ids import NO_ROWS, IdColumn, IdSpace
 from pyg_graphzero.conversion.join import OfNodes, in_node_order, load_of_nodes
 from pyg_graphzero.conversion.names import is_index_name
+from pyg_graphzero.conversion.options import Fill
 from pyg_graphzero.conversion.plan import (
     EdgePlan,
     EdgeType,
@@ -49,7 +50,8 @@ def plan_files(spec: GraphSpec, inputs: Inputs) -> GraphPlan:
     """
     choices = inputs.choices
     choices.is_exact = spec.is_exact
-    plan = GraphPlan(is_hetero=spec.is_hetero, notes=list(spec.notes), what=spec.what)
+    choices.notes += spec.notes
+    plan = GraphPlan(is_hetero=spec.is_hetero, what=spec.what)
     plan.graph_attrs = {k: v for k, v in spec.graph_attrs.items() if choices.wants("", k)}
     nodes: dict[NodeType, NodeSpec] = dict(spec.nodes)
     for edge in spec.edges:
@@ -64,39 +66,33 @@ def plan_files(spec: GraphSpec, inputs: Inputs) -> GraphPlan:
         ends = plan.endpoints(edge.type)
         id_types = (nodes[ends[0]].id_type, nodes[ends[1]].id_type)
         lists[edge.type] = read_edges(edge, id_types, inputs)
-        plan.notes += lists[edge.type].doubts + lists[edge.type].notes
-        plan.doubts += lists[edge.type].doubts
     spaces: dict[NodeType, IdSpace] = {}
     for node_type, node_spec in nodes.items():
         builder = _NodeBuilder(node_type, node_spec, inputs)
         for edge_type, edges in lists.items():
-            src_type, dst_type = plan.endpoints(edge_type)
-            if src_type == node_type:
-                builder.refer(edges.src, edges.num_src, edges.names[0])
-            if dst_type == node_type:
-                builder.refer(edges.dst, edges.num_dst, edges.names[1])
+            columns = zip(edges.ends, edges.counts, edges.names, strict=True)
+            for end, column in zip(plan.endpoints(edge_type), columns, strict=True):
+                if end == node_type:
+                    builder.refer(*column)
         plan.nodes[node_type] = builder.build(str(spec.name))
         plan.nodes[node_type].others = node_spec.others
-        plan.notes += builder.notes
         spaces[node_type] = builder.space
     for edge in spec.edges:
-        src_type, dst_type = plan.endpoints(edge.type)
-        planned = _plan_edges(
-            edge, lists[edge.type], (spaces[src_type], spaces[dst_type]), inputs.options
-        )
+        of_ends, edges = [spaces[end] for end in plan.endpoints(edge.type)], lists[edge.type]
+        planned = _plan_edges(edge, edges, of_ends, inputs.options)
         if edge.type is not None and edge.type[1] == EACH:
-            plan.edges |= _by_relation(edge.type, planned, lists[edge.type].src.path, inputs)
+            plan.edges |= _by_relation(edge.type, planned, edges.path, inputs)
         else:
             plan.edges[edge.type] = planned
     return plan
 
 
 def _plan_edges(
-    spec: EdgeSpec, edges: EdgeList, spaces: tuple[IdSpace, IdSpace], options: CscOptions
+    spec: EdgeSpec, edges: EdgeList, spaces: list[IdSpace], options: CscOptions
 ) -> EdgePlan:
-    num_edges = len(edges.src)
+    num_edges = len(edges)
     if spec.num_edges not in (None, num_edges):
-        raise InputError(edges.src.path, "edges", num_edges, f"{spec.num_edges}, the number stated")
+        raise InputError(edges.path, "edges", num_edges, f"{spec.num_edges}, the number stated")
     columns: dict[str, Rows] = {}
     for name, loaded in edges.attrs.items():
         if len(loaded.rows) != num_edges:
@@ -104,7 +100,7 @@ def _plan_edges(
                 loaded.path,
                 name,
                 f"{len(loaded.rows)} rows",
-                f"{num_edges}, one per edge in {edges.src.path}",
+                f"{num_edges}, one per edge in {edges.path}",
             )
         columns[name] = loaded.rows
     own = {
@@ -115,9 +111,7 @@ def _plan_edges(
     checked = replace(options, **own)
     named = {name: each.categories for name, each in edges.attrs.items()}
     _check_categories(spec.type, checked, [name for name in named if named[name] is not None])
-    src, dst = (
-        space.rows_of(column) for space, column in zip(spaces, (edges.src, edges.dst), strict=True)
-    )
+    src, dst = (space.rows_of(each) for space, each in zip(spaces, edges.ends, strict=True))
     return EdgePlan(
         stream(src, dst, columns),
         num_edges,
@@ -177,7 +171,6 @@ class _NodeBuilder:
         self._spec = spec
         self._inputs = inputs
         self._label = node_type or ""
-        self.notes: list[str] = []
         self.space = IdSpace(inputs.space, self._label, policy=spec.ids, num_nodes=spec.num_nodes)
         wanted = {k: v for k, v in spec.attrs.items() if inputs.choices.wants(self._label, k)}
         self._attrs: dict[str, OfNodes] = {}
@@ -213,7 +206,7 @@ class _NodeBuilder:
         self._attrs = {name: OfNodes(each) for name, each in loaded.items()}
         self._id_names |= set(dialect.names[position : position + 1])
         self.space.table = ids[0]
-        self.notes += untaken(dialect, {position}.union(*own.values()))
+        note_untaken(dialect, {position}.union(*own.values()), self._inputs)
         return external
 
     def refer(self, column: IdColumn, num_nodes: int | None, name: str) -> None:
@@ -241,7 +234,7 @@ class _NodeBuilder:
         node = NodePlan(num_nodes, ids=space.ids, note=space.note)
         for name, found in self._attrs.items():
             fill = self._inputs.choices.fill(name)
-            loaded = in_node_order(found, name, space, fill, self.notes)
+            loaded = self._in_order(found, name, fill)
             node.attrs[name] = self._checked(name, loaded, num_nodes)
             node.categories[name] = loaded.categories
         self._note_order()
@@ -270,13 +263,16 @@ class _NodeBuilder:
         is_text = kinds[0] if kinds else None
         return load_of_nodes(self._inputs, name, source, self._id_names, is_text)
 
+    def _in_order(self, found: OfNodes, name: str, fill: Fill | None) -> Loaded:
+        return in_node_order(found, name, self.space, fill, self._inputs.choices.note)
+
     def _note_order(self) -> None:
         """Say which attributes have their rows in the order of ids that are not rows."""
         if self.space.ids is None or self.space.table is not None:
             return
         names = ", ".join(name for name, found in self._attrs.items() if found.ids is None)
         if names:
-            self.notes.append(f"{names}: rows are taken in ascending order of the ids")
+            self._inputs.choices.note(f"{names}: rows are taken in ascending order of the ids")
 
     def _checked(self, name: str, loaded: Loaded, num_nodes: int) -> Rows:
         if len(loaded.rows) != num_nodes:
@@ -309,7 +305,7 @@ class _NodeBuilder:
         found = self._inputs.load_ids(source, is_text, name)
         if isinstance(found, IdColumn):
             return torch.cat([NO_ROWS, *self.space.rows_of(found).slabs()])
-        return in_node_order(self._of_nodes(name, source), name, self.space, None, self.notes)
+        return self._in_order(self._of_nodes(name, source), name, None)
 
     def _scattered(self, node: NodePlan, name: str, source: Scattered) -> Rows:
         places, values = [], []

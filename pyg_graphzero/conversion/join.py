@@ -110,7 +110,7 @@ def _id_position(
 
 
 def in_node_order(
-    found: OfNodes, name: str, space: IdSpace, fill: Fill | None, notes: list[str]
+    found: OfNodes, name: str, space: IdSpace, fill: Fill | None, note: Callable[[str], object]
 ) -> Loaded:
     """The rows of an attribute, one for each node in the order of the store.
 
@@ -119,7 +119,7 @@ def in_node_order(
         name: The name of the attribute.
         space: The nodes.
         fill: Value of nodes that the table does not have.
-        notes: Told how many these are.
+        note: Told how many these are.
 
     Raises:
         InputError: A node is not in the table and ``fill`` is None, an id is there twice or is
@@ -141,7 +141,7 @@ def in_node_order(
         raise InputError(found.loaded.path, name, found_, "a row for every node", hint)
     if bool(missing.any()):
         told = f"{int(missing.sum())} of {space.num_rows} nodes have no row in"
-        notes.append(f"{name}: {told} {found.loaded.path}, and get {fill}")
+        note(f"{name}: {told} {found.loaded.path}, and get {fill}")
     rows = found.loaded.rows
     none = torch.empty((0, *rows.shape[1:]), dtype=rows.dtype)
     spool = RowSpool(space.workspace, "joined", none)

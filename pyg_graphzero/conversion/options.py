@@ -98,7 +98,8 @@ class Choices:
         adopt: Leave node attributes in the files that they lie in as rows.
 
     Attributes:
-        notes: On what was taken otherwise than it is written.
+        notes: Sentences on facts that the result does not show.
+        doubts: Those that are worth a warning.
         is_exact: Whether nothing becomes shorter unasked.
 
     Raises:
@@ -122,6 +123,7 @@ class Choices:
             if given is not None and not isinstance(given, Mapping):
                 raise ValueError(f"{option}={given!r}: expected a mapping from attributes")
         self.notes: list[str] = []
+        self.doubts: list[str] = []
         self.is_exact = False
         self._take = None if take is None else frozenset(take)
         self._skip = frozenset(skip)

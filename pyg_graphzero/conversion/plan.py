@@ -85,22 +85,18 @@ class GraphPlan:
         nodes: By node type; ``{None: ...}`` when homogeneous.
         edges: By edge type; ``{None: ...}`` when homogeneous.
         graph_attrs: Tensors of any shape, or JSON scalars.
-        notes: Sentences on facts that the result does not show.
         what: Kind of the input.
         time_attr: Sort neighbourhoods by this attribute of the edges, or of their sources.
         both_directions: Write edges sorted by source, too.
-        doubts: Notes that are worth a warning.
     """
 
     is_hetero: bool
     nodes: dict[NodeType, NodePlan] = field(default_factory=dict)
     edges: dict[EdgeType, EdgePlan] = field(default_factory=dict)
     graph_attrs: dict[str, Any] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
     what: str = ""
     time_attr: str | None = None
     both_directions: bool = False
-    doubts: list[str] = field(default_factory=list)
 
     def endpoints(self, edge_type: EdgeType) -> tuple[NodeType, NodeType]:
         """Source and destination node type of ``edge_type``."""
