@@ -133,7 +133,7 @@ def _by_relation(
     bounds = [np.zeros(len(names) + 1, np.int64)]
     for chunk in edges.chunks():
         codes = chunk.columns[RELATION].long()
-        ends = torch.stack([torch.as_tensor(end).long() for end in (chunk.src, chunk.dst)], dim=1)
+        ends = torch.stack([chunk.src.long(), chunk.dst.long()], dim=1)
         spool.append(ends[codes.argsort(stable=True)])
         counts = torch.bincount(codes, minlength=len(names)).numpy()
         bounds.append(bounds[-1][-1] + np.cumsum([0, *counts]))
@@ -141,8 +141,8 @@ def _by_relation(
 
     def chunks(code: int) -> Iterator[EdgeChunk]:
         for starts in bounds:
-            src, dst = rows.read(starts[code], starts[code + 1]).T.contiguous().numpy()
-            yield EdgeChunk(src=src, dst=dst)
+            src, dst = rows.read(starts[code], starts[code + 1]).unbind(1)
+            yield EdgeChunk(src, dst)
 
     total = np.diff(np.stack(bounds)).sum(axis=0)
     return {
@@ -233,11 +233,12 @@ class _NodeBuilder:
             raise InputError(path, "file", "no edges and no nodes", "at least one node")
         node = NodePlan(num_nodes, ids=space.ids, note=space.note)
         for name, found in self._attrs.items():
-            fill = self._inputs.choices.fill(name)
-            loaded = self._in_order(found, name, fill)
-            node.attrs[name] = self._checked(name, loaded, num_nodes)
-            node.categories[name] = loaded.categories
-        self._note_order()
+            self._put(node, name, found, self._inputs.choices.fill(name))
+        if space.ids is not None and space.table is None:
+            in_order = ", ".join(name for name, found in self._attrs.items() if found.ids is None)
+            if in_order:
+                told = f"{in_order}: rows are taken in ascending order of the ids"
+                self._inputs.choices.note(told)
         for name, source in self._sets.items():
             self._add_set(node, name, source)
         node.attrs = {name: node.attrs[name] for name in self._spec.attrs if name in node.attrs}
@@ -245,16 +246,13 @@ class _NodeBuilder:
 
     def _read_attrs(self) -> None:
         """Open the attributes that are not columns of the node table."""
-        for name, source in self._others.items():
-            self._attrs[name] = self._of_nodes(name, source)
         known = None  # by the first that says it
-        for name in self._others:
-            found = self._attrs[name]
+        for name, source in self._others.items():
+            found = self._attrs[name] = self._of_nodes(name, source)
             if found.ids is not None:
                 self.space.columns.append(found.ids)
             else:
-                rows = found.loaded.rows
-                known = known or (len(rows), f"{found.loaded.path} ({name})")
+                known = known or (len(found.loaded.rows), f"{found.loaded.path} ({name})")
         self.space.known_rows = known or self.space.known_rows
 
     def _of_nodes(self, name: str, source: Any) -> OfNodes:
@@ -263,27 +261,18 @@ class _NodeBuilder:
         is_text = kinds[0] if kinds else None
         return load_of_nodes(self._inputs, name, source, self._id_names, is_text)
 
-    def _in_order(self, found: OfNodes, name: str, fill: Fill | None) -> Loaded:
-        return in_node_order(found, name, self.space, fill, self._inputs.choices.note)
-
-    def _note_order(self) -> None:
-        """Say which attributes have their rows in the order of ids that are not rows."""
-        if self.space.ids is None or self.space.table is not None:
-            return
-        names = ", ".join(name for name, found in self._attrs.items() if found.ids is None)
-        if names:
-            self._inputs.choices.note(f"{names}: rows are taken in ascending order of the ids")
-
-    def _checked(self, name: str, loaded: Loaded, num_nodes: int) -> Rows:
-        if len(loaded.rows) != num_nodes:
+    def _put(self, node: NodePlan, name: str, found: OfNodes, fill: Fill | None) -> None:
+        """Give the nodes an attribute."""
+        loaded = in_node_order(found, name, self.space, fill, self._inputs.choices.note)
+        if len(loaded.rows) != node.num_nodes:
             called = f"{self._label!r} nodes" if self._label else "nodes"
             raise InputError(
                 loaded.path,
                 name,
                 f"{len(loaded.rows)} rows",
-                f"{num_nodes}, the number of {called} ({self.space.note})",
+                f"{node.num_nodes}, the number of {called} ({node.note})",
             )
-        return loaded.rows
+        node.attrs[name], node.categories[name] = loaded.rows, loaded.categories
 
     def _add_set(self, node: NodePlan, name: str, source: Any) -> None:
         if isinstance(source, Scattered):
@@ -291,21 +280,20 @@ class _NodeBuilder:
             return
         found = self._find(node, name, source)
         if isinstance(found, Loaded):
-            node.categories[name] = found.categories
-            node.attrs[name] = self._checked(name, found, node.num_nodes)
+            self._put(node, name, self._of_nodes(name, source), None)
         else:
             node.index_sets[name] = found
 
     def _find(self, node: NodePlan, name: str, source: Any) -> torch.Tensor | Loaded:
-        """Rows of the nodes in a set; a mask comes as it is.
+        """Rows of the nodes in a set; booleans come as they are, being a mask.
 
         A set holds ids as the user knows them, so it goes through the same map as the edges.
         """
         is_text = node.ids is not None and not isinstance(node.ids, Rows)
         found = self._inputs.load_ids(source, is_text, name)
-        if isinstance(found, IdColumn):
-            return torch.cat([NO_ROWS, *self.space.rows_of(found).slabs()])
-        return self._in_order(self._of_nodes(name, source), name, None)
+        if isinstance(found, Loaded):
+            return found
+        return torch.cat([NO_ROWS, *self.space.rows_of(found).slabs()])
 
     def _scattered(self, node: NodePlan, name: str, source: Scattered) -> Rows:
         places, values = [], []

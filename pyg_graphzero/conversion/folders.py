@@ -23,7 +23,7 @@ from pyg_graphzero.conversion.ogb import SPLITS
 from pyg_graphzero.conversion.plan import NodeType
 from pyg_graphzero.conversion.pyg import load_safely
 from pyg_graphzero.conversion.sources import Labels, mask
-from pyg_graphzero.conversion.spec import EdgeSpec, GraphSpec, NodeSpec
+from pyg_graphzero.conversion.spec import EdgeSpec, GraphSpec, NodeSpec, edge_type_of
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.rows import FileRows, MadeRows, Rows
 
@@ -90,8 +90,8 @@ def igb_spec(path: Path) -> GraphSpec:
 def _edges(path: Path, mark: str, layout: str) -> list[EdgeSpec]:
     edges = []
     for file in sorted(path.glob(RELATIONS.format(mark))):
-        head, relation, tail = file.parent.name.split(mark)
-        edges.append(EdgeSpec((head, relation, tail), file, edge_layout=layout))
+        edge_type = edge_type_of(file.parent.name.split(mark), "relation", file)
+        edges.append(EdgeSpec(edge_type, file, edge_layout=layout))
     return edges
 
 

@@ -144,7 +144,7 @@ def stream(src: Rows, dst: Rows, columns: dict[str, Rows]) -> Callable[[], Itera
         # Without edges there is still a chunk: it tells which columns there are, and their dtypes.
         for begin in range(0, max(num_edges, 1), step):
             end = min(begin + step, num_edges)
-            ends = src.read(begin, end).numpy(), dst.read(begin, end).numpy()
+            ends = src.read(begin, end), dst.read(begin, end)
             yield EdgeChunk(*ends, {name: rows.read(begin, end) for name, rows in columns.items()})
 
     return chunks
