@@ -16,15 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 
+from pyg_graphzero.conversion.array_files import load_torch, open_npy, open_npz, tensor_rows
 from pyg_graphzero.conversion.ids import IdColumn, as_unsigned
-from pyg_graphzero.conversion.npz import open_npy, open_npz
 from pyg_graphzero.conversion.options import as_tensor, cast_rows
 from pyg_graphzero.conversion.paths import TEXT_SUFFIXES, TRIPLES, kind_suffix
 from pyg_graphzero.conversion.plan import Array
 from pyg_graphzero.conversion.sparse import is_sparse
 from pyg_graphzero.conversion.spool import PrintedRows, word_rows
 from pyg_graphzero.conversion.tables import PARQUET_SUFFIXES, is_series
-from pyg_graphzero.conversion.tensors import load_torch, tensor_rows
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.rows import ArrayRows, ChainRows, Rows, Spool, describe
 from pyg_graphzero.util.reading import reading

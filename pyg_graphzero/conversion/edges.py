@@ -39,7 +39,6 @@ from pyg_graphzero.conversion.names import (
 from pyg_graphzero.conversion.paths import kind_suffix
 from pyg_graphzero.conversion.plan import edge_label
 from pyg_graphzero.conversion.sources import Inputs
-from pyg_graphzero.conversion.sparse import is_sparse
 from pyg_graphzero.conversion.spec import EdgeSpec, layout_of
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.rows import ChainRows
@@ -96,8 +95,7 @@ def read_edges(spec: EdgeSpec, id_types: tuple[str, str], inputs: Inputs) -> Edg
     table, reference = inputs.open(spec.file, "", named, spec.format, **layout_of(spec))
     if table is not None:
         return _read_columns(table, spec, id_types, wanted, takes, inputs)
-    kind = "a sparse matrix" if is_sparse(spec.file) else "an array"
-    _refuse_options(spec, _TEXT_OPTIONS, reference.path if reference.files else kind)
+    _refuse_options(spec, _TEXT_OPTIONS, reference.path if reference.files else spec.name)
     parts, values = read_ends(spec, reference, inputs.space.file)
     result = _edge_list(parts, id_types)
     name = "edge_weight" if values is None or values.dim() == 1 else "edge_attr"

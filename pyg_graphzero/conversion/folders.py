@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pyg_graphzero.conversion.array_files import open_npy
 from pyg_graphzero.conversion.arrays import as_table, only_rows
-from pyg_graphzero.conversion.npz import open_npy
 from pyg_graphzero.conversion.ogb import SPLITS
 from pyg_graphzero.conversion.plan import NodeType
 from pyg_graphzero.conversion.pyg import load_safely

@@ -278,29 +278,32 @@ class IdSpace:
         filled = [column for column in self.columns if len(column)]
         low = max(min((column.range[0] for column in filled), default=0), self._least)
         span = max((column.range[1] for column in filled), default=-1) - low + 1
-        is_narrow = span <= _BITS_PER_ID * sum(map(len, filled))
-        if is_narrow and _core.IdBits.num_bytes(span) <= _BITS_SHARE * self.workspace.room:
-            bits = self._bits(low, span)
-            self._rank(bits, bits.rank())
-        else:
+        num_refs = sum(map(len, filled))
+        # There are at most num_refs distinct ids: beyond that no need to count them.
+        may_be_rows = self.policy == "auto" and low + span <= _SPARSE_ENOUGH * num_refs
+        num_bytes = _core.IdBits.num_bytes(min(span, _BITS_PER_ID * num_refs))
+        is_narrow = span <= _BITS_PER_ID * num_refs
+        self.note = "integer ids mapped, ascending"
+        if not may_be_rows and not (is_narrow and num_bytes <= _BITS_SHARE * self.workspace.room):
             numbers = [column.rows for column in filled if isinstance(column.rows, Rows)]
             self._index(distinct_integers(numbers, self._least, self.workspace))
-        self.note = "integer ids mapped, ascending"
-        return len(self.ids)
-
-    def _bits(self, low: int, span: int) -> _core.IdBits:
-        """Which integers of a range occur in any column."""
-        self.take(_core.IdBits.num_bytes(span), span)
+            return len(self.ids)
+        self.take(num_bytes, span)
         bits = _core.IdBits(span, low)
-        for column in self.columns:
+        for column in filled:
             for _, slab in column.slabs():
                 bits.add(slab.to(torch.int64))
-        return bits
-
-    def _rank(self, bits: _core.IdBits, count: int) -> None:
-        """Number the ids of a bit set from now on."""
+        count = bits.rank()
+        # Ids from 1 on are names: as rows they would bring a node 0 that is none.
+        if may_be_rows and low == 0 < count and span <= _SPARSE_ENOUGH * count:
+            self.note = "ids are rows"
+            if count < span:
+                self.note += f" ({span - count} of 0…{span - 1} not in any edge)"
+            self.workspace.room += num_bytes
+            return span
         self.ids = MadeRows((count,), torch.int64, bits.read)
         self._find = _on_integers(bits.find)
+        return count
 
     def _index(self, ids: Rows | TextRows) -> int:
         """Look ids up in ``ids`` from now on; the first row whose id occurs before it, or -1."""
@@ -370,21 +373,6 @@ class IdSpace:
                 )
             self.note = "ids are rows"
             return num_rows
-        # There are at most num_refs distinct ids: beyond that no need to count them.
-        if num_rows <= _SPARSE_ENOUGH * num_refs:
-            bits = self._bits(0, num_rows)
-            distinct = bits.rank()
-            # Ids from 1 on are names: as rows they would bring a node 0 that is none.
-            has_zero = distinct > 0 and int(bits.read(0, 1)[0]) == 0
-            if has_zero and num_rows <= _SPARSE_ENOUGH * distinct:
-                self.note = "ids are rows"
-                if distinct < num_rows:
-                    self.note += f" ({num_rows - distinct} of 0…{num_rows - 1} not in any edge)"
-                self.workspace.room += _core.IdBits.num_bytes(num_rows)
-                return num_rows
-            self.note = "integer ids mapped, ascending"
-            self._rank(bits, distinct)
-            return distinct
         return self._resolve_map()
 
     def _check_rows(self, rows: int) -> None:

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from pyg_graphzero.conversion.array_files import open_npz
 from pyg_graphzero.conversion.arrays import Reference
-from pyg_graphzero.conversion.npz import open_npz
 from pyg_graphzero.conversion.plan import EdgeType, NodeType
 from pyg_graphzero.conversion.pyg import load_safely
 from pyg_graphzero.conversion.sources import Labels, mask

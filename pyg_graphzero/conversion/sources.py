@@ -62,7 +62,7 @@ from pyg_graphzero.conversion.tables import (
 from pyg_graphzero.conversion.triples import read_triples
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.csc import CscOptions
-from pyg_graphzero.store.rows import Rows, origin
+from pyg_graphzero.store.rows import Rows
 from pyg_graphzero.util.progress import Progress
 from pyg_graphzero.util.workspace import Workspace
 
@@ -286,7 +286,7 @@ class Inputs(ColumnReader):
         """A source that is an array, where it is from, and how messages call a row."""
         if not reference.files:
             table = as_table(source, name)
-            return table, origin(table, name), form.format
+            return table, getattr(table, "path", None) or Path(f"<{name}>"), form.format
         table = load_member(reference, self.space.file)
         return table, reference.place, place_in(reference.files, table, form)
 

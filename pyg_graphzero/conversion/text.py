@@ -221,12 +221,7 @@ class _Reader:
             self._check(block, line, cells)
             writer.writerow([cells[position] for position in self._columns])
         data = rows.getvalue().encode()
-        try:
-            yield from self._noted(block, _parse(data, ",", self._columns, self._columns))
-        except _Refused as error:
-            where = f"rows from {line_label(self._dialect, block, 0)}"
-            path = self._dialect.path
-            raise InputError(path, where, error.found, error.expected) from error
+        yield from self._noted(block, _parse(data, ",", self._columns, self._columns))
 
     def _check(self, block: Block, line: int, cells: list[str]) -> None:
         """Raises for the fault of a row, if it has one; empties cells that are to be filled."""

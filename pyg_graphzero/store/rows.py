@@ -126,12 +126,6 @@ class ArrayRows(Rows):
         return [ArrayRows(row, self.path) for row in self.value]
 
 
-def origin(table: object, name: str) -> Path:
-    """For messages: the file of a table, or ``<name>`` for what is in memory only."""
-    path: Path | None = getattr(table, "path", None)
-    return path or Path(f"<{name}>")
-
-
 class FileRows(Rows):
     """Rows that lie one after another in a file: `.npy`, stored `.npz` members.
 
@@ -343,10 +337,6 @@ class StackedRows(Rows):
         """See :meth:`Rows.read`."""
         columns = [part.read(begin, end).to(self.dtype) for part in self.parts]
         return torch.stack(columns, dim=1)
-
-    def columns(self) -> list[Rows]:
-        """See :meth:`Rows.columns`."""
-        return list(self.parts)
 
 
 class ChainRows(Rows):
