@@ -18,7 +18,7 @@ import torch
 
 from pyg_graphzero.conversion.array_files import load_torch, open_npy, open_npz, tensor_rows
 from pyg_graphzero.conversion.ids import IdColumn, as_unsigned
-from pyg_graphzero.conversion.options import as_tensor, cast_rows
+from pyg_graphzero.conversion.options import cast_rows
 from pyg_graphzero.conversion.paths import TEXT_SUFFIXES, TRIPLES, kind_suffix
 from pyg_graphzero.conversion.plan import Array
 from pyg_graphzero.conversion.sparse import is_sparse
@@ -26,6 +26,7 @@ from pyg_graphzero.conversion.spool import PrintedRows, word_rows
 from pyg_graphzero.conversion.tables import PARQUET_SUFFIXES, is_series
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.rows import ArrayRows, ChainRows, Rows, Spool, describe
+from pyg_graphzero.util.arguments import as_tensor
 from pyg_graphzero.util.reading import reading
 
 Table = Rows | np.ndarray
@@ -180,7 +181,7 @@ def as_table(value: Any, name: str, path: Path | None = None) -> Table:
     if isinstance(array, torch.Tensor):
         return tensor_rows(array, path) if array.dim() else array.numpy()
     if array.ndim and array.dtype.kind in "biuf" and array.dtype.itemsize <= 8:
-        return ArrayRows(as_tensor(array), path)
+        return ArrayRows(as_tensor(array, name), path)
     return array
 
 

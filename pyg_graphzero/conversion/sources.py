@@ -42,7 +42,7 @@ from pyg_graphzero.conversion.columns import (
 )
 from pyg_graphzero.conversion.dialect import sniff
 from pyg_graphzero.conversion.ids import IdColumn
-from pyg_graphzero.conversion.options import Choices, as_tensor, cast
+from pyg_graphzero.conversion.options import Choices, cast
 from pyg_graphzero.conversion.paths import (
     COMPRESSIONS,
     TEXT_SUFFIXES,
@@ -299,7 +299,7 @@ class Inputs(ColumnReader):
         def check(slab: Tensor, begin: int) -> Tensor:
             if slab.is_floating_point():
                 slab = slab.nan_to_num(nan=-1.0)
-            classes = as_tensor(cast(slab, torch.int64, loaded.fail, begin))
+            classes = cast(slab, torch.int64, loaded.fail, begin)
             bad = classes < -1
             if bool(bad.any()):
                 row, *cell = bad.nonzero()[0].tolist()

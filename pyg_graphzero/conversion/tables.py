@@ -24,10 +24,11 @@ import torch
 from torch import Tensor
 
 from pyg_graphzero.conversion.dialect import NamedColumns
-from pyg_graphzero.conversion.options import Fill, as_tensor, dtype_of, fill_hint, filled_dtype
+from pyg_graphzero.conversion.options import Fill, dtype_of, fill_hint, filled_dtype
 from pyg_graphzero.conversion.spool import BatchSpool
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.rows import SLAB_BYTES, StreamRows
+from pyg_graphzero.util.arguments import as_tensor
 from pyg_graphzero.util.reading import reading
 from pyg_graphzero.util.workspace import Workspace
 
@@ -262,7 +263,7 @@ class ColumnRows(StreamRows):
         missing = batch.is_null().to_numpy(zero_copy_only=False) if batch.null_count else None
         if missing is not None:
             batch = batch.fill_null(False if pa.types.is_boolean(batch.type) else 0)
-        tensor = as_tensor(batch.to_numpy(zero_copy_only=False)).to(self.dtype)
+        tensor = as_tensor(batch.to_numpy(zero_copy_only=False), self._attr).to(self.dtype)
         if missing is not None and self._fill is not None:
             tensor = tensor.masked_fill(torch.from_numpy(missing), self._fill)
         return tensor if self._length is None else tensor.view(-1, self._length)

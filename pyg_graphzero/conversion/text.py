@@ -37,7 +37,6 @@ from pyg_graphzero.conversion.blocks import (
 from pyg_graphzero.conversion.dialect import BLANKS, NUMBER, Dialect
 from pyg_graphzero.conversion.options import (
     Fill,
-    as_tensor,
     cast,
     dtype_of,
     fill_hint,
@@ -365,7 +364,7 @@ def _numbers(values: Any, column: Column) -> Tensor:
 
 
 def _as_dtype(values: Tensor, dtype: torch.dtype | None) -> Tensor:
-    return values if dtype is None else as_tensor(cast(values, dtype, _refuse))
+    return values if dtype is None else cast(values, dtype, _refuse)
 
 
 def _refuse(row: int, found: str, expected: str) -> InputError:
