@@ -94,13 +94,14 @@ def read_edges(spec: EdgeSpec, id_types: tuple[str, str], inputs: Inputs) -> Edg
     named = [column for column in (spec.src, spec.dst) if column is not None]
     table, reference = inputs.open(spec.file, "", named, spec.format, **layout_of(spec))
     if table is not None:
-        return _read_columns(table, spec, id_types, wanted, takes, inputs)
-    _refuse_options(spec, _TEXT_OPTIONS, reference.path if reference.files else spec.name)
-    parts, values = read_ends(spec, reference, inputs.space.file)
-    result = _edge_list(parts, id_types)
-    name = "edge_weight" if values is None or values.dim() == 1 else "edge_attr"
-    if values is not None and takes(name):
-        result.attrs[name] = inputs.load(name, values)
+        result, wanted = _read_columns(table, spec, id_types, wanted, takes, inputs)
+    else:
+        _refuse_options(spec, _TEXT_OPTIONS, reference.path if reference.files else spec.name)
+        parts, values = read_ends(spec, reference, inputs.space.file)
+        result = _edge_list(parts, id_types)
+        name = "edge_weight" if values is None or values.dim() == 1 else "edge_attr"
+        if values is not None and takes(name):
+            result.attrs[name] = inputs.load(name, values)
     for name, source in wanted.items():
         result.attrs[name] = inputs.load(name, source)
     return result
@@ -119,7 +120,8 @@ def _read_columns(
     attrs: Mapping[str, Any],
     takes: Callable[[str], bool],
     inputs: Inputs,
-) -> EdgeList:
+) -> tuple[EdgeList, dict[str, Any]]:
+    """Edges out of the columns of a table, and the attributes that are none of these."""
     if not isinstance(dialect, Dialect):
         _refuse_options(spec, ("delimiter", "header"), dialect.path)
     if dialect.num_columns < 2:
@@ -139,8 +141,6 @@ def _read_columns(
     if third is not None and takes(RELATION) and [third] not in own.values():
         own[RELATION] = [third]
     result = EdgeList(*inputs.columns(dialect, own, ids))
-    for name, source in external.items():
-        result.attrs[name] = inputs.load(name, source)
     if dialect.names:
         result.names = dialect.names[src], dialect.names[dst]
     if spec.type is None:
@@ -153,7 +153,7 @@ def _read_columns(
             inputs.choices.doubts.append(f"{dialect.path.name}: {told}")
             inputs.choices.note(inputs.choices.doubts[-1])
     note_untaken(dialect, {src, dst}.union(*own.values()), inputs)
-    return result
+    return result, external
 
 
 def split_own(

@@ -102,8 +102,8 @@ class IdColumn:
         if self.is_unsigned or not isinstance(self.rows, Rows) or not len(self):
             return
         if self.range[0] < 0:
-            position = self.first(lambda slab: slab < 0)
-            raise self.fail(position or 0, "an id of 0 or more, as others are 2**63 and beyond")
+            expected = "an id of 0 or more, as others are 2**63 and beyond"
+            raise self.fail(self.first(lambda slab: slab < 0), expected)
         self.rows, self.bounds, self.is_unsigned = as_unsigned(self.rows), None, True
 
     def fail(self, position: int, expected: str, hint: str = "") -> InputError:
@@ -112,13 +112,13 @@ class IdColumn:
             self.path, self.where(position), f"id {self.value(position)}", expected, hint
         )
 
-    def first(self, test: Callable[[Any], Tensor]) -> int | None:
-        """Position of the first value for which ``test`` (slab to mask) holds."""
+    def first(self, test: Callable[[Any], Tensor]) -> int:
+        """Position of the first value for which ``test`` (slab to mask) holds; REQUIRES one."""
         for begin, slab in self.slabs():
             mask = test(slab)
             if mask.any():
                 return begin + int(mask.int().argmax())
-        return None
+        raise AssertionError(f"{self.path}: found no such id")
 
 
 @dataclass
@@ -204,7 +204,7 @@ class IdSpace:
         if self.is_unsigned:
             column.become_unsigned()
         elif column.is_unsigned:
-            raise column.fail(column.first(lambda slab: slab >= 0) or 0, "an id below 2**63")
+            raise column.fail(column.first(lambda slab: slab >= 0), "an id below 2**63")
         if self._find is None and isinstance(column.rows, Rows):
             low, high = column.range
             if low >= 0 and high < self.num_rows:
@@ -253,7 +253,6 @@ class IdSpace:
         if isinstance(table.rows, Rows):
             if self.policy != "map" and table.range[0] < 0:
                 position = table.first(lambda slab: slab < 0)
-                assert position is not None
                 raise table.fail(position, "an id of 0 or more", _ASK_FOR_MAP)
             if all(_counts_on(slab, begin) for begin, slab in table.slabs()):
                 self.note = "ids are the rows of the node table"
@@ -358,7 +357,7 @@ class IdSpace:
         self.num_rows = limit
         for column in filled:
             if column.range[0] < 0 or column.range[1] >= limit:
-                position = column.first(lambda slab: (slab < 0) | (slab >= limit)) or 0
+                position = column.first(lambda slab: (slab < 0) | (slab >= limit))
                 raise column.fail(position, *self._in_range(column, position))
         if given is not None:
             self.note = "ids are rows"
@@ -367,7 +366,7 @@ class IdSpace:
             if num_rows > _DENSE_FREE and num_rows > _DENSE_LIMIT * num_refs:
                 column = next(column for column in filled if column.range[1] == num_rows - 1)
                 raise column.fail(
-                    column.first(lambda slab: slab == num_rows - 1) or 0,
+                    column.first(lambda slab: slab == num_rows - 1),
                     f"ids that fill 0…max, as ids='dense' says, not {num_refs} ids",
                     "Pass ids='map' (--ids map), or num_nodes if that many rows are meant.",
                 )
