@@ -19,7 +19,7 @@ import torch
 from pyg_graphzero.conversion.array_files import load_torch, open_npy, open_npz, tensor_rows
 from pyg_graphzero.conversion.ids import IdColumn, as_unsigned
 from pyg_graphzero.conversion.options import cast_rows
-from pyg_graphzero.conversion.paths import TEXT_SUFFIXES, TRIPLES, kind_suffix
+from pyg_graphzero.conversion.paths import TEXT_SUFFIXES, TRIPLES, kind_suffix, place_of
 from pyg_graphzero.conversion.plan import Array
 from pyg_graphzero.conversion.sparse import is_sparse
 from pyg_graphzero.conversion.spool import PrintedRows, word_rows
@@ -76,7 +76,7 @@ class Reference:
     @property
     def place(self) -> Path:
         """The file, or the directory of several."""
-        return self.path if len(self.files) == 1 else self.path.parent
+        return place_of(self.files)
 
     @property
     def suffix(self) -> str:

@@ -8,7 +8,6 @@ once, and kept in memory, or in a temporary file where they are many.
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -25,6 +24,7 @@ from torch import Tensor
 
 from pyg_graphzero.conversion.dialect import NamedColumns
 from pyg_graphzero.conversion.options import Fill, dtype_of, fill_hint, filled_dtype
+from pyg_graphzero.conversion.paths import name_in, place_of
 from pyg_graphzero.conversion.spool import BatchSpool
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.rows import SLAB_BYTES, StreamRows
@@ -54,7 +54,7 @@ class ArrowTable(NamedColumns):
 
     def __init__(self, files: Sequence[Path], is_parquet: bool) -> None:
         self.files = files
-        self.path = files[0] if len(files) == 1 else Path(os.path.commonpath(files))
+        self.path = place_of(files)
         self.is_parquet = is_parquet
         opened = [_open_file(path, self.is_parquet) for path in files]
         self.schemas = [schema for schema, _ in opened]
@@ -67,8 +67,7 @@ class ArrowTable(NamedColumns):
     def place(self, row: int) -> str:
         """Where a row is, seen from :attr:`path`, for messages."""
         file = self._file_of(row)
-        within = "" if len(self.files) == 1 else f"{self.files[file].relative_to(self.path)}: "
-        return f"{within}row {row - self.starts[file]}"
+        return f"{name_in(self.files, file, ': ')}row {row - self.starts[file]}"
 
     def _file_of(self, row: int) -> int:
         return max(bisect_right(self.starts, row, hi=len(self.files)) - 1, 0)

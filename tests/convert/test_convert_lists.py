@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -40,3 +43,21 @@ def test_standard_input_of_the_command_line(tmp_path):
     graphzero("convert", "-", "-o", tmp_path / "s", "--no-header", given="1 2\n1 3\n2 3\n")
     assert edges_of(tmp_path / "s") == [(1, 2), (1, 3), (2, 3)]
     assert [each.name for each in tmp_path.iterdir()] == ["s"]
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "npy"])
+def test_files_by_absolute_and_relative_paths(tmp_path, monkeypatch, suffix):
+    monkeypatch.chdir(tmp_path)
+    files = [tmp_path / f"a.{suffix}", Path("below") / f"b.{suffix}"]
+    files[1].parent.mkdir()
+    for number, file in enumerate(files):
+        table = pa.table({"src": [number, 1], "dst": [1, number]})
+        if suffix == "parquet":
+            pq.write_table(table, file)
+        elif suffix == "csv":
+            write(file, f"src,dst\n{number},1\n1,{number}\n")
+        else:
+            np.save(file, np.array([[number, 1, 2], [1, number, 2]]))
+    gz.convert(files, "store")
+    assert edges_of(tmp_path / "store")[:2] == [(0, 1), (1, 0)]
+    assert gz.info("store")["edge_types"][0]["num_edges"] == (6 if suffix == "npy" else 4)
