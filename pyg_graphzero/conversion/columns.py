@@ -181,7 +181,7 @@ class ColumnReader:
         return read[: len(ids)], loaded
 
     def _spool(self, columns: list[text.Column]) -> RowSpool | BatchSpool:
-        """What collects columns that are parsed, side by side."""
+        """Collects columns that are parsed, side by side."""
         kind = columns[0].kind
         if kind is text.TEXT:
             return BatchSpool(self.space, "column")

@@ -98,7 +98,7 @@ class Choices:
 
     Attributes:
         notes: Sentences on facts that the result does not show.
-        doubts: Those that are worth a warning.
+        doubts: Notes that are worth a warning.
         is_exact: Whether nothing becomes shorter unasked.
 
     Raises:

@@ -259,9 +259,8 @@ class _Splitter:
                     del record.attrs[attr]
                 if file in store.adopted and not self.manifest.is_divided(contents.column(file)):
                     adopted.append((record.name, attr, file))
-        bounded: list[EdgeTypeSchema] = []
-        if self.manifest.topology == "own":
-            bounded, store.edge_types = store.edge_types, bounded
+        bounded = store.edge_types if self.manifest.topology == "own" else []
+        store.edge_types = [] if bounded else store.edge_types
         with StoreWriter(out, is_hetero=store.is_hetero, force=self.force) as writer:
             with self.bars.step("copying", None) as bar:
                 writer.copy(contents.path, store, bar.update)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,7 +12,7 @@ from convert_support import edges_from, edges_of, refused, write
 import pyg_graphzero as gz
 
 
-def test_any_name(tmp_path):
+def test_any_name(tmp_path, monkeypatch):
     path = write(tmp_path / "ratings.dat", "1::2::5\n2::3::4\n")
     refused(path, tmp_path / "s", r"found \.dat, .*Or say what it is: format='text'")
     options = ["--format", "text", "--edge-attr", "w=2,v=0", "--edge-attr", "x=2,0", "--no-header"]
@@ -24,8 +21,10 @@ def test_any_name(tmp_path):
     assert found == [(1, 2, 5, 1, [5, 1]), (2, 3, 4, 2, [4, 2])]
     pq.write_table(pa.table({"src": [0, 1], "dst": [1, 0]}), tmp_path / "part-0")
     assert edges_from(tmp_path / "part-0", tmp_path / "t", format="parquet") == [(0, 1), (1, 0)]
-    folder = tmp_path / "out.moreno"
-    folder.mkdir()
+    monkeypatch.chdir(tmp_path)
+    found = edges_from([tmp_path / "part-0", "part-0"], tmp_path / "x", format="parquet")
+    assert found == [(0, 1), (1, 0), (0, 1), (1, 0)]
+    (folder := tmp_path / "out.moreno").mkdir()
     write(folder / "out.1", "% asym\n1 2\n")
     write(folder / "out.2", "% asym\n2 3\n")
     gz.convert([folder / "out.1", folder / "out.2"], tmp_path / "u", format="text")
@@ -43,21 +42,3 @@ def test_standard_input_of_the_command_line(tmp_path):
     graphzero("convert", "-", "-o", tmp_path / "s", "--no-header", given="1 2\n1 3\n2 3\n")
     assert edges_of(tmp_path / "s") == [(1, 2), (1, 3), (2, 3)]
     assert [each.name for each in tmp_path.iterdir()] == ["s"]
-
-
-@pytest.mark.parametrize("suffix", ["parquet", "csv", "npy"])
-def test_files_by_absolute_and_relative_paths(tmp_path, monkeypatch, suffix):
-    monkeypatch.chdir(tmp_path)
-    files = [tmp_path / f"a.{suffix}", Path("below") / f"b.{suffix}"]
-    files[1].parent.mkdir()
-    for number, file in enumerate(files):
-        table = pa.table({"src": [number, 1], "dst": [1, number]})
-        if suffix == "parquet":
-            pq.write_table(table, file)
-        elif suffix == "csv":
-            write(file, f"src,dst\n{number},1\n1,{number}\n")
-        else:
-            np.save(file, np.array([[number, 1, 2], [1, number, 2]]))
-    gz.convert(files, "store")
-    assert edges_of(tmp_path / "store")[:2] == [(0, 1), (1, 0)]
-    assert gz.info("store")["edge_types"][0]["num_edges"] == (6 if suffix == "npy" else 4)
