@@ -179,11 +179,10 @@ def convert(
         inputs = Inputs(Path(), target, choices, options, Progress(progress), space)
         plan = _plan(source, flat, inputs)
         choices.check(plan)
-        plan.notes += choices.notes
         plan.time_attr, plan.both_directions = time_attr, both_directions
         plan.expand_undirected()
         summary = write_plan(plan, target, inputs, force)
-    for doubt in plan.doubts:
+    for doubt in choices.doubts:
         warnings.warn(doubt, InputWarning, stacklevel=2)
     summary.seconds = time.perf_counter() - started
     return summary
@@ -222,18 +221,11 @@ def _plan(source: Any, flat: dict[str, Any], inputs: Inputs) -> GraphPlan:
         spec.what = file_kind(files)
         inputs.progress.say(f"{files.path}: {spec.what}")
     else:
-        spec.what = _in_memory(source)
+        kind = "table" if is_frame(source) else "sparse matrix in memory" * is_sparse(source)
+        spec.what = f"{kind} ({type(source).__name__})" if kind else "arrays in memory"
         if flat["format"] is not None:
             raise ValueError(f"format={flat['format']!r}: found {spec.what}, expected a file")
     return plan_files(spec, inputs)
-
-
-def _in_memory(source: Any) -> str:
-    """The name of a kind of edges in memory."""
-    if is_frame(source) or is_sparse(source):
-        kind = "table" if is_frame(source) else "sparse matrix in memory"
-        return f"{kind} ({type(source).__name__})"
-    return "arrays in memory"
 
 
 def _refuse_flat(flat: dict[str, Any], reason: str) -> None:

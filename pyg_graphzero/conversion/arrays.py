@@ -16,20 +16,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 
+from pyg_graphzero.conversion.array_files import load_torch, open_npy, open_npz, tensor_rows
 from pyg_graphzero.conversion.ids import IdColumn, as_unsigned
-from pyg_graphzero.conversion.npz import open_npy, open_npz
-from pyg_graphzero.conversion.options import as_tensor, cast_rows
-from pyg_graphzero.conversion.paths import TEXT_SUFFIXES, TRIPLES, kind_suffix
+from pyg_graphzero.conversion.options import cast_rows
+from pyg_graphzero.conversion.paths import TEXT_SUFFIXES, TRIPLES, kind_suffix, place_of
 from pyg_graphzero.conversion.plan import Array
 from pyg_graphzero.conversion.sparse import is_sparse
 from pyg_graphzero.conversion.spool import PrintedRows, word_rows
 from pyg_graphzero.conversion.tables import PARQUET_SUFFIXES, is_series
-from pyg_graphzero.conversion.tensors import load_torch, tensor_rows
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.rows import ArrayRows, ChainRows, Rows, Spool, describe
+from pyg_graphzero.util.arguments import as_tensor
 from pyg_graphzero.util.reading import reading
 
 Table = Rows | np.ndarray
+Arrays = Table | Mapping[str, Callable[[], Table]]
 
 # Suffixes of files, the reader of their kind, and their name.
 _FILES: tuple[tuple[tuple[str, ...], str, str], ...] = (
@@ -54,14 +55,14 @@ class Reference:
     """Files of one kind, and the part of them that is meant.
 
     Attributes:
-        files: At least one; several follow one another as if they were one.
+        files: Several follow one another as if they were one; none where a source is in memory.
         member: A column, an array of an archive; ``None`` if not named.
         is_flat: Whether a matrix of one column means single values.
         is_bare: Whether text is known to have commas and no header.
         form: One of :data:`FORMATS`, where the name does not tell.
     """
 
-    files: tuple[Path, ...]
+    files: tuple[Path, ...] = ()
     member: str | None = None
     is_flat: bool = False
     is_bare: bool = False
@@ -73,6 +74,11 @@ class Reference:
         return self.files[0]
 
     @property
+    def place(self) -> Path:
+        """The file, or the directory of several."""
+        return place_of(self.files)
+
+    @property
     def suffix(self) -> str:
         """The suffix that tells how files are read."""
         return kind_suffix(self.path) if self.form is None else FORMATS[self.form]
@@ -80,7 +86,7 @@ class Reference:
     @property
     def kind(self) -> str | None:
         """How it is read: ``"npy"``, ``"table"``, ``"text"`` …; ``None`` if it cannot be."""
-        return _KINDS.get(self.suffix)
+        return _KINDS.get(self.suffix) if self.files else None
 
 
 def id_column(
@@ -145,12 +151,12 @@ def as_array(value: Any, name: str, path: Path | None = None) -> Array:
         if value.layout == torch.strided:
             return value.as_subclass(torch.Tensor).cpu()
         found = f"a tensor of layout {value.layout}"
-    elif isinstance(value, np.ndarray):
-        return _native(value)
-    elif isinstance(value, list | tuple) or is_series(value):
-        with reading(f"<{name}>", "value", "rows of numbers, all of one length"):
-            return _native(np.asarray(value))
     else:
+        if isinstance(value, list | tuple) or is_series(value):
+            with reading(f"<{name}>", "value", "rows of numbers, all of one length"):
+                value = np.asarray(value)
+        if isinstance(value, np.ndarray):  # torch knows this machine's byte order alone
+            return value.astype(value.dtype.newbyteorder("="), copy=False)
         found = type(value).__name__
     if path is not None:
         raise InputError(path, name, found, "an array or a dense tensor")
@@ -175,7 +181,7 @@ def as_table(value: Any, name: str, path: Path | None = None) -> Table:
     if isinstance(array, torch.Tensor):
         return tensor_rows(array, path) if array.dim() else array.numpy()
     if array.ndim and array.dtype.kind in "biuf" and array.dtype.itemsize <= 8:
-        return ArrayRows(as_tensor(array), path)
+        return ArrayRows(as_tensor(array, name), path)
     return array
 
 
@@ -224,10 +230,8 @@ def only_rows(table: Table, path: Path) -> Rows:
 
 
 def _load_one(reference: Reference, path: Path, spool: Spool) -> Table:
-    loaded = load_all(path, spool)
+    loaded = load_all(path, spool, reference.member)
     if not isinstance(loaded, Mapping):
-        if reference.member is not None:
-            raise InputError(path, "member", "a single array", f"a member {reference.member!r}")
         return loaded
     there = ", ".join(map(str, loaded)) or "nothing"
     if reference.member is None and len(loaded) == 1:
@@ -242,19 +246,21 @@ def _load_one(reference: Reference, path: Path, spool: Spool) -> Table:
     return loaded[reference.member]()
 
 
-def load_all(path: Path, spool: Spool) -> Table | Mapping[str, Callable[[], Table]]:
+def load_all(path: Path, spool: Spool, member: str | None) -> Arrays:
     """The contents of a file of arrays: one table, or several by name, each opened by calling it.
 
     Raises:
-        InputError: The file is damaged or holds pickled objects.
+        InputError: The file is damaged or holds pickled objects, or is one array that has no
+            ``member``.
     """
-    if path.suffix == ".npy":
-        return open_npy(path)
     if path.suffix == ".npz":
         return open_npz(path, spool)
-    value = load_torch(path, f"a {path.suffix} file of arrays")
+    is_npy = path.suffix == ".npy"
+    value = open_npy(path) if is_npy else load_torch(path, f"a {path.suffix} file of arrays")
     if isinstance(value, Mapping):
         return in_memory(value, str(path), path)
+    if member is not None:
+        raise InputError(path, "member", "a single array", f"a member {member!r}")
     return as_table(value, str(path), path)
 
 
@@ -266,8 +272,3 @@ def in_memory(
         str(member): partial(as_table, value, f"{name}:{member}", path)
         for member, value in members.items()
     }
-
-
-def _native(array: np.ndarray) -> np.ndarray:
-    """In this machine's byte order, which is all that torch can hold."""
-    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))

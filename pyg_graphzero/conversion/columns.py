@@ -24,7 +24,7 @@ from pyg_graphzero.conversion.options import MULTIPLIED, Choices, Fill, filled_d
 from pyg_graphzero.conversion.spool import BatchSpool, RowSpool
 from pyg_graphzero.conversion.tables import ArrowTable, ColumnRows
 from pyg_graphzero.errors import InputError
-from pyg_graphzero.store.rows import MappedRows, Rows, StackedRows
+from pyg_graphzero.store.rows import Rows, StackedRows
 from pyg_graphzero.util.progress import Progress
 from pyg_graphzero.util.workspace import Workspace
 
@@ -113,11 +113,8 @@ class ColumnReader:
         rows, names = space.rows_of(column), space.ids
         if fill is not None and len(names) and not names[0].as_py():
             dtype, names = filled_dtype(torch.int64, fill, name), names[1:]
-            rows = MappedRows(
-                rows,
-                rows.shape,
-                dtype,
-                lambda slab, _: (slab - 1).to(dtype).masked_fill(slab == 0, fill),
+            rows = rows.map(
+                dtype, lambda slab, _: (slab - 1).to(dtype).masked_fill(slab == 0, fill)
             )
         return self.cast(name, Loaded(rows, column.path, column.where, names))
 
@@ -159,40 +156,37 @@ class ColumnReader:
                 later[name] = positions
         columns |= {at: text.Column(text.TEXT if is_text else text.ID) for at, is_text in ids}
         places = Places(dialect)
-        is_word = {at: column.kind is text.TEXT for at, column in columns.items()}
         parts = [[at] for at, _ in ids] + [*now.values()]
-        spools: list[Any] = [
-            BatchSpool(self.space, "ids") if is_text else _IntegerIds(self.space)
-            for _, is_text in ids
-        ]
-        spools += [
-            (BatchSpool if is_word[positions[0]] else RowSpool)(self.space, "column")
-            for positions in now.values()
-        ]
+        spools = [self._spool([columns[at] for at in positions]) for positions in parts]
         for batch in text.read(places, columns, self.progress):
             for spool, positions in zip(spools, parts, strict=True):
                 spool.append(_side_by_side([batch[at] for at in positions]))
-
         self._note_otherwise(places, [at for at, is_text in ids if not is_text])
 
         def where(position: int) -> Callable[[int], str]:
             return lambda row: f"{places.line(row)}, column {dialect.label(position)}"
 
-        id_columns = [
-            IdColumn(dialect.path, where(at), spool.finish(), getattr(spool, "bounds", None))
-            for spool, (at, _) in zip(spools, ids, strict=False)
+        read = [
+            IdColumn(dialect.path, where(positions[0]), spool.finish(), spool.bounds)
+            for spool, positions in zip(spools, parts, strict=True)
         ]
         loaded = {}
-        for spool, (name, positions) in zip(spools[len(ids) :], now.items(), strict=True):
-            place = where(positions[0])
-            if is_word[positions[0]]:
-                loaded[name] = self.coded(name, IdColumn(dialect.path, place, spool.finish()))
-                continue
-            empty = _side_by_side([columns[at].empty for at in positions])
-            loaded[name] = self.cast(name, Loaded(spool.finish(empty), dialect.path, place))
+        for column, name in zip(read[len(ids) :], now, strict=True):
+            if isinstance(column.rows, Rows):
+                loaded[name] = self.cast(name, Loaded(column.rows, column.path, column.where))
+            else:
+                loaded[name] = self.coded(name, column)
         if later:
             loaded |= self._text_columns(dialect, later, [])[1]
-        return id_columns, loaded
+        return read[: len(ids)], loaded
+
+    def _spool(self, columns: list[text.Column]) -> RowSpool | BatchSpool:
+        """Collects columns that are parsed, side by side."""
+        kind = columns[0].kind
+        if kind is text.TEXT:
+            return BatchSpool(self.space, "column")
+        empty = _side_by_side([column.empty for column in columns])
+        return (_IntegerIds if kind is text.ID else RowSpool)(self.space, "column", empty)
 
     def _note_otherwise(self, places: Places, integers: list[int]) -> None:
         """Notes lines that are taken for comments, and ids whose zeros are lost."""
@@ -230,22 +224,16 @@ class ColumnReader:
         return text.Column(kind, name, dtype, fill)
 
 
-class _IntegerIds:
+class _IntegerIds(RowSpool):
     """Collects a column of integer ids, in no wider a type than they need."""
 
-    def __init__(self, space: Workspace) -> None:
-        self._spool = RowSpool(space, "ids")
-        self.bounds = (0, -1)
-
     def append(self, batch: Tensor) -> None:
+        """See :meth:`RowSpool.append`."""
         low, high = (int(bound) for bound in batch.aminmax())
-        least, most = self.bounds if self.bounds[0] <= self.bounds[1] else (low, high)
+        least, most = self.bounds or (low, high)
         self.bounds = min(low, least), max(high, most)
         is_short = low >= -(1 << 31) and high < 1 << 31
-        self._spool.append(batch.to(torch.int32) if is_short else batch)
-
-    def finish(self) -> Rows:
-        return self._spool.finish(torch.empty(0, dtype=torch.int64))
+        super().append(batch.to(torch.int32) if is_short else batch)
 
 
 def _side_by_side(columns: list[Tensor]) -> Tensor:

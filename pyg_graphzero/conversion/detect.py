@@ -74,18 +74,14 @@ def _graph_in(path: Path, inputs: Inputs) -> GraphSpec | None:
         inputs.refuse_output(path)
         spec = _dataset_spec(path)
         processed = _processed_file(path) if spec is None else None
-        if processed is not None:
-            return _saved(inputs.file(processed), inputs)
-        if spec is None:
+        if spec is None and processed is None:
             _check_files(path)
-        return spec
-    if path.suffix not in (".pt", ".pth"):
+        if processed is None:
+            return spec
+        path = processed
+    elif path.suffix not in (".pt", ".pth"):
         return None
-    return _saved(inputs.file(path), inputs)
-
-
-def _saved(path: Path, inputs: Inputs) -> GraphSpec | None:
-    """The graph of PyG in a file; ``None`` if it holds something else."""
+    path = inputs.file(path)
     graph = load_pyg(path)
     return None if graph is None else pyg_spec(graph, inputs, path)
 

@@ -16,7 +16,6 @@ Rules, the same for the fast path (:mod:`.text`) and the fault finder (:mod:`.bl
 from __future__ import annotations
 
 import csv
-import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -26,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from pyg_graphzero.conversion.names import is_header
-from pyg_graphzero.conversion.paths import TextFile
+from pyg_graphzero.conversion.paths import TextFile, name_in, place_of
 from pyg_graphzero.errors import InputError
 
 NUMBER = re.compile(
@@ -143,15 +142,11 @@ class Dialect(NamedColumns):
     @property
     def path(self) -> Path:  # type: ignore[override]
         """How messages call the table: its file, or what its files have in common."""
-        if len(self.parts) == 1:
-            return self.parts[0].path
-        return Path(os.path.commonpath([part.path.absolute() for part in self.parts]))
+        return place_of([part.path for part in self.parts])
 
     def file_label(self, part: int) -> str:
         """The name of a file before a place in it; empty if there is only one."""
-        if len(self.parts) == 1:
-            return ""
-        return f"{self.parts[part].path.absolute().relative_to(self.path)}, "
+        return name_in([each.path for each in self.parts], part, ", ")
 
     def is_text(self, position: int) -> bool:
         """Whether a column of ids holds text: its first cell decides."""

@@ -24,10 +24,10 @@ def distinct_integers(columns: Sequence[Rows], least: int, workspace: Workspace)
     """The distinct values of all columns from ``least`` on, ``int64``, ascending."""
     parts = (slab.to(torch.int64) for column in columns for slab in column.slabs(_SLAB_ROWS))
     slabs = (pa.array(part[part >= least].numpy()) for part in parts)
-    spool = RowSpool(workspace, "ids")
+    spool = RowSpool(workspace, "ids", torch.empty(0, dtype=torch.int64))
     for piece in _Sorter(workspace).distinct(slabs):
         spool.append(from_dlpack(piece))
-    return spool.finish(torch.empty(0, dtype=torch.int64))
+    return spool.finish()
 
 
 def distinct_text(columns: Sequence[TextRows], workspace: Workspace) -> TextRows:

@@ -13,7 +13,6 @@ from typing import Any
 
 from pyg_graphzero.conversion.arrays import (
     SUFFIXES,
-    Table,
     id_column,
     integers,
     only_rows,
@@ -28,13 +27,7 @@ from pyg_graphzero.conversion.columns import (
     select,
 )
 from pyg_graphzero.conversion.dialect import Dialect
-from pyg_graphzero.conversion.ends import (
-    MATRIX,
-    Ends,
-    from_file,
-    from_memory,
-    from_sparse,
-)
+from pyg_graphzero.conversion.ends import Ends, read_ends
 from pyg_graphzero.conversion.ids import IdColumn
 from pyg_graphzero.conversion.names import (
     are_numbered,
@@ -45,10 +38,8 @@ from pyg_graphzero.conversion.names import (
 )
 from pyg_graphzero.conversion.paths import kind_suffix
 from pyg_graphzero.conversion.plan import edge_label
-from pyg_graphzero.conversion.sources import Inputs, in_files
-from pyg_graphzero.conversion.sparse import is_sparse
+from pyg_graphzero.conversion.sources import Inputs
 from pyg_graphzero.conversion.spec import EdgeSpec, layout_of
-from pyg_graphzero.conversion.triples import read_triples
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.rows import ChainRows
 
@@ -62,19 +53,24 @@ class EdgeList:
     """Edges of one type before their ids are rows.
 
     Attributes:
-        num_src, num_dst: Number of nodes, where the input says so (CSR, SciPy).
-        names: Names of the columns of sources and destinations; empty where these have none.
-        doubts: Notes that are worth a warning.
+        ends: Sources and destinations.
+        attrs: Attributes by name.
+        counts: Number of nodes of either, where the input says so (CSR, SciPy).
+        names: Names of the columns of either; empty where these have none.
     """
 
-    src: IdColumn
-    dst: IdColumn
+    ends: list[IdColumn]
     attrs: dict[str, Loaded] = field(default_factory=dict)
-    num_src: int | None = None
-    num_dst: int | None = None
-    notes: list[str] = field(default_factory=list)
+    counts: tuple[int | None, int | None] = (None, None)
     names: tuple[str, str] = ("", "")
-    doubts: list[str] = field(default_factory=list)
+
+    @property
+    def path(self) -> str | Path:
+        """The input, for messages."""
+        return self.ends[0].path
+
+    def __len__(self) -> int:
+        return len(self.ends[0])
 
 
 def read_edges(spec: EdgeSpec, id_types: tuple[str, str], inputs: Inputs) -> EdgeList:
@@ -95,26 +91,17 @@ def read_edges(spec: EdgeSpec, id_types: tuple[str, str], inputs: Inputs) -> Edg
         """Whether an attribute that comes with the edges is taken, unasked."""
         return name not in wanted and inputs.choices.wants(owner, name)
 
-    table, notes = _table_of(spec, inputs)
+    named = [column for column in (spec.src, spec.dst) if column is not None]
+    table, reference = inputs.open(spec.file, "", named, spec.format, **layout_of(spec))
     if table is not None:
-        result = _read_columns(table, spec, id_types, wanted, takes, inputs)
-        result.notes += notes
-        return result
-    if in_files(spec.file):
-        reference = inputs.reference(spec.file, spec.format)
-        _refuse_options(spec, _TEXT_OPTIONS, reference.path)
-        parts = [from_file(reference, path, spec, inputs) for path in reference.files]
-        result = _edge_list(reference.files, parts, id_types)
-    elif is_sparse(spec.file):
-        _refuse_options(spec, _TEXT_OPTIONS, "a sparse matrix")
-        ends, values = from_sparse(spec)
-        result = _edge_list([MATRIX], [ends], id_types)
+        result, wanted = _read_columns(table, spec, id_types, wanted, takes, inputs)
+    else:
+        _refuse_options(spec, _TEXT_OPTIONS, reference.path if reference.files else spec.name)
+        parts, values = read_ends(spec, reference, inputs.space.file)
+        result = _edge_list(parts, id_types)
         name = "edge_weight" if values is None or values.dim() == 1 else "edge_attr"
         if values is not None and takes(name):
             result.attrs[name] = inputs.load(name, values)
-    else:
-        _refuse_options(spec, _TEXT_OPTIONS, "an array")
-        result = _edge_list([spec.name], [from_memory(spec, inputs)], id_types)
     for name, source in wanted.items():
         result.attrs[name] = inputs.load(name, source)
     return result
@@ -126,16 +113,6 @@ def _refuse_options(spec: EdgeSpec, options: Sequence[str], source: object) -> N
             raise ValueError(f"{option} is an option for delimited text, which {source} is not")
 
 
-def _table_of(spec: EdgeSpec, inputs: Inputs) -> tuple[Columns | None, list[str]]:
-    """The table whose columns the edges are, and notes; None if they are arrays."""
-    named = [column for column in (spec.src, spec.dst) if column is not None]
-    table = inputs.table(spec.file, named, spec.format, **layout_of(spec))
-    reference = inputs.reference(spec.file, spec.format) if in_files(spec.file) else None
-    if reference is not None and reference.kind == "nt":
-        return read_triples(reference.files, inputs.space)
-    return table, []
-
-
 def _read_columns(
     dialect: Columns,
     spec: EdgeSpec,
@@ -143,7 +120,8 @@ def _read_columns(
     attrs: Mapping[str, Any],
     takes: Callable[[str], bool],
     inputs: Inputs,
-) -> EdgeList:
+) -> tuple[EdgeList, dict[str, Any]]:
+    """Edges out of the columns of a table, and the attributes that are none of these."""
     if not isinstance(dialect, Dialect):
         _refuse_options(spec, ("delimiter", "header"), dialect.path)
     if dialect.num_columns < 2:
@@ -162,10 +140,7 @@ def _read_columns(
     third = _relation(dialect, src, dst)
     if third is not None and takes(RELATION) and [third] not in own.values():
         own[RELATION] = [third]
-    columns, loaded = inputs.columns(dialect, own, ids)
-    for name, source in external.items():
-        loaded[name] = inputs.load(name, source)
-    result = EdgeList(columns[0], columns[1], loaded)
+    result = EdgeList(*inputs.columns(dialect, own, ids))
     if dialect.names:
         result.names = dialect.names[src], dialect.names[dst]
     if spec.type is None:
@@ -175,9 +150,10 @@ def _read_columns(
         kinds = two_kinds(result.names, relation)
         if kinds is not None:
             told = describe_two_kinds(result.names, kinds)
-            result.doubts.append(f"{dialect.path.name}: {told}")
-    result.notes += untaken(dialect, {src, dst}.union(*own.values()))
-    return result
+            inputs.choices.doubts.append(f"{dialect.path.name}: {told}")
+            inputs.choices.note(inputs.choices.doubts[-1])
+    note_untaken(dialect, {src, dst}.union(*own.values()), inputs)
+    return result, external
 
 
 def split_own(
@@ -205,10 +181,11 @@ def split_own(
     return own, external
 
 
-def untaken(dialect: Columns, taken: set[int]) -> list[str]:
-    """A note on columns that were not asked for."""
+def note_untaken(dialect: Columns, taken: set[int], inputs: Inputs) -> None:
+    """Notes columns that were not asked for."""
     rest = [dialect.label(i) for i in range(dialect.num_columns) if i not in taken]
-    return [f"{dialect.path.name}: columns not taken: {', '.join(rest[:8])}"] if rest else []
+    if rest:
+        inputs.choices.note(f"{dialect.path.name}: columns not taken: {', '.join(rest[:8])}")
 
 
 def _endpoint_columns(columns: Columns, spec: EdgeSpec, taken: set[int]) -> list[int]:
@@ -271,20 +248,18 @@ def _relation(columns: Columns, src: int, dst: int) -> int | None:
     return rest[0] if is_text[rest[0]] and (all(is_text) or is_between or is_called_so) else None
 
 
-def _edge_list(files: Sequence[Path], ends: list[Ends], id_types: tuple[str, str]) -> EdgeList:
+def _edge_list(ends: list[Ends], id_types: tuple[str, str]) -> EdgeList:
+    """Ends that follow one another as one list."""
+    first, is_alone = ends[0], len(ends) == 1
     columns = []
-    is_alone = len(ends) == 1
-    for side, id_type in zip(("src", "dst"), id_types, strict=True):
-        tables: list[Table] = [getattr(each, side) for each in ends]
-        place = (ends[0].names[side == "dst"] + "[{}]").format
-        table = tables[0]
+    for side, name, id_type in zip((0, 1), first.names, id_types, strict=True):
+        form, path, table = f"{name}[{{}}]", first.path, first.tables[side]
         if not is_alone:
-            parts = zip(files, tables, strict=True)
+            path, place = path.parent, form.format
+            parts = [only_rows(each.tables[side], each.path) for each in ends]
             table = ChainRows(
-                [integers(only_rows(each, path), path, place) for path, each in parts]
+                [integers(part, each.path, place) for part, each in zip(parts, ends, strict=True)]
             )
-        path = files[0] if is_alone else files[0].parent
-        where = place_in(files, table, place("{}"))
+        where = place_in([each.path for each in ends], table, form)
         columns.append(id_column(table, path, where, id_type == "str"))
-    num_src, num_dst = (ends[0].num_src, ends[0].num_dst) if is_alone else (None, None)
-    return EdgeList(columns[0], columns[1], num_src=num_src, num_dst=num_dst)
+    return EdgeList(columns, counts=first.counts if is_alone else (None, None))

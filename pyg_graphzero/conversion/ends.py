@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from pyg_graphzero.conversion.arrays import (
+    Arrays,
     Reference,
     Table,
     as_table,
@@ -26,11 +27,10 @@ from pyg_graphzero.conversion.arrays import (
     load_all,
     only_rows,
 )
-from pyg_graphzero.conversion.sources import Inputs
-from pyg_graphzero.conversion.sparse import coo, shape_of
+from pyg_graphzero.conversion.sparse import coo, is_sparse, shape_of
 from pyg_graphzero.conversion.spec import EdgeSpec
 from pyg_graphzero.errors import InputError
-from pyg_graphzero.store.rows import Rows, describe
+from pyg_graphzero.store.rows import MadeRows, Rows, Spool, describe
 
 MATRIX = Path("<matrix>")
 LAYOUTS = ("2xE", "Ex2")
@@ -52,25 +52,48 @@ class Ends:
     """Both ends of the edges of one file, as tables of ids.
 
     Attributes:
+        path: The file, or what arrays in memory are called.
+        tables: Sources and destinations.
         names: The two ends, for messages.
-        num_src, num_dst: Number of nodes, where the input says so (CSR, SciPy).
+        counts: Number of nodes of each, where the input says so (CSR, SciPy).
     """
 
-    src: Table
-    dst: Table
+    path: Path
+    tables: tuple[Table, Table]
     names: tuple[str, str] = ("src", "dst")
-    num_src: int | None = None
-    num_dst: int | None = None
+    counts: tuple[int | None, int | None] = (None, None)
 
 
-def from_sparse(spec: EdgeSpec) -> tuple[Ends, Any]:
-    """Entries of a matrix as edges from their row to their column, and their values."""
-    rows, columns, values = coo(spec.file, str(MATRIX), "matrix")
-    shape = shape_of(spec.file)
-    if spec.type is None:
-        check_square(MATRIX, shape)
-    ends = as_table(rows, "rows"), as_table(columns, "columns")
-    return Ends(*ends, ("row", "column"), *shape), values
+def read_ends(spec: EdgeSpec, reference: Reference, spool: Spool) -> tuple[list[Ends], Any]:
+    """The ends of edges in each file, or in memory, and the values of a sparse matrix.
+
+    Args:
+        spec: The edge type.
+        reference: Its files; none for arrays in memory: one, two, a mapping as an archive holds
+            them, or a sparse matrix, whose entries are edges from their row to their column.
+        spool: Makes a temporary file.
+
+    Raises:
+        InputError: There are no edges in one of them.
+    """
+    content, member, layout = spec.file, reference.member, spec.edge_layout
+    if reference.files:
+        parts = [(path, load_all(path, spool, member)) for path in reference.files]
+        return [_ends(part, member, path, layout, spool) for path, part in parts], None
+    if is_sparse(content):
+        *indices, values = coo(content, str(MATRIX), "matrix")
+        shape = shape_of(content)
+        if spec.type is None:
+            check_square(MATRIX, shape)
+        rows, columns = (as_table(each, "matrix") for each in indices)
+        return [Ends(MATRIX, (rows, columns), ("row", "column"), shape)], values
+    if isinstance(content, tuple) and len(content) == 2:
+        content = dict(zip(("src", "dst"), content, strict=True))
+    if isinstance(content, Mapping):
+        part: Arrays = in_memory(content, str(spec.name).strip("<>"))
+    else:
+        part = as_table(content, "edge_index")
+    return [_ends(part, None, spec.name, layout, spool)], None
 
 
 def check_square(path: Path, shape: tuple[int, int]) -> None:
@@ -85,55 +108,33 @@ def check_square(path: Path, shape: tuple[int, int]) -> None:
         raise InputError(path, "shape", found, "as many columns as rows", hint)
 
 
-def from_memory(spec: EdgeSpec, inputs: Inputs) -> Ends:
-    """Ends in an array, in two, or in a mapping as an archive holds them."""
-    value = spec.file
-    if isinstance(value, tuple) and len(value) == 2:
-        src, dst = (as_table(part, "edge_index") for part in value)
-        return _pair(src, dst, spec.name)
-    if isinstance(value, Mapping):
-        return _from_members(in_memory(value, str(spec.name)), None, spec.name, spec, inputs)
-    return _whole(as_table(value, "edge_index"), spec.name, spec.edge_layout, inputs)
-
-
-def from_file(reference: Reference, path: Path, spec: EdgeSpec, inputs: Inputs) -> Ends:
-    """Ends in one of the files of ``reference``."""
-    content = load_all(path, inputs.space.file)
-    if isinstance(content, Mapping):
-        return _from_members(content, reference.member, path, spec, inputs)
-    if reference.member is not None:
-        raise InputError(path, "member", "a single array", f"a member {reference.member!r}")
-    return _whole(content, path, spec.edge_layout, inputs)
-
-
-def _from_members(
-    members: Mapping[str, Callable[[], Table]],
-    member: str | None,
-    path: Path,
-    spec: EdgeSpec,
-    inputs: Inputs,
+def _ends(
+    content: Arrays, member: str | None, path: Path, layout: str | None, spool: Spool
 ) -> Ends:
-    names = _choose(members, member)
-    missing = [name for name in names if name not in members]
+    """Ends in one array, or in some of several by their names."""
+    if not isinstance(content, Mapping):
+        return _whole(content, path, layout, spool)
+    names = _choose(content, member)
+    missing = [name for name in names if name not in content]
     if missing or not names:
         raise InputError(
             path,
             "members",
-            ", ".join(members) or "nothing",
+            ", ".join(content) or "nothing",
             f"a member {missing[0]!r}" if missing else "edge_index, row/col or indptr/indices",
             "" if missing else f"Name them: {path.name}:SRC,DST.",
         )
-    tables = [members[name]() for name in names]
+    tables = [content[name]() for name in names]
     if len(tables) == 1:
-        return _whole(tables[0], path, spec.edge_layout, inputs)
-    kind = _compression(names, members)
+        return _whole(tables[0], path, layout, spool)
+    kind = _compression(names, content)
     if kind is None:
         result = _pair(tables[0], tables[1], path, (names[0], names[1]))
     else:
         result = _compressed(tables[0], tables[1], path, kind)
-    if "format" in members and "shape" in members:  # SciPy's save_npz
-        num_src, num_dst = only_rows(members["shape"](), path).read(0, 2).tolist()
-        result = replace(result, num_src=num_src, num_dst=num_dst)
+    if "format" in content and "shape" in content:  # SciPy's save_npz
+        num_src, num_dst = only_rows(content["shape"](), path).read(0, 2).tolist()
+        result = replace(result, counts=(num_src, num_dst))
     return result
 
 
@@ -166,7 +167,7 @@ def _compression(names: list[str], members: Mapping[str, Callable[[], Table]]) -
     return kind
 
 
-def _whole(table: Table, path: Path, layout: str | None, inputs: Inputs) -> Ends:
+def _whole(table: Table, path: Path, layout: str | None, spool: Spool) -> Ends:
     """``[2, E]`` or ``[E, 2]``."""
     shape = tuple(table.shape)
     if len(shape) != 2 or 2 not in shape:
@@ -189,7 +190,7 @@ def _whole(table: Table, path: Path, layout: str | None, inputs: Inputs) -> Ends
     if isinstance(table, np.ndarray):
         ends = list(table if layout == "2xE" else table.T)
     else:
-        ends = table.vectors(inputs.space.file) if layout == "2xE" else table.columns()
+        ends = table.vectors(spool) if layout == "2xE" else table.columns()
     return _pair(ends[0], ends[1], path)
 
 
@@ -198,7 +199,7 @@ def _pair(src: Table, dst: Table, path: Path, names: tuple[str, str] = ("src", "
         raise InputError(
             path, names[1], f"{len(dst)} values", f"{len(src)}, as many as {names[0]} has"
         )
-    return Ends(src, dst, names)
+    return Ends(path, (src, dst), names)
 
 
 def _compressed(indptr: Table, indices: Table, path: Path, kind: str) -> Ends:
@@ -209,16 +210,16 @@ def _compressed(indptr: Table, indices: Table, path: Path, kind: str) -> Ends:
         found = f"{indptr.dtype}, shape {list(indptr.shape)}"
         raise InputError(path, "indptr", found, f"0 ascending to {len(indices)}")
     pointers = integers(only_rows(indptr, path), path, "indptr[{}]".format)
-    rows = ExpandedRows(pointers, len(indices), path)
+    rows = expanded(pointers, len(indices), path)
     if kind == "csr":
-        return replace(_pair(rows, indices, path), num_src=len(pointers) - 1)
-    return replace(_pair(indices, rows, path), num_dst=len(pointers) - 1)
+        return replace(_pair(rows, indices, path), counts=(len(pointers) - 1, None))
+    return replace(_pair(indices, rows, path), counts=(None, len(pointers) - 1))
 
 
 _STEP = 1 << 20  # pointers read at once, and kept one of
 
 
-class ExpandedRows(Rows):
+def expanded(pointers: Rows, num_edges: int, path: Path) -> Rows:
     """For every edge, the row whose range of pointers it lies in: ``int64 [num_edges]``.
 
     Args:
@@ -229,33 +230,29 @@ class ExpandedRows(Rows):
     Raises:
         InputError: They are not such pointers.
     """
+    marks: list[int] = []  # every _STEP-th pointer
+    last, found = 0, ""
+    for slab in pointers.slabs(_STEP):
+        first = int(slab[0])
+        if first < last or (not marks and first) or bool((slab[1:] < slab[:-1]).any()):
+            found = "values that do not ascend from 0"
+        marks.append(first)
+        last = int(slab[-1])
+    if not found and last != num_edges:
+        found = f"a last value of {last}"
+    if found:
+        raise InputError(path, "indptr", found, f"0 ascending to {num_edges}")
 
-    def __init__(self, pointers: Rows, num_edges: int, path: Path) -> None:
-        super().__init__((num_edges,), torch.int64)
-        self._pointers = pointers
-        self._marks: list[int] = []  # every _STEP-th pointer
-        last, found = 0, ""
-        for slab in pointers.slabs(_STEP):
-            if not self._marks and int(slab[0]) != 0:
-                found = "values that do not ascend from 0"
-            if int(slab[0]) < last or bool((slab[1:] < slab[:-1]).any()):
-                found = "values that do not ascend from 0"
-            self._marks.append(int(slab[0]))
-            last = int(slab[-1])
-        if not found and last != num_edges:
-            found = f"a last value of {last}"
-        if found:
-            raise InputError(path, "indptr", found, f"0 ascending to {num_edges}")
-
-    def read(self, begin: int, end: int) -> Tensor:
-        """See :meth:`Rows.read`."""
+    def make(begin: int, end: int) -> Tensor:
         pieces = [torch.empty(0, dtype=torch.int64)]
         # The last block that starts at or before `begin`, and on until one starts beyond.
-        block = int(np.searchsorted(self._marks, begin, side="right")) - 1
-        while block < len(self._marks) and self._marks[block] < end:
+        block = int(np.searchsorted(marks, begin, side="right")) - 1
+        while block < len(marks) and marks[block] < end:
             first = block * _STEP
-            slab = self._pointers.read(first, min(first + _STEP + 1, len(self._pointers)))
+            slab = pointers.read(first, min(first + _STEP + 1, len(pointers)))
             counts = slab.clamp(begin, end).diff()
             pieces.append((torch.arange(len(counts)) + first).repeat_interleave(counts))
             block += 1
         return torch.cat(pieces)
+
+    return MadeRows((num_edges,), torch.int64, make)

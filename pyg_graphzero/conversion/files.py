@@ -11,10 +11,11 @@ import numpy as np
 import torch
 
 from pyg_graphzero.conversion.columns import Loaded, first_column
-from pyg_graphzero.conversion.edges import RELATION, EdgeList, read_edges, split_own, untaken
+from pyg_graphzero.conversion.edges import RELATION, EdgeList, note_untaken, read_edges, split_own
 from pyg_graphzero.conversion.ids import NO_ROWS, IdColumn, IdSpace
-from pyg_graphzero.conversion.join import OfNodes, in_node_order
+from pyg_graphzero.conversion.join import OfNodes, in_node_order, load_of_nodes
 from pyg_graphzero.conversion.names import is_index_name
+from pyg_graphzero.conversion.options import Fill
 from pyg_graphzero.conversion.plan import (
     EdgePlan,
     EdgeType,
@@ -30,7 +31,7 @@ from pyg_graphzero.conversion.spool import RowSpool
 from pyg_graphzero.conversion.tables import is_frame, is_series
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.csc import CscOptions, EdgeChunk
-from pyg_graphzero.store.rows import Rows, ScatterRows
+from pyg_graphzero.store.rows import Rows, scattered_rows
 from pyg_graphzero.util.arguments import of_type
 
 EACH = "*"  # instead of a relation: each is an edge type
@@ -49,7 +50,8 @@ def plan_files(spec: GraphSpec, inputs: Inputs) -> GraphPlan:
     """
     choices = inputs.choices
     choices.is_exact = spec.is_exact
-    plan = GraphPlan(is_hetero=spec.is_hetero, notes=list(spec.notes), what=spec.what)
+    choices.notes += spec.notes
+    plan = GraphPlan(is_hetero=spec.is_hetero, what=spec.what)
     plan.graph_attrs = {k: v for k, v in spec.graph_attrs.items() if choices.wants("", k)}
     nodes: dict[NodeType, NodeSpec] = dict(spec.nodes)
     for edge in spec.edges:
@@ -64,39 +66,33 @@ def plan_files(spec: GraphSpec, inputs: Inputs) -> GraphPlan:
         ends = plan.endpoints(edge.type)
         id_types = (nodes[ends[0]].id_type, nodes[ends[1]].id_type)
         lists[edge.type] = read_edges(edge, id_types, inputs)
-        plan.notes += lists[edge.type].doubts + lists[edge.type].notes
-        plan.doubts += lists[edge.type].doubts
     spaces: dict[NodeType, IdSpace] = {}
     for node_type, node_spec in nodes.items():
         builder = _NodeBuilder(node_type, node_spec, inputs)
         for edge_type, edges in lists.items():
-            src_type, dst_type = plan.endpoints(edge_type)
-            if src_type == node_type:
-                builder.refer(edges.src, edges.num_src, edges.names[0])
-            if dst_type == node_type:
-                builder.refer(edges.dst, edges.num_dst, edges.names[1])
+            columns = zip(edges.ends, edges.counts, edges.names, strict=True)
+            for end, column in zip(plan.endpoints(edge_type), columns, strict=True):
+                if end == node_type:
+                    builder.refer(*column)
         plan.nodes[node_type] = builder.build(str(spec.name))
         plan.nodes[node_type].others = node_spec.others
-        plan.notes += builder.notes
         spaces[node_type] = builder.space
     for edge in spec.edges:
-        src_type, dst_type = plan.endpoints(edge.type)
-        planned = _plan_edges(
-            edge, lists[edge.type], (spaces[src_type], spaces[dst_type]), inputs.options
-        )
+        of_ends, edges = [spaces[end] for end in plan.endpoints(edge.type)], lists[edge.type]
+        planned = _plan_edges(edge, edges, of_ends, inputs.options)
         if edge.type is not None and edge.type[1] == EACH:
-            plan.edges |= _by_relation(edge.type, planned, lists[edge.type].src.path, inputs)
+            plan.edges |= _by_relation(edge.type, planned, edges.path, inputs)
         else:
             plan.edges[edge.type] = planned
     return plan
 
 
 def _plan_edges(
-    spec: EdgeSpec, edges: EdgeList, spaces: tuple[IdSpace, IdSpace], options: CscOptions
+    spec: EdgeSpec, edges: EdgeList, spaces: list[IdSpace], options: CscOptions
 ) -> EdgePlan:
-    num_edges = len(edges.src)
+    num_edges = len(edges)
     if spec.num_edges not in (None, num_edges):
-        raise InputError(edges.src.path, "edges", num_edges, f"{spec.num_edges}, the number stated")
+        raise InputError(edges.path, "edges", num_edges, f"{spec.num_edges}, the number stated")
     columns: dict[str, Rows] = {}
     for name, loaded in edges.attrs.items():
         if len(loaded.rows) != num_edges:
@@ -104,7 +100,7 @@ def _plan_edges(
                 loaded.path,
                 name,
                 f"{len(loaded.rows)} rows",
-                f"{num_edges}, one per edge in {edges.src.path}",
+                f"{num_edges}, one per edge in {edges.path}",
             )
         columns[name] = loaded.rows
     own = {
@@ -115,9 +111,7 @@ def _plan_edges(
     checked = replace(options, **own)
     named = {name: each.categories for name, each in edges.attrs.items()}
     _check_categories(spec.type, checked, [name for name in named if named[name] is not None])
-    src, dst = (
-        space.rows_of(column) for space, column in zip(spaces, (edges.src, edges.dst), strict=True)
-    )
+    src, dst = (space.rows_of(each) for space, each in zip(spaces, edges.ends, strict=True))
     return EdgePlan(
         stream(src, dst, columns),
         num_edges,
@@ -135,20 +129,20 @@ def _by_relation(
     if names is None or len(edges.categories) > 1:
         found = ", ".join(edges.categories) or "no column of relations"
         raise InputError(path, f"edge_type {edge_type}", found, f"triples, {RELATION} alone")
-    spool = RowSpool(inputs.space, "relations")
+    spool = RowSpool(inputs.space, "relations", torch.empty((0, 2), dtype=torch.int64))
     bounds = [np.zeros(len(names) + 1, np.int64)]
     for chunk in edges.chunks():
         codes = chunk.columns[RELATION].long()
-        ends = torch.stack([torch.as_tensor(end).long() for end in (chunk.src, chunk.dst)], dim=1)
+        ends = torch.stack([chunk.src.long(), chunk.dst.long()], dim=1)
         spool.append(ends[codes.argsort(stable=True)])
         counts = torch.bincount(codes, minlength=len(names)).numpy()
         bounds.append(bounds[-1][-1] + np.cumsum([0, *counts]))
-    rows = spool.finish(torch.empty((0, 2), dtype=torch.int64))
+    rows = spool.finish()
 
     def chunks(code: int) -> Iterator[EdgeChunk]:
         for starts in bounds:
-            src, dst = rows.read(starts[code], starts[code + 1]).T.contiguous().numpy()
-            yield EdgeChunk(src=src, dst=dst)
+            src, dst = rows.read(starts[code], starts[code + 1]).unbind(1)
+            yield EdgeChunk(src, dst)
 
     total = np.diff(np.stack(bounds)).sum(axis=0)
     return {
@@ -177,7 +171,6 @@ class _NodeBuilder:
         self._spec = spec
         self._inputs = inputs
         self._label = node_type or ""
-        self.notes: list[str] = []
         self.space = IdSpace(inputs.space, self._label, policy=spec.ids, num_nodes=spec.num_nodes)
         wanted = {k: v for k, v in spec.attrs.items() if inputs.choices.wants(self._label, k)}
         self._attrs: dict[str, OfNodes] = {}
@@ -198,10 +191,12 @@ class _NodeBuilder:
         """Read the node table; returns the attributes that are not in it."""
         spec = self._spec
         named = () if spec.id is None else (spec.id,)
-        dialect = self._inputs.table(spec.file, named, **layout_of(spec))
+        dialect, reference = self._inputs.open(spec.file, "", named, **layout_of(spec))
         if dialect is None:
-            found = self._inputs.reference(spec.file)
-            raise InputError(found.path, "node table", found.suffix, "text, Parquet or Arrow")
+            place, found = f"<{self._label or 'nodes'}>", type(spec.file).__name__
+            if reference.files:
+                place, found = str(reference.path), reference.suffix
+            raise InputError(place, "node table", found, "text, Parquet or Arrow")
         position = (
             first_column(dialect, "id, --node-id") if spec.id is None else dialect.position(spec.id)
         )
@@ -211,7 +206,7 @@ class _NodeBuilder:
         self._attrs = {name: OfNodes(each) for name, each in loaded.items()}
         self._id_names |= set(dialect.names[position : position + 1])
         self.space.table = ids[0]
-        self.notes += untaken(dialect, {position}.union(*own.values()))
+        note_untaken(dialect, {position}.union(*own.values()), self._inputs)
         return external
 
     def refer(self, column: IdColumn, num_nodes: int | None, name: str) -> None:
@@ -238,11 +233,12 @@ class _NodeBuilder:
             raise InputError(path, "file", "no edges and no nodes", "at least one node")
         node = NodePlan(num_nodes, ids=space.ids, note=space.note)
         for name, found in self._attrs.items():
-            fill = self._inputs.choices.fill(name)
-            loaded = in_node_order(found, name, space, fill, self.notes)
-            node.attrs[name] = self._checked(name, loaded, num_nodes)
-            node.categories[name] = loaded.categories
-        self._note_order()
+            self._put(node, name, found, self._inputs.choices.fill(name))
+        if space.ids is not None and space.table is None:
+            in_order = ", ".join(name for name, found in self._attrs.items() if found.ids is None)
+            if in_order:
+                told = f"{in_order}: rows are taken in ascending order of the ids"
+                self._inputs.choices.note(told)
         for name, source in self._sets.items():
             self._add_set(node, name, source)
         node.attrs = {name: node.attrs[name] for name in self._spec.attrs if name in node.attrs}
@@ -250,42 +246,33 @@ class _NodeBuilder:
 
     def _read_attrs(self) -> None:
         """Open the attributes that are not columns of the node table."""
-        for name, source in self._others.items():
-            self._attrs[name] = self._of_nodes(name, source)
         known = None  # by the first that says it
-        for name in self._others:
-            found = self._attrs[name]
+        for name, source in self._others.items():
+            found = self._attrs[name] = self._of_nodes(name, source)
             if found.ids is not None:
                 self.space.columns.append(found.ids)
             else:
-                rows = found.loaded.rows
-                known = known or (len(rows), f"{found.loaded.path} ({name})")
+                known = known or (len(found.loaded.rows), f"{found.loaded.path} ({name})")
         self.space.known_rows = known or self.space.known_rows
 
     def _of_nodes(self, name: str, source: Any) -> OfNodes:
         columns = (self.space.table, *self.space.columns)
         kinds = [column.is_text for column in columns if column is not None and len(column)]
         is_text = kinds[0] if kinds else None
-        return self._inputs.load_of_nodes(name, source, self._id_names, is_text)
+        return load_of_nodes(self._inputs, name, source, self._id_names, is_text)
 
-    def _note_order(self) -> None:
-        """Say which attributes have their rows in the order of ids that are not rows."""
-        if self.space.ids is None or self.space.table is not None:
-            return
-        names = ", ".join(name for name, found in self._attrs.items() if found.ids is None)
-        if names:
-            self.notes.append(f"{names}: rows are taken in ascending order of the ids")
-
-    def _checked(self, name: str, loaded: Loaded, num_nodes: int) -> Rows:
-        if len(loaded.rows) != num_nodes:
+    def _put(self, node: NodePlan, name: str, found: OfNodes, fill: Fill | None) -> None:
+        """Give the nodes an attribute."""
+        loaded = in_node_order(found, name, self.space, fill, self._inputs.choices.note)
+        if len(loaded.rows) != node.num_nodes:
             called = f"{self._label!r} nodes" if self._label else "nodes"
             raise InputError(
                 loaded.path,
                 name,
                 f"{len(loaded.rows)} rows",
-                f"{num_nodes}, the number of {called} ({self.space.note})",
+                f"{node.num_nodes}, the number of {called} ({node.note})",
             )
-        return loaded.rows
+        node.attrs[name], node.categories[name] = loaded.rows, loaded.categories
 
     def _add_set(self, node: NodePlan, name: str, source: Any) -> None:
         if isinstance(source, Scattered):
@@ -293,21 +280,20 @@ class _NodeBuilder:
             return
         found = self._find(node, name, source)
         if isinstance(found, Loaded):
-            node.categories[name] = found.categories
-            node.attrs[name] = self._checked(name, found, node.num_nodes)
+            self._put(node, name, self._of_nodes(name, source), None)
         else:
             node.index_sets[name] = found
 
     def _find(self, node: NodePlan, name: str, source: Any) -> torch.Tensor | Loaded:
-        """Rows of the nodes in a set; a mask comes as it is.
+        """Rows of the nodes in a set; booleans come as they are, being a mask.
 
         A set holds ids as the user knows them, so it goes through the same map as the edges.
         """
         is_text = node.ids is not None and not isinstance(node.ids, Rows)
         found = self._inputs.load_ids(source, is_text, name)
-        if isinstance(found, IdColumn):
-            return torch.cat([NO_ROWS, *self.space.rows_of(found).slabs()])
-        return in_node_order(self._of_nodes(name, source), name, self.space, None, self.notes)
+        if isinstance(found, Loaded):
+            return found
+        return torch.cat([NO_ROWS, *self.space.rows_of(found).slabs()])
 
     def _scattered(self, node: NodePlan, name: str, source: Scattered) -> Rows:
         places, values = [], []
@@ -324,7 +310,7 @@ class _NodeBuilder:
                 expected = f"{len(found)} values, one per node of the set"
                 raise InputError(loaded.path, name, f"shape {list(loaded.rows.shape)}", expected)
             values.append(loaded.rows.read(0, len(found)))
-        return ScatterRows(node.num_nodes, torch.cat(places), torch.cat(values), source.fill)
+        return scattered_rows(node.num_nodes, torch.cat(places), torch.cat(values), source.fill)
 
 
 def has_edges(value: Any) -> bool:

@@ -10,20 +10,22 @@ described.
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from pyg_graphzero.conversion.array_files import open_npy
 from pyg_graphzero.conversion.arrays import as_table, only_rows
-from pyg_graphzero.conversion.npz import open_npy
 from pyg_graphzero.conversion.ogb import SPLITS
 from pyg_graphzero.conversion.plan import NodeType
 from pyg_graphzero.conversion.pyg import load_safely
 from pyg_graphzero.conversion.sources import Labels, mask
-from pyg_graphzero.conversion.spec import EdgeSpec, GraphSpec, NodeSpec
+from pyg_graphzero.conversion.spec import EdgeSpec, GraphSpec, NodeSpec, edge_type_of
 from pyg_graphzero.errors import InputError
-from pyg_graphzero.store.rows import FileRows, RangeRows, Rows
+from pyg_graphzero.store.rows import FileRows, MadeRows, Rows
 
 # Edges of all relations, by what stands between the words of a relation.
 RELATIONS = "processed/*{0}*{0}*/edge_index.npy"
@@ -88,8 +90,8 @@ def igb_spec(path: Path) -> GraphSpec:
 def _edges(path: Path, mark: str, layout: str) -> list[EdgeSpec]:
     edges = []
     for file in sorted(path.glob(RELATIONS.format(mark))):
-        head, relation, tail = file.parent.name.split(mark)
-        edges.append(EdgeSpec((head, relation, tail), file, edge_layout=layout))
+        edge_type = edge_type_of(file.parent.name.split(mark), "relation", file)
+        edges.append(EdgeSpec(edge_type, file, edge_layout=layout))
     return edges
 
 
@@ -116,4 +118,11 @@ def _masks(num_nodes: int) -> dict[str, Rows]:
     train, val = int(labeled * 0.6), int(labeled * 0.2)
     ends = {"train_mask": (0, train), "val_mask": (train, train + val)}
     ends["test_mask"] = (train + val, labeled)
-    return {name: RangeRows(num_nodes, *each) for name, each in ends.items()}
+    shape, kind = (num_nodes,), torch.bool
+    return {name: MadeRows(shape, kind, partial(_between, *each)) for name, each in ends.items()}
+
+
+def _between(first: int, last: int, begin: int, end: int) -> Tensor:
+    """Which of the rows from ``begin`` on are those from ``first`` to ``last``."""
+    rows = torch.arange(begin, end)
+    return (rows >= first) & (rows < last)

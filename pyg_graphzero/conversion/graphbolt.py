@@ -59,9 +59,8 @@ class _Reader:
         self._path = path
         self._file = path / METADATA
         self._metadata = metadata
-        self._nodes: dict[NodeType, NodeSpec] = {}
-        self._edges: dict[EdgeType, EdgeSpec] = {}
-        self._notes: list[str] = []
+        self._spec = GraphSpec({}, [], self._file, "GraphBolt OnDiskDataset")
+        self._nodes = self._spec.nodes
 
     def read(self) -> GraphSpec:
         graph = self._get(self._metadata, "graph", "metadata")
@@ -76,7 +75,7 @@ class _Reader:
                 edge.delimiter, edge.header = ",", False
             else:
                 edge.edge_layout = "2xE"
-            self._edges[edge_type] = edge
+            self._spec.edges.append(edge)
         for entry in [*graph.get("feature_data", ()), *self._list("feature_data")]:
             self._feature(entry)
         tasks = self._list("tasks")
@@ -84,10 +83,8 @@ class _Reader:
             self._task(task)
         if len(tasks) > 1:
             names = ", ".join(str(task.get("name")) for task in tasks[1:])
-            self._notes.append(f"tasks not taken: {names}")
-        spec = GraphSpec(self._nodes, list(self._edges.values()), self._file)
-        spec.what, spec.notes = "GraphBolt OnDiskDataset", self._notes
-        return spec
+            self._spec.notes.append(f"tasks not taken: {names}")
+        return self._spec
 
     def _list(self, key: str) -> list[Any]:
         return self._metadata.get(key) or []
@@ -100,9 +97,10 @@ class _Reader:
         if domain == "node":
             self._owner(self._nodes, kind, "feature_data").attrs[attr] = source
         elif domain == "edge":
-            self._owner(self._edges, self._edge_type(kind), "feature_data").attrs[attr] = source
+            edges = {each.type: each for each in self._spec.edges}
+            self._owner(edges, self._edge_type(kind), "feature_data").attrs[attr] = source
         else:
-            self._notes.append(f"feature {name!r} of the {domain} not taken")
+            self._spec.notes.append(f"feature {name!r} of the {domain} not taken")
 
     def _task(self, task: Mapping[str, Any]) -> None:
         labels: dict[NodeType, list[tuple[Any, Any]]] = {}
@@ -123,7 +121,7 @@ class _Reader:
             found = [data[name] for name in _SEEDS if name in data]
             kind = entry.get("type")
             if not found or (kind is not None and ":" in kind) or _num_dims(found[0]) != 1:
-                self._notes.append(f"{where} is about edges, not nodes: not taken")
+                self._spec.notes.append(f"{where} is about edges, not nodes: not taken")
                 continue
             yield kind, found[0], data.get("labels")
 

@@ -25,7 +25,7 @@ from pyg_graphzero.conversion.distinct import distinct_integers, distinct_text
 from pyg_graphzero.conversion.spool import TextRows
 from pyg_graphzero.errors import InputError, MemoryBudgetError
 from pyg_graphzero.store.ids import text_bytes
-from pyg_graphzero.store.rows import ArrayRows, MappedRows, Rows
+from pyg_graphzero.store.rows import ArrayRows, MadeRows, Rows
 from pyg_graphzero.util.workspace import Workspace
 
 POLICIES = ("auto", "dense", "map")
@@ -102,8 +102,8 @@ class IdColumn:
         if self.is_unsigned or not isinstance(self.rows, Rows) or not len(self):
             return
         if self.range[0] < 0:
-            position = self.first(lambda slab: slab < 0)
-            raise self.fail(position or 0, "an id of 0 or more, as others are 2**63 and beyond")
+            expected = "an id of 0 or more, as others are 2**63 and beyond"
+            raise self.fail(self.first(lambda slab: slab < 0), expected)
         self.rows, self.bounds, self.is_unsigned = as_unsigned(self.rows), None, True
 
     def fail(self, position: int, expected: str, hint: str = "") -> InputError:
@@ -112,13 +112,13 @@ class IdColumn:
             self.path, self.where(position), f"id {self.value(position)}", expected, hint
         )
 
-    def first(self, test: Callable[[Any], Tensor]) -> int | None:
-        """Position of the first value for which ``test`` (slab to mask) holds."""
+    def first(self, test: Callable[[Any], Tensor]) -> int:
+        """Position of the first value for which ``test`` (slab to mask) holds; REQUIRES one."""
         for begin, slab in self.slabs():
             mask = test(slab)
             if mask.any():
                 return begin + int(mask.int().argmax())
-        return None
+        raise AssertionError(f"{self.path}: found no such id")
 
 
 @dataclass
@@ -166,8 +166,8 @@ class IdSpace:
             raise ValueError(f"ids={self.policy!r}: expected one of {', '.join(POLICIES)}")
         if self.num_nodes is not None and self.num_nodes < 0:
             raise ValueError(f"num_nodes={self.num_nodes}: expected 0 or more")
-        self._check_alike()
-        everything = [*self.columns, *([self.table] if self.table else [])]
+        everything = [*([self.table] if self.table else []), *self.columns]
+        _check_alike([column for column in everything if len(column)])
         self.is_unsigned = any(column.is_unsigned for column in everything)
         if self.is_unsigned:
             self.policy = "map"
@@ -175,17 +175,16 @@ class IdSpace:
                 column.become_unsigned()
         if self.table is not None:
             self.num_rows = self._resolve_table(self.table)
-        elif any(column.is_text for column in self.columns):
-            if self.policy == "dense":
-                column = next(column for column in self.columns if column.is_text)
-                raise column.fail(0, "an integer id, as ids='dense' says")
-            self.num_rows = self._resolve_map()
         else:
-            self.num_rows = self._resolve_integers()
+            texts = [column for column in self.columns if column.is_text]
+            if texts and self.policy == "dense":
+                raise texts[0].fail(0, "an integer id, as ids='dense' says")
+            is_map = texts or self.policy == "map"
+            self.num_rows = self._resolve_map() if is_map else self._resolve_integers()
         self._check_rows(self.num_rows)
         if self.is_unsigned:
-            ids, kind = self.ids, torch.uint64
-            self.ids = MappedRows(ids, ids.shape, kind, lambda slab, _: (slab ^ _TOP).view(kind))
+            kind = torch.uint64
+            self.ids = self.ids.map(kind, lambda slab, _: (slab ^ _TOP).view(kind))
         return self.num_rows
 
     def id_of(self, row: int) -> str:
@@ -205,12 +204,19 @@ class IdSpace:
         if self.is_unsigned:
             column.become_unsigned()
         elif column.is_unsigned:
-            raise column.fail(column.first(lambda slab: slab >= 0) or 0, "an id below 2**63")
+            raise column.fail(column.first(lambda slab: slab >= 0), "an id below 2**63")
         if self._find is None and isinstance(column.rows, Rows):
             low, high = column.range
             if low >= 0 and high < self.num_rows:
                 return column.rows
-        return _FoundRows(self, column)
+
+        def found(begin: int, end: int) -> Tensor:
+            rows = self.find(column.rows.read(begin, end))
+            if bool((rows < 0).any()):
+                raise self.missing(column, begin + int((rows < 0).int().argmax()))
+            return rows
+
+        return MadeRows((len(column),), torch.int64, found)
 
     def find(self, ids: Any) -> Tensor:
         """Rows of a slab of ids, ``int64``; -1 where there is none."""
@@ -243,26 +249,10 @@ class IdSpace:
         alone = f"With ids='map' (--ids map) alone, rows of {source} go by ascending id."
         return expected, f"{_ASK_FOR_TABLE} {alone}"
 
-    def _check_alike(self) -> None:
-        everything = [self.table, *self.columns] if self.table else self.columns
-        filled = [column for column in everything if column and len(column)]
-        for column in filled[1:]:
-            if column.is_text != filled[0].is_text:
-                kinds = ("text ids", "integer ids")
-                raise InputError(
-                    column.path,
-                    column.where(0),
-                    f"id {column.value(0)}",
-                    f"{kinds[not filled[0].is_text]} as in {filled[0].path}, {filled[0].where(0)}"
-                    f" ({filled[0].value(0)})",
-                    _ASK_FOR_TEXT,
-                )
-
     def _resolve_table(self, table: IdColumn) -> int:
         if isinstance(table.rows, Rows):
             if self.policy != "map" and table.range[0] < 0:
                 position = table.first(lambda slab: slab < 0)
-                assert position is not None
                 raise table.fail(position, "an id of 0 or more", _ASK_FOR_MAP)
             if all(_counts_on(slab, begin) for begin, slab in table.slabs()):
                 self.note = "ids are the rows of the node table"
@@ -287,28 +277,32 @@ class IdSpace:
         filled = [column for column in self.columns if len(column)]
         low = max(min((column.range[0] for column in filled), default=0), self._least)
         span = max((column.range[1] for column in filled), default=-1) - low + 1
-        is_narrow = span <= _BITS_PER_ID * sum(map(len, filled))
-        if is_narrow and _core.IdBits.num_bytes(span) <= _BITS_SHARE * self.workspace.room:
-            bits = self._bits(low, span)
-            self._rank(bits, bits.rank())
-        else:
+        num_refs = sum(map(len, filled))
+        # There are at most num_refs distinct ids: beyond that no need to count them.
+        may_be_rows = self.policy == "auto" and low + span <= _SPARSE_ENOUGH * num_refs
+        num_bytes = _core.IdBits.num_bytes(min(span, _BITS_PER_ID * num_refs))
+        is_narrow = span <= _BITS_PER_ID * num_refs
+        self.note = "integer ids mapped, ascending"
+        if not may_be_rows and not (is_narrow and num_bytes <= _BITS_SHARE * self.workspace.room):
             numbers = [column.rows for column in filled if isinstance(column.rows, Rows)]
             self._index(distinct_integers(numbers, self._least, self.workspace))
-        self.note = "integer ids mapped, ascending"
-        return len(self.ids)
-
-    def _bits(self, low: int, span: int) -> _core.IdBits:
-        """Which integers of a range occur in any column."""
-        self.take(_core.IdBits.num_bytes(span), span)
+            return len(self.ids)
+        self.take(num_bytes, span)
         bits = _core.IdBits(span, low)
-        for column in self.columns:
+        for column in filled:
             for _, slab in column.slabs():
                 bits.add(slab.to(torch.int64))
-        return bits
-
-    def _rank(self, bits: _core.IdBits, count: int) -> None:
-        """Number the ids of a bit set from now on."""
-        self.ids, self._find = _RankedIds(bits, count), _on_integers(bits.find)
+        count = bits.rank()
+        # Ids from 1 on are names: as rows they would bring a node 0 that is none.
+        if may_be_rows and low == 0 < count and span <= _SPARSE_ENOUGH * count:
+            self.note = "ids are rows"
+            if count < span:
+                self.note += f" ({span - count} of 0…{span - 1} not in any edge)"
+            self.workspace.room += num_bytes
+            return span
+        self.ids = MadeRows((count,), torch.int64, bits.read)
+        self._find = _on_integers(bits.find)
+        return count
 
     def _index(self, ids: Rows | TextRows) -> int:
         """Look ids up in ``ids`` from now on; the first row whose id occurs before it, or -1."""
@@ -353,8 +347,6 @@ class IdSpace:
         self.workspace.room -= num_bytes
 
     def _resolve_integers(self) -> int:
-        if self.policy == "map":
-            return self._resolve_map()
         filled = [column for column in self.columns if len(column)]
         num_rows = max([0, *(column.range[1] + 1 for column in filled)])  # all may be negative
         num_refs = sum(map(len, filled))
@@ -365,7 +357,7 @@ class IdSpace:
         self.num_rows = limit
         for column in filled:
             if column.range[0] < 0 or column.range[1] >= limit:
-                position = column.first(lambda slab: (slab < 0) | (slab >= limit)) or 0
+                position = column.first(lambda slab: (slab < 0) | (slab >= limit))
                 raise column.fail(position, *self._in_range(column, position))
         if given is not None:
             self.note = "ids are rows"
@@ -374,27 +366,12 @@ class IdSpace:
             if num_rows > _DENSE_FREE and num_rows > _DENSE_LIMIT * num_refs:
                 column = next(column for column in filled if column.range[1] == num_rows - 1)
                 raise column.fail(
-                    column.first(lambda slab: slab == num_rows - 1) or 0,
+                    column.first(lambda slab: slab == num_rows - 1),
                     f"ids that fill 0…max, as ids='dense' says, not {num_refs} ids",
                     "Pass ids='map' (--ids map), or num_nodes if that many rows are meant.",
                 )
             self.note = "ids are rows"
             return num_rows
-        # There are at most num_refs distinct ids: beyond that no need to count them.
-        if num_rows <= _SPARSE_ENOUGH * num_refs:
-            bits = self._bits(0, num_rows)
-            distinct = bits.rank()
-            # Ids from 1 on are names: as rows they would bring a node 0 that is none.
-            has_zero = distinct > 0 and int(bits.read(0, 1)[0]) == 0
-            if has_zero and num_rows <= _SPARSE_ENOUGH * distinct:
-                self.note = "ids are rows"
-                if distinct < num_rows:
-                    self.note += f" ({num_rows - distinct} of 0…{num_rows - 1} not in any edge)"
-                self.workspace.room += _core.IdBits.num_bytes(num_rows)
-                return num_rows
-            self.note = "integer ids mapped, ascending"
-            self._rank(bits, distinct)
-            return distinct
         return self._resolve_map()
 
     def _check_rows(self, rows: int) -> None:
@@ -415,33 +392,17 @@ class IdSpace:
         return f"{self.label!r} nodes" if self.label else "nodes"
 
 
-class _FoundRows(Rows):
-    """A column's rows, looked up as they are read."""
-
-    def __init__(self, space: IdSpace, column: IdColumn) -> None:
-        super().__init__((len(column),), torch.int64)
-        self._space = space
-        self._column = column
-
-    def read(self, begin: int, end: int) -> Tensor:
-        """See :meth:`Rows.read`."""
-        rows = self._space.find(self._column.rows.read(begin, end))
-        if bool((rows < 0).any()):
-            position = begin + int((rows < 0).int().argmax())
-            raise self._space.missing(self._column, position)
-        return rows
-
-
-class _RankedIds(Rows):
-    """The ids of a bit set, ascending."""
-
-    def __init__(self, bits: _core.IdBits, count: int) -> None:
-        super().__init__((count,), torch.int64)
-        self._bits = bits
-
-    def read(self, begin: int, end: int) -> Tensor:
-        """See :meth:`Rows.read`."""
-        return self._bits.read(begin, end)
+def _check_alike(columns: list[IdColumn]) -> None:
+    """Refuses text among integers, and the other way round."""
+    for column in columns[1:]:
+        first, kinds = columns[0], ("text ids", "integer ids")
+        if column.is_text != first.is_text:
+            raise column.fail(
+                0,
+                f"{kinds[not first.is_text]} as in {first.path}, {first.where(0)}"
+                f" ({first.value(0)})",
+                _ASK_FOR_TEXT,
+            )
 
 
 def as_unsigned(rows: Rows) -> Rows:
@@ -450,7 +411,7 @@ def as_unsigned(rows: Rows) -> Rows:
     def lower(slab: Tensor, begin: int) -> Tensor:
         return (slab.view(torch.int64) if slab.dtype == torch.uint64 else slab.long()) ^ _TOP
 
-    return MappedRows(rows, rows.shape, torch.int64, lower)
+    return rows.map(torch.int64, lower)
 
 
 def _on_integers(find: Callable[[Tensor], Tensor]) -> Callable[[Any], Tensor]:

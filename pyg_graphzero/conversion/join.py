@@ -10,23 +10,19 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from pyg_graphzero.conversion.columns import (
-    ColumnReader,
-    Columns,
-    Loaded,
-    holds_ids,
-    select,
-)
+from pyg_graphzero.conversion.columns import Columns, Loaded, holds_ids, select
 from pyg_graphzero.conversion.ids import IdColumn, IdSpace
 from pyg_graphzero.conversion.options import Fill, fill_hint, filled_dtype
+from pyg_graphzero.conversion.sources import Inputs
 from pyg_graphzero.conversion.spool import RowSpool
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store import rows as store_rows
-from pyg_graphzero.store.rows import Rows
+from pyg_graphzero.store.rows import MadeRows, Rows
 
 # Names of a column of node ids, besides those of columns of the edges and of the node table.
 ID_NAMES = frozenset(
@@ -56,26 +52,25 @@ class OfNodes:
 
 
 def load_of_nodes(
-    reader: ColumnReader,
-    columns: Columns,
-    member: str | None,
-    name: str,
-    id_names: Collection[str],
-    is_text: bool | None,
+    inputs: Inputs, name: str, source: Any, id_names: Collection[str], is_text: bool | None
 ) -> OfNodes:
-    """An attribute from the columns of a table, with the table's id column if it has one.
+    """An attribute (:meth:`.Inputs.load`), with the node of each row where a table has ids.
 
     Args:
-        reader: Reads columns.
-        columns: The table.
-        member: Columns of the attribute; None for all but the id column and an index.
+        inputs: Opens sources.
         name: The attribute.
+        source: Array, tensor, or path with an optional member: columns of a table, all but the
+            id column and an index where it names none.
         id_names: Names that the nodes' ids have elsewhere.
         is_text: Whether ids are text; None to go by the table.
 
     Raises:
         InputError: The table has several columns that are called so, or no other.
     """
+    columns, reference = inputs.open(source, name)
+    member = reference.member
+    if columns is None:
+        return OfNodes(inputs.load(name, source))
     asked = [] if member is None else select(columns, member)
     position = _id_position(columns, (id_names, ID_NAMES, columns.index), asked)
     taken = asked or [each for each in columns.data if each != position]
@@ -83,13 +78,13 @@ def load_of_nodes(
         raise InputError(columns.path, "columns", "ids and nothing else", f"a column for {name!r}")
     if position is not None:
         is_text = columns.is_text(position) if is_text is None else is_text
-        ids, loaded = reader.columns(columns, {name: taken}, [(position, is_text)])
+        ids, loaded = inputs.columns(columns, {name: taken}, [(position, is_text)])
         return OfNodes(loaded[name], ids[0])
-    loaded = reader.columns(columns, {name: taken}, [])[1]
+    loaded = inputs.columns(columns, {name: taken}, [])[1]
     rest = sorted({*range(columns.num_columns)} - {*taken})
 
     def read(position: int) -> IdColumn:
-        return reader.columns(columns, {}, [(position, bool(is_text))])[0][0]
+        return inputs.columns(columns, {}, [(position, bool(is_text))])[0][0]
 
     looked_at = [each for each in rest if holds_ids(columns, each)]
     if not is_text:
@@ -115,7 +110,7 @@ def _id_position(
 
 
 def in_node_order(
-    found: OfNodes, name: str, space: IdSpace, fill: Fill | None, notes: list[str]
+    found: OfNodes, name: str, space: IdSpace, fill: Fill | None, note: Callable[[str], object]
 ) -> Loaded:
     """The rows of an attribute, one for each node in the order of the store.
 
@@ -124,7 +119,7 @@ def in_node_order(
         name: The name of the attribute.
         space: The nodes.
         fill: Value of nodes that the table does not have.
-        notes: Told how many these are.
+        note: Told how many these are.
 
     Raises:
         InputError: A node is not in the table and ``fill`` is None, an id is there twice or is
@@ -146,19 +141,19 @@ def in_node_order(
         raise InputError(found.loaded.path, name, found_, "a row for every node", hint)
     if bool(missing.any()):
         told = f"{int(missing.sum())} of {space.num_rows} nodes have no row in"
-        notes.append(f"{name}: {told} {found.loaded.path}, and get {fill}")
+        note(f"{name}: {told} {found.loaded.path}, and get {fill}")
     rows = found.loaded.rows
-    spool = RowSpool(space.workspace, "joined")
+    none = torch.empty((0, *rows.shape[1:]), dtype=rows.dtype)
+    spool = RowSpool(space.workspace, "joined", none)
     for slab in rows.slabs():
         spool.append(slab)
-    base = spool.finish(torch.empty((0, *rows.shape[1:]), dtype=rows.dtype))
     dtype = rows.dtype if not bool(missing.any()) else filled_dtype(rows.dtype, fill, name)
     where = found.loaded.where
 
     def place(row: int) -> str:
         return where(int(order[row])) if order[row] >= 0 else f"row {row}"
 
-    return replace(found.loaded, rows=_OrderedRows(base, order, dtype, fill), where=place)
+    return replace(found.loaded, rows=_ordered(spool.finish(), order, dtype, fill), where=place)
 
 
 def _order(ids: IdColumn, space: IdSpace) -> Tensor | None:
@@ -219,7 +214,7 @@ def _is_order(read: Callable[[], IdColumn], space: IdSpace) -> bool | None:
         return None
 
 
-class _OrderedRows(Rows):
+def _ordered(base: Rows, order: Tensor, dtype: torch.dtype, fill: Fill | None) -> Rows:
     """Rows of another table in an order of their own.
 
     Args:
@@ -229,30 +224,25 @@ class _OrderedRows(Rows):
         fill: Value of rows that are not there.
     """
 
-    def __init__(self, base: Rows, order: Tensor, dtype: torch.dtype, fill: Fill | None) -> None:
-        super().__init__((len(order), *base.shape[1:]), dtype)
-        self._base, self._order, self._fill = base, order, fill
-
-    def read(self, begin: int, end: int) -> Tensor:
-        """See :meth:`Rows.read`."""
-        order = self._order[begin:end]
-        shape = (end - begin, *self.shape[1:])
-        out = torch.full(shape, 0 if self._fill is None else self._fill, dtype=self.dtype)
-        places = (order >= 0).nonzero().view(-1)
-        rows, at = order[places].sort()
+    def make(begin: int, end: int) -> Tensor:
+        wanted = order[begin:end]
+        shape = (end - begin, *base.shape[1:])
+        out = torch.full(shape, 0 if fill is None else fill, dtype=dtype)
+        places = (wanted >= 0).nonzero().view(-1)
+        rows, at = wanted[places].sort()
         places = places[at]
-        for first, last in self._windows(rows):
+        for first, last in _windows(rows, max(1, base.row_bytes)):
             start = int(rows[first])
-            part = self._base.read(start, int(rows[last - 1]) + 1)
-            out[places[first:last]] = part[rows[first:last] - start].to(self.dtype)
+            part = base.read(start, int(rows[last - 1]) + 1)
+            out[places[first:last]] = part[rows[first:last] - start].to(dtype)
         return out
 
-    def _windows(self, rows: Tensor) -> Iterator[tuple[int, int]]:
-        """Parts of ascending rows that are read at once."""
-        if not len(rows):
-            return
-        width = max(1, self._base.row_bytes)
+    return MadeRows((len(order), *base.shape[1:]), dtype, make)
+
+
+def _windows(rows: Tensor, width: int) -> Iterator[tuple[int, int]]:
+    """Parts of ascending rows of ``width`` bytes that are read at once."""
+    if len(rows):
         window = rows // max(1, store_rows.SLAB_BYTES // width)
         cut = (rows.diff() > max(1, _NEAR_BYTES // width)) | (window.diff() != 0)
-        edges = [0, *(cut.nonzero().view(-1) + 1).tolist(), len(rows)]
-        yield from pairwise(edges)
+        yield from pairwise([0, *(cut.nonzero().view(-1) + 1).tolist(), len(rows)])

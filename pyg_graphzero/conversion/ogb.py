@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from pyg_graphzero.conversion.array_files import open_npz
 from pyg_graphzero.conversion.arrays import Reference
-from pyg_graphzero.conversion.npz import open_npz
 from pyg_graphzero.conversion.plan import EdgeType, NodeType
 from pyg_graphzero.conversion.pyg import load_safely
 from pyg_graphzero.conversion.sources import Labels, mask
-from pyg_graphzero.conversion.spec import EdgeSpec, GraphSpec, NodeSpec
+from pyg_graphzero.conversion.spec import EdgeSpec, GraphSpec, NodeSpec, edge_type_of
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.rows import no_spool
 from pyg_graphzero.util.reading import reading
@@ -92,16 +92,14 @@ def _read_hetero_csv(raw: Path) -> tuple[dict[NodeType, NodeSpec], list[EdgeSpec
         nodes[node_type] = _node(int(count), attrs)
     listed = raw / "triplet-type-list.csv.gz"
     if listed.exists():
-        triplets = [tuple(line) for line in _lines(listed)]
+        triplets = _lines(listed)
     else:
-        triplets = [tuple(each.name.split("___")) for each in sorted((raw / "relations").iterdir())]
-    edges = []
-    for triplet in triplets:
-        folder = raw / "relations" / "___".join(triplet)
-        if len(triplet) != 3:
-            raise InputError(folder, "relation", "___".join(triplet), "HEAD___RELATION___TAIL")
-        edges.append(_csv_edges((triplet[0], triplet[1], triplet[2]), folder))
-    return nodes, edges
+        triplets = [each.name.split("___") for each in sorted((raw / "relations").iterdir())]
+    folders = {"___".join(triplet): triplet for triplet in triplets}
+    return nodes, [
+        _csv_edges(edge_type_of(triplet, "relation", raw / name), raw / "relations" / name)
+        for name, triplet in folders.items()
+    ]
 
 
 def _read_npz(raw: Path) -> tuple[dict[NodeType, NodeSpec], list[EdgeSpec]]:
@@ -128,8 +126,7 @@ def _read_npz(raw: Path) -> tuple[dict[NodeType, NodeSpec], list[EdgeSpec]]:
         own = {_attr(k): v for k, v in attrs.get(name, {}).items() if k.startswith("edge_")}
         edge = EdgeSpec(file=own.pop("edge_index"), attrs=own, num_edges=count, edge_layout="2xE")
         if name:
-            head, relation, tail = name.split("___")
-            edge.type = head, relation, tail
+            edge.type = edge_type_of(name.split("___"), "relation", raw)
         edges.append(edge)
     return nodes, edges
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any, TypeGuard
@@ -11,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from pyg_graphzero.conversion.plan import Array, GraphPlan
+from pyg_graphzero.conversion.plan import GraphPlan
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.encoding import check_encoding
-from pyg_graphzero.store.rows import FileRows, MappedRows, Rows
+from pyg_graphzero.store.rows import FileRows, Rows
 
 
 def parse_dtype(attr: str, value: Any) -> torch.dtype:
@@ -98,7 +97,8 @@ class Choices:
         adopt: Leave node attributes in the files that they lie in as rows.
 
     Attributes:
-        notes: On what was taken otherwise than it is written.
+        notes: Sentences on facts that the result does not show.
+        doubts: Notes that are worth a warning.
         is_exact: Whether nothing becomes shorter unasked.
 
     Raises:
@@ -122,6 +122,7 @@ class Choices:
             if given is not None and not isinstance(given, Mapping):
                 raise ValueError(f"{option}={given!r}: expected a mapping from attributes")
         self.notes: list[str] = []
+        self.doubts: list[str] = []
         self.is_exact = False
         self._take = None if take is None else frozenset(take)
         self._skip = frozenset(skip)
@@ -182,9 +183,7 @@ class Choices:
             dtype, asked = torch.float32, f"dtypes={{{attr!r}: 'float64'}} (--dtype {attr}=float64)"
             self.note(f"{attr}: float64 is stored as float32; {asked} keeps it")
         if fill is not None and fill == fill and rows.dtype.is_floating_point:
-            rows = MappedRows(
-                rows, rows.shape, rows.dtype, lambda slab, _: slab.masked_fill(slab.isnan(), fill)
-            )
+            rows = rows.map(rows.dtype, lambda slab, _: slab.masked_fill(slab.isnan(), fill))
         return rows if dtype is None else cast_rows(rows, dtype, fail)
 
     def encoding(self, owner: str, attr: str) -> str | None:
@@ -216,25 +215,14 @@ def dtype_of(kind: pa.DataType) -> torch.dtype:
     return found
 
 
-def as_tensor(value: Array) -> torch.Tensor:
-    """``value`` as a tensor over the same memory, for reading only."""
-    if isinstance(value, torch.Tensor):
-        return value
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*not writable.*")
-        return torch.from_numpy(np.ascontiguousarray(value))
-
-
 def cast_rows(rows: Rows, dtype: torch.dtype, fail: Fail) -> Rows:
     """``rows`` in another dtype, each slab by :func:`cast` when it is read."""
     if rows.dtype == dtype:
         return rows
-    return MappedRows(
-        rows, rows.shape, dtype, lambda slab, begin: as_tensor(cast(slab, dtype, fail, begin))
-    )
+    return rows.map(dtype, lambda slab, begin: cast(slab, dtype, fail, begin))
 
 
-def cast(value: Array, dtype: torch.dtype, fail: Fail, begin: int = 0) -> Array:
+def cast(value: torch.Tensor, dtype: torch.dtype, fail: Fail, begin: int = 0) -> torch.Tensor:
     """Convert to ``dtype``, refusing what would change a value beyond rounding.
 
     Rounding to a shorter float is what such a request means. Losing a fraction, wrapping round
@@ -249,10 +237,9 @@ def cast(value: Array, dtype: torch.dtype, fail: Fail, begin: int = 0) -> Array:
     Raises:
         InputError: From ``fail``, for the first row that does not fit.
     """
-    source = as_tensor(value)
-    if source.dtype == dtype:
+    if value.dtype == dtype:
         return value
-    wraps = source.dtype == torch.uint64
+    source, wraps = value, value.dtype == torch.uint64
     if wraps and dtype.is_floating_point:
         source, wraps = torch.from_numpy(source.numpy().astype(np.float64)), False
     elif source.dtype in _UNSIGNED:
@@ -263,8 +250,6 @@ def cast(value: Array, dtype: torch.dtype, fail: Fail, begin: int = 0) -> Array:
         bad = torch.isinf(result) & ~torch.isinf(wide)
         if dtype.itemsize == 1:  # the float8 kinds without infinity overflow to NaN
             bad |= torch.isnan(result) & ~torch.isnan(wide)
-    elif dtype == torch.bool:
-        bad = (source != 0) & (source != 1)
     else:
         # 2**63 as a float converts to int64 and back without a difference.
         limit = 2.0**63 if dtype == torch.int64 else float("inf")

@@ -43,6 +43,20 @@ def is_paths(value: Any) -> TypeGuard[AnyPath | Sequence[AnyPath]]:
     return isinstance(value, str | os.PathLike)
 
 
+def place_of(files: Sequence[Path]) -> Path:
+    """The only file, or the directory that all of several are in."""
+    if len(files) == 1:
+        return files[0]
+    return Path(os.path.commonpath([file.absolute() for file in files]))
+
+
+def name_in(files: Sequence[Path], number: int, mark: str) -> str:
+    """One of several files, seen from :func:`place_of`, and a mark; empty for the only one."""
+    if len(files) == 1:
+        return ""
+    return f"{files[number].absolute().relative_to(place_of(files))}{mark}"
+
+
 def expand(
     paths: AnyPath | Sequence[AnyPath], base: Path = Path(), is_any_kind: bool = False
 ) -> list[Path]:

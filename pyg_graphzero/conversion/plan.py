@@ -85,22 +85,18 @@ class GraphPlan:
         nodes: By node type; ``{None: ...}`` when homogeneous.
         edges: By edge type; ``{None: ...}`` when homogeneous.
         graph_attrs: Tensors of any shape, or JSON scalars.
-        notes: Sentences on facts that the result does not show.
         what: Kind of the input.
         time_attr: Sort neighbourhoods by this attribute of the edges, or of their sources.
         both_directions: Write edges sorted by source, too.
-        doubts: Notes that are worth a warning.
     """
 
     is_hetero: bool
     nodes: dict[NodeType, NodePlan] = field(default_factory=dict)
     edges: dict[EdgeType, EdgePlan] = field(default_factory=dict)
     graph_attrs: dict[str, Any] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
     what: str = ""
     time_attr: str | None = None
     both_directions: bool = False
-    doubts: list[str] = field(default_factory=list)
 
     def endpoints(self, edge_type: EdgeType) -> tuple[NodeType, NodeType]:
         """Source and destination node type of ``edge_type``."""
@@ -148,7 +144,7 @@ def stream(src: Rows, dst: Rows, columns: dict[str, Rows]) -> Callable[[], Itera
         # Without edges there is still a chunk: it tells which columns there are, and their dtypes.
         for begin in range(0, max(num_edges, 1), step):
             end = min(begin + step, num_edges)
-            ends = src.read(begin, end).numpy(), dst.read(begin, end).numpy()
+            ends = src.read(begin, end), dst.read(begin, end)
             yield EdgeChunk(*ends, {name: rows.read(begin, end) for name, rows in columns.items()})
 
     return chunks

@@ -17,13 +17,13 @@ from torch_geometric.data.feature_store import TensorAttr
 from torch_geometric.data.graph_store import EdgeAttr, EdgeLayout
 from torch_geometric.data.storage import BaseStorage, EdgeStorage, GlobalStorage, NodeStorage
 
-from pyg_graphzero.conversion.arrays import as_array, as_table, integers, only_rows
+from pyg_graphzero.conversion.array_files import load_torch
+from pyg_graphzero.conversion.arrays import as_array, as_table, only_rows
 from pyg_graphzero.conversion.names import is_index_name
 from pyg_graphzero.conversion.plan import Array, EdgeType, NodeType, edge_label
 from pyg_graphzero.conversion.sources import Inputs
 from pyg_graphzero.conversion.sparse import coo
 from pyg_graphzero.conversion.spec import EdgeSpec, GraphSpec, NodeSpec
-from pyg_graphzero.conversion.tensors import load_torch
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.csc import CscOptions
 from pyg_graphzero.store.rows import Rows, describe
@@ -255,10 +255,9 @@ class _Reader:
             wants = name not in store and self._wants(edge_label(edge_type), name)
             if weight is not None and wants:
                 edge.attrs[name] = self._rows(weight, where, name)
-        sides = [self._rows(ends[side], where, "edge_index") for side in (0, 1)]
-        if sides[0].dtype.is_floating_point or sides[0].dtype == torch.bool:
-            raise InputError(where, "edge_index", describe(sides[0]), "int64")
-        edge.file = tuple(integers(rows, where, "edge_index[{}]".format) for rows in sides)
+        edge.file = tuple(self._rows(ends[side], where, "edge_index") for side in (0, 1))
+        if edge.file[0].dtype.is_floating_point or edge.file[0].dtype == torch.bool:
+            raise InputError(where, "edge_index", describe(edge.file[0]), "int64")
         return edge
 
 

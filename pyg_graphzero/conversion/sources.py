@@ -12,10 +12,10 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 import torch
@@ -42,8 +42,7 @@ from pyg_graphzero.conversion.columns import (
 )
 from pyg_graphzero.conversion.dialect import sniff
 from pyg_graphzero.conversion.ids import IdColumn
-from pyg_graphzero.conversion.join import OfNodes, load_of_nodes
-from pyg_graphzero.conversion.options import Choices, as_tensor, cast
+from pyg_graphzero.conversion.options import Choices, cast
 from pyg_graphzero.conversion.paths import (
     COMPRESSIONS,
     TEXT_SUFFIXES,
@@ -53,15 +52,17 @@ from pyg_graphzero.conversion.paths import (
     kind_suffix,
 )
 from pyg_graphzero.conversion.tables import (
+    PARQUET_SUFFIXES,
     ArrowTable,
     FrameTable,
     frame_table,
     is_frame,
     is_series,
 )
+from pyg_graphzero.conversion.triples import read_triples
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.csc import CscOptions
-from pyg_graphzero.store.rows import MappedRows, Rows, origin
+from pyg_graphzero.store.rows import Rows
 from pyg_graphzero.util.progress import Progress
 from pyg_graphzero.util.workspace import Workspace
 
@@ -187,19 +188,20 @@ class Inputs(ColumnReader):
                 "Writing the store would destroy its own input.",
             )
 
-    def reference(
-        self, source: AnyPath | Sequence[AnyPath] | Reference, form: str | None = None
-    ) -> Reference:
-        """Files with an optional member, by the suffix of the path.
+    def reference(self, source: Any, form: str | None = None, name: str = "") -> Reference:
+        """Files with an optional member, by the suffix of the path; none for what is in memory.
 
         Args:
-            source: Paths, or a reference.
+            source: Paths, a reference, or whatever else is a source.
             form: One of :data:`.arrays.FORMATS`, whatever the suffix.
+            name: The attribute that it is, if it is one.
 
         Raises:
-            InputError: The suffix is of no kind that can be read.
+            InputError: The suffix is of no kind that can be read, or there is neither a file nor a
+                column that an attribute could be.
         """
-        match = None
+        if not (is_paths(source) or isinstance(source, Reference)):
+            return Reference()
         if form is not None:
             if form not in FORMATS:
                 raise ValueError(f"format={form!r}: expected one of {', '.join(FORMATS)}")
@@ -207,12 +209,13 @@ class Inputs(ColumnReader):
             return Reference(self.files(source, True), form=form)
         if isinstance(source, Reference):
             return replace(source, files=self.files(source.files))
-        if isinstance(source, str | os.PathLike):
-            match = _REFERENCE.fullmatch(os.fspath(source))
-        if match is None:
-            reference = Reference(self.files(source))
-        else:
-            reference = Reference(self.files(match["path"]), match["member"])
+        text = os.fspath(source) if isinstance(source, str | os.PathLike) else None
+        match = None if text is None else _REFERENCE.fullmatch(text)
+        if name and text and match is None and not (self.base / text).exists():
+            expected = "a path such as feat.npy, or a column of the table at hand"
+            raise InputError(f"{self._named_in}<{name}>", "source", repr(text), expected)
+        paths, member = (source, None) if match is None else (match["path"], match["member"])
+        reference = Reference(self.files(paths), member)
         if reference.kind is None:
             raise InputError(
                 reference.path,
@@ -223,6 +226,40 @@ class Inputs(ColumnReader):
             )
         return reference
 
+    def open(
+        self,
+        source: Any,
+        name: str = "",
+        named: Sequence[Any] = (),
+        form: str | None = None,
+        **layout: Any,
+    ) -> tuple[Columns | None, Reference]:
+        """The table that a source is, or is part of, and its files; no table if it is an array.
+
+        Args:
+            source: A frame, a series, paths with an optional member, or an array.
+            name: See :meth:`reference`.
+            named: Columns that must be there, besides those of the member.
+            form: See :meth:`reference`.
+            layout: Known layout of text; see :func:`.dialect.sniff`.
+        """
+        reference = self.reference(source, form, name)
+        kind, files = reference.kind, reference.files
+        if is_frame(source) or is_series(source):
+            found = self._frames.setdefault(id(source), (source, []))[1]
+            if not found:  # read once, whatever uses it
+                found.append(frame_table(source, self.space))
+            return found[0], reference
+        if kind == "nt":
+            return read_triples(reference, self.space, self.choices.note), reference
+        if kind == "table":
+            return ArrowTable(files, reference.suffix in PARQUET_SUFFIXES), reference
+        if kind != "text":
+            return None, reference
+        if reference.is_bare:
+            layout |= {"delimiter": ",", "header": False}
+        return sniff(files, wanted=(*named, *wanted(reference.member)), **layout), reference
+
     def load(self, name: str, source: Any) -> Loaded:
         """The attribute ``name`` from any source, in the dtype asked for.
 
@@ -232,88 +269,26 @@ class Inputs(ColumnReader):
         """
         if isinstance(source, Labels):
             return self.cast(name, self._classes(name, source))
-        found = self._columns_of(name, source)
-        if found is not None:
-            columns, member = found
+        columns, reference = self.open(source, name)
+        if columns is not None:
+            member = reference.member
             positions = columns.data if member is None else select(columns, member)
             return self.columns(columns, {name: positions}, [])[1][name]
-        table, path, files = self._array(name, source)
-        where = place_in(files, table, "row {}")
+        table, path, where = self._array(name, source, reference, "row {}")
         is_text = isinstance(table, np.ndarray) and table.dtype.kind in "OSU" and table.ndim == 1
         if is_text and self.is_coded(name):
             return self.coded(name, id_column(table, path, where, True))
         return self.cast(name, Loaded(_numbers(table, path, name), path, where))
 
-    def table(
-        self, source: Any, wanted: Sequence[Any] = (), form: str | None = None, **layout: Any
-    ) -> Columns | None:
-        """The table that a source is, or is part of; None if it is an array.
-
-        Args:
-            source: A frame, a series, paths with an optional member, or an array.
-            wanted: Columns that must be there.
-            form: See :meth:`reference`.
-            layout: Known layout of text; see :func:`.dialect.sniff`.
-        """
-        if is_frame(source) or is_series(source):
-            found = self._frames.setdefault(id(source), (source, []))[1]
-            if not found:  # read once, whatever uses it
-                found.append(frame_table(source, self.space))
-            return found[0]
-        reference = self.reference(source, form) if in_files(source) else None
-        if reference is None or reference.kind not in ("text", "table"):
-            return None
-        if reference.kind == "table":
-            return ArrowTable(reference.files, reference.form)
-        if reference.is_bare:
-            layout |= {"delimiter": ",", "header": False}
-        return sniff(reference.files, wanted=tuple(wanted), **layout)
-
-    def _columns_of(self, name: str, source: Any) -> tuple[Columns, str | None] | None:
-        """The table that a source is part of, and its member; None if it is an array."""
-        member = self._reference_of(name, source).member if in_files(source) else None
-        columns = self.table(source, wanted(member))
-        return None if columns is None else (columns, member)
-
-    def _array(self, name: str, source: Any) -> tuple[Table, Path, Sequence[Path]]:
-        """A source that is an array, where it is from, and its files."""
-        if not in_files(source):
+    def _array(
+        self, name: str, source: Any, reference: Reference, form: str
+    ) -> tuple[Table, Path, Callable[[int], str]]:
+        """A source that is an array, where it is from, and how messages call a row."""
+        if not reference.files:
             table = as_table(source, name)
-            return table, origin(table, name), ()
-        reference = self._reference_of(name, source)
-        if reference.kind == "nt":
-            raise InputError(reference.path, "file", "edges (nt)", "an attribute")
-        files = reference.files
-        path = files[0] if len(files) == 1 else files[0].parent
-        return load_member(reference, self.space.file), path, files
-
-    def load_of_nodes(
-        self, name: str, source: Any, id_names: Collection[str], is_text: bool | None
-    ) -> OfNodes:
-        """An attribute (:meth:`load`), with the node of each row, where a table has ids.
-
-        Args:
-            name: The attribute.
-            source: Array, tensor, or path with an optional member.
-            id_names: Names of the column of ids in the tables that are known already.
-            is_text: Whether ids are text; ``None`` to go by the file.
-        """
-        is_bare = isinstance(source, Reference) and source.is_bare
-        found = None if is_bare else self._columns_of(name, source)
-        if found is None:
-            return OfNodes(self.load(name, source))
-        return load_of_nodes(self, *found, name, id_names, is_text)
-
-    def _reference_of(
-        self, name: str, source: AnyPath | Sequence[AnyPath] | Reference
-    ) -> Reference:
-        if isinstance(source, str | os.PathLike) and not (
-            _REFERENCE.fullmatch(os.fspath(source)) or (self.base / source).exists()
-        ):
-            expected = "a path such as feat.npy, or a column of the table at hand"
-            found = repr(os.fspath(source))
-            raise InputError(f"{self._named_in}<{name}>", "source", found, expected)
-        return self.reference(source)
+            return table, getattr(table, "path", None) or Path(f"<{name}>"), form.format
+        table = load_member(reference, self.space.file)
+        return table, reference.place, place_in(reference.files, table, form)
 
     def _classes(self, name: str, labels: Labels) -> Loaded:
         loaded = self.load(name, labels.source)
@@ -324,7 +299,7 @@ class Inputs(ColumnReader):
         def check(slab: Tensor, begin: int) -> Tensor:
             if slab.is_floating_point():
                 slab = slab.nan_to_num(nan=-1.0)
-            classes = as_tensor(cast(slab, torch.int64, loaded.fail, begin))
+            classes = cast(slab, torch.int64, loaded.fail, begin)
             bad = classes < -1
             if bool(bad.any()):
                 row, *cell = bad.nonzero()[0].tolist()
@@ -332,8 +307,7 @@ class Inputs(ColumnReader):
                 raise loaded.fail(begin + row, found, f"{expected}, or -1 or NaN for none")
             return classes
 
-        checked = MappedRows(rows, rows.shape, torch.int64, check)
-        return Loaded(checked, loaded.path, loaded.where)
+        return Loaded(rows.map(torch.int64, check), loaded.path, loaded.where)
 
     def load_ids(self, source: Any, is_text: bool | None, name: str) -> IdColumn | Loaded:
         """Node ids from any source; booleans come back as they are, being a mask.
@@ -343,23 +317,18 @@ class Inputs(ColumnReader):
             is_text: Whether they must be text; ``None`` to go by the file.
             name: The ids, for messages.
         """
-        found = self._columns_of(name, source)
-        if found is not None:
-            columns, member = found
+        columns, reference = self.open(source, name)
+        if columns is not None:
+            member = reference.member
             position = first_column(columns) if member is None else columns.position(member)
             if is_boolean(columns, position):
                 return self.load(name, source)
             is_text = columns.is_text(position) if is_text is None else is_text
             return self.columns(columns, {}, [(position, is_text)])[0][0]
-        table, path, files = self._array(name, source)
+        table, path, where = self._array(name, source, reference, f"{name}[{{}}]")
         if isinstance(table, Rows) and table.dtype == torch.bool:
             return Loaded(table, path, "row {}".format)
-        return id_column(table, path, place_in(files, table, f"{name}[{{}}]"), bool(is_text))
-
-
-def in_files(value: Any) -> TypeGuard[AnyPath | Sequence[AnyPath] | Reference]:
-    """Whether a source is in files: a path, a list of them, or a reference."""
-    return is_paths(value) or isinstance(value, Reference)
+        return id_column(table, path, where, bool(is_text))
 
 
 def _numbers(table: Table, path: Path, name: str) -> Rows:

@@ -9,8 +9,8 @@ from torch import Tensor
 from torch_geometric.typing import SparseTensor
 from torch_geometric.utils import to_edge_index
 
-from pyg_graphzero.conversion.options import as_tensor
 from pyg_graphzero.errors import InputError
+from pyg_graphzero.util.arguments import as_tensor
 
 _LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
 
@@ -55,7 +55,8 @@ def coo(matrix: Any, where: str, name: str) -> tuple[Any, Any, Tensor | None]:
         return indices[0], indices[1], values
     if _is_scipy(matrix):
         found = matrix.tocoo()
-        return as_tensor(found.row), as_tensor(found.col), as_tensor(found.data)
+        rows, columns, values = (as_tensor(a, name) for a in (found.row, found.col, found.data))
+        return rows, columns, values
     raise InputError(where, name, type(matrix).__name__, "a SparseTensor or a sparse torch tensor")
 
 

@@ -187,7 +187,7 @@ def parse_spec(value: Mapping[str, Any], name: str | Path = "<spec>") -> GraphSp
         if edge.file is None:
             raise InputError(name, where, "no file", "a file with the edges")
         if edge.type is not None:
-            edge.type = _edge_type(edge.type, f"{where}.type", name)
+            edge.type = edge_type_of(edge.type, f"{where}.type", name)
         edges.append(edge)
     homogeneous = [edge for edge in edges if edge.type is None]
     if homogeneous and (len(edges) > 1 or nodes):
@@ -231,7 +231,7 @@ def flat_spec(source: Any, flat: Mapping[str, Any]) -> GraphSpec:
     edge = _fill(EdgeSpec, given | {"file": source}, "", "convert")
     ends: tuple[NodeType, ...] = (None,)
     if flat["edge_type"] is not None:
-        edge.type = _edge_type(flat["edge_type"], "edge_type", "convert")
+        edge.type = edge_type_of(flat["edge_type"], "edge_type", "convert")
         ends = (edge.type[0], edge.type[2])
     options = {key: flat[key] for key in ("ids", "id_type") if flat[key] is not None}
     tables, counts = (_by_type(option, flat[option], ends) for option in ("nodes", "num_nodes"))
@@ -267,7 +267,12 @@ def _by_type(option: str, value: Any, types: Collection[NodeType]) -> Mapping[No
     return value
 
 
-def _edge_type(value: Any, where: str, name: str | Path) -> tuple[str, str, str]:
+def edge_type_of(value: Any, where: str, name: str | Path) -> tuple[str, str, str]:
+    """An edge type out of three words, or of text with commas between them.
+
+    Raises:
+        InputError: There are more or fewer, or one is empty.
+    """
     parts = value.split(",") if isinstance(value, str) else value
     parts = list(parts) if isinstance(parts, list | tuple) else []
     if len(parts) != 3 or not all(isinstance(part, str) and part for part in parts):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from functools import reduce
+from functools import cached_property, reduce
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from pyg_graphzero.store.rows import (
     ArrayRows,
     ChainRows,
     FileRows,
-    MappedRows,
     Rows,
     as_bytes,
 )
@@ -33,19 +32,41 @@ _SLAB_WORDS = 1 << 17
 _NO_WORDS = pa.array([], pa.string())
 
 
-class RowSpool:
+class _Spool:
+    """Collects batches.
+
+    Args:
+        workspace: Says what fits in memory, and where files go.
+        name: Part of the file's name.
+
+    Attributes:
+        bounds: The least and the greatest value, where they are known.
+    """
+
+    bounds: tuple[int, int] | None = None
+
+    def __init__(self, workspace: Workspace, name: str) -> None:
+        self._workspace = workspace
+        self._name = name
+        self._parts: list[Any] = []
+
+    @cached_property
+    def _path(self) -> Path:
+        return self._workspace.file(self._name)
+
+
+class RowSpool(_Spool):
     """Collects batches of rows.
 
     Args:
         workspace: Says what fits in memory, and where files go.
         name: Part of the file's name.
+        empty: The rows if no batch comes, ``[0, ...]``.
     """
 
-    def __init__(self, workspace: Workspace, name: str) -> None:
-        self._workspace = workspace
-        self._name = name
-        self._parts: list[Rows] = []
-        self._path: Path | None = None
+    def __init__(self, workspace: Workspace, name: str, empty: Tensor) -> None:
+        super().__init__(workspace, name)
+        self._empty = empty
 
     def append(self, batch: Tensor) -> None:
         """More rows, of the shape of those before; the dtype may be another."""
@@ -55,7 +76,6 @@ class RowSpool:
         if self._workspace.hold(batch.nbytes):
             self._parts.append(ArrayRows(batch))
             return
-        self._path = self._path or self._workspace.file(self._name)
         with self._path.open("ab") as file:
             at = file.tell()
             file.write(as_bytes(batch))
@@ -65,22 +85,12 @@ class RowSpool:
         else:
             self._parts.append(FileRows(self._path, at, batch.shape, batch.dtype))
 
-    def finish(self, empty: Tensor) -> Rows:
-        """All rows, in a dtype that holds those of all batches.
-
-        Args:
-            empty: The rows if no batch came, ``[0, ...]``.
-        """
+    def finish(self) -> Rows:
+        """All rows, in a dtype that holds those of all batches."""
         if not self._parts:
-            return ArrayRows(empty)
+            return ArrayRows(self._empty)
         dtype = reduce(torch.promote_types, [part.dtype for part in self._parts])
-        return ChainRows([_as_dtype(part, dtype) for part in self._parts])
-
-
-def _as_dtype(rows: Rows, dtype: torch.dtype) -> Rows:
-    if rows.dtype == dtype:
-        return rows
-    return MappedRows(rows, rows.shape, dtype, lambda slab, _: slab.to(dtype))
+        return ChainRows([part.map(dtype, lambda slab, _: slab.to(dtype)) for part in self._parts])
 
 
 class TextRows(ABC):
@@ -178,20 +188,12 @@ class Batches(TextRows):
                 yield self.starts[number] + begin, column.slice(begin, num_rows)
 
 
-class BatchSpool:
-    """Collects record batches.
-
-    Args:
-        workspace: Says what fits in memory, and where files go.
-        name: Part of the file's name.
-    """
+class BatchSpool(_Spool):
+    """Collects record batches."""
 
     def __init__(self, workspace: Workspace, name: str) -> None:
-        self._workspace = workspace
-        self._name = name
-        self._parts: list[Any] = []
+        super().__init__(workspace, name)
         self._lengths: list[int] = []
-        self._path: Path | None = None
         self._file: Any = None
         self._num_written = 0
 
@@ -206,7 +208,6 @@ class BatchSpool:
             self._lengths.append(len(batch))
             return
         if self._file is None:
-            self._path = self._workspace.file(self._name)
             self._file = pa.ipc.new_file(str(self._path), batch.schema)
         for begin in range(0, len(batch), _SLAB_WORDS):
             piece = batch.slice(begin, _SLAB_WORDS)
@@ -217,9 +218,11 @@ class BatchSpool:
 
     def finish(self) -> Batches:
         """All rows."""
+        path = None
         if self._file is not None:
             self._file.close()
-        return Batches(self._parts, self._lengths, self._path)
+            path = self._path
+        return Batches(self._parts, self._lengths, path)
 
 
 def word_rows(words: Any) -> Batches:

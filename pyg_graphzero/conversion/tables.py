@@ -8,7 +8,6 @@ once, and kept in memory, or in a temporary file where they are many.
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -24,10 +23,12 @@ import torch
 from torch import Tensor
 
 from pyg_graphzero.conversion.dialect import NamedColumns
-from pyg_graphzero.conversion.options import Fill, as_tensor, dtype_of, fill_hint, filled_dtype
+from pyg_graphzero.conversion.options import Fill, dtype_of, fill_hint, filled_dtype
+from pyg_graphzero.conversion.paths import name_in, place_of
 from pyg_graphzero.conversion.spool import BatchSpool
 from pyg_graphzero.errors import InputError
-from pyg_graphzero.store.rows import SLAB_BYTES, Rows
+from pyg_graphzero.store.rows import SLAB_BYTES, StreamRows
+from pyg_graphzero.util.arguments import as_tensor
 from pyg_graphzero.util.reading import reading
 from pyg_graphzero.util.workspace import Workspace
 
@@ -41,7 +42,7 @@ class ArrowTable(NamedColumns):
 
     Args:
         files: One or more, all Parquet or all Arrow.
-        form: ``"parquet"`` or ``"arrow"``; None to go by the name.
+        is_parquet: Which of the two.
 
     Attributes:
         path: The file, or the directory that all of them are in.
@@ -51,12 +52,10 @@ class ArrowTable(NamedColumns):
         InputError: A file is damaged or cut short.
     """
 
-    def __init__(self, files: Sequence[Path], form: str | None = None) -> None:
+    def __init__(self, files: Sequence[Path], is_parquet: bool) -> None:
         self.files = files
-        self.path = files[0] if len(files) == 1 else Path(os.path.commonpath(files))
-        self.is_parquet = form == "parquet" or (
-            form is None and files[0].suffix in PARQUET_SUFFIXES
-        )
+        self.path = place_of(files)
+        self.is_parquet = is_parquet
         opened = [_open_file(path, self.is_parquet) for path in files]
         self.schemas = [schema for schema, _ in opened]
         self.schema = self.schemas[0]
@@ -68,8 +67,7 @@ class ArrowTable(NamedColumns):
     def place(self, row: int) -> str:
         """Where a row is, seen from :attr:`path`, for messages."""
         file = self._file_of(row)
-        within = "" if len(self.files) == 1 else f"{self.files[file].relative_to(self.path)}: "
-        return f"{within}row {row - self.starts[file]}"
+        return f"{name_in(self.files, file, ': ')}row {row - self.starts[file]}"
 
     def _file_of(self, row: int) -> int:
         return max(bisect_right(self.starts, row, hi=len(self.files)) - 1, 0)
@@ -180,10 +178,8 @@ def _reading(path: Path, where: str = "file") -> AbstractContextManager[None]:
     return reading(path, where, f"a whole {kind} file")
 
 
-class ColumnRows(Rows):
+class ColumnRows(StreamRows):
     """A column of numbers, booleans, times or lists of one length.
-
-    Reading onwards goes on in the same file.
 
     Args:
         table: The table.
@@ -211,10 +207,7 @@ class ColumnRows(Rows):
         if self._length is not None:
             kind = kind.value_type
         shape = (table.num_rows,) if self._length is None else (table.num_rows, self._length)
-        super().__init__(shape, filled_dtype(self._dtype(kind), fill, attr))
-        self._batches: Iterator[Tensor] | None = None
-        self._at = 0  # the row that comes next
-        self._rest = torch.empty(0)
+        super().__init__(shape, filled_dtype(self._dtype(kind), fill, attr), self._tensors)
 
     def _dtype(self, kind: Any) -> torch.dtype:
         kind = kind.value_type if pa.types.is_dictionary(kind) else kind
@@ -231,23 +224,6 @@ class ColumnRows(Rows):
             hint = f"Convert it before: {to} in a query."
             raise InputError(self.table.path, f"column {label}", str(kind), expected, hint)
         return dtype_of(kind)
-
-    def read(self, begin: int, end: int) -> Tensor:
-        """See :meth:`Rows.read`."""
-        if begin == end:
-            return torch.empty((0, *self.shape[1:]), dtype=self.dtype)
-        if self._batches is None or begin != self._at:
-            self._batches, self._rest = self._tensors(begin), torch.empty(0)
-        pieces, missing = [], end - begin
-        while missing:
-            piece = self._rest if len(self._rest) else next(self._batches)
-            pieces.append(piece[:missing])
-            self._rest = piece[missing:]
-            missing -= len(pieces[-1])
-        self._at = end
-        if end == len(self):
-            self._batches = None
-        return pieces[0].contiguous() if len(pieces) == 1 else torch.cat(pieces)
 
     def _tensors(self, row: int) -> Iterator[Tensor]:
         num_rows = min(_BATCH_ROWS, max(1, SLAB_BYTES // max(1, self.row_bytes)))
@@ -286,7 +262,7 @@ class ColumnRows(Rows):
         missing = batch.is_null().to_numpy(zero_copy_only=False) if batch.null_count else None
         if missing is not None:
             batch = batch.fill_null(False if pa.types.is_boolean(batch.type) else 0)
-        tensor = as_tensor(batch.to_numpy(zero_copy_only=False)).to(self.dtype)
+        tensor = as_tensor(batch.to_numpy(zero_copy_only=False), self._attr).to(self.dtype)
         if missing is not None and self._fill is not None:
             tensor = tensor.masked_fill(torch.from_numpy(missing), self._fill)
         return tensor if self._length is None else tensor.view(-1, self._length)
@@ -342,6 +318,7 @@ class FrameTable(ArrowTable):
         self.index = tuple(each for each in kept if each in self.names)
         self._batches = spool.finish()
         self.num_rows = self._batches.starts[-1]
+        self.schemas, self.starts = [self.schema], [0, self.num_rows]
 
     def _taken(self, batch: Any) -> Any:
         """A batch without dictionaries."""
@@ -351,13 +328,6 @@ class FrameTable(ArrowTable):
                 column = pc.cast(column.dictionary, field.type).take(column.indices)
             columns.append(column if column.type == field.type else pc.cast(column, field.type))
         return pa.record_batch(columns, schema=self.schema)
-
-    def place(self, row: int) -> str:
-        """See :meth:`ArrowTable.place`."""
-        return f"row {row}"
-
-    def check(self, position: int) -> None:
-        """There is one part: nothing can differ."""
 
     def batches(self, position: int, row: int, num_rows: int) -> Iterator[tuple[int, Any]]:
         """See :meth:`ArrowTable.batches`."""

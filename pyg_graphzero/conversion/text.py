@@ -37,7 +37,6 @@ from pyg_graphzero.conversion.blocks import (
 from pyg_graphzero.conversion.dialect import BLANKS, NUMBER, Dialect
 from pyg_graphzero.conversion.options import (
     Fill,
-    as_tensor,
     cast,
     dtype_of,
     fill_hint,
@@ -215,19 +214,13 @@ class _Reader:
             yield from self._row_by_row(piece) if batch is None else self._noted(piece, batch)
 
     def _row_by_row(self, block: Block) -> Iterator[Batch]:
-        clean(block, self._dialect)  # refuses a comment in quotes, which no row can show
         rows = io.StringIO()
         writer = csv.writer(rows, quoting=csv.QUOTE_ALL, lineterminator="\n")
         for line, cells in rows_of(block, self._dialect):
             self._check(block, line, cells)
             writer.writerow([cells[position] for position in self._columns])
         data = rows.getvalue().encode()
-        try:
-            yield from self._noted(block, _parse(data, ",", self._columns, self._columns))
-        except _Refused as error:
-            where = f"rows from {line_label(self._dialect, block, 0)}"
-            path = self._dialect.path
-            raise InputError(path, where, error.found, error.expected) from error
+        yield from self._noted(block, _parse(data, ",", self._columns, self._columns))
 
     def _check(self, block: Block, line: int, cells: list[str]) -> None:
         """Raises for the fault of a row, if it has one; empties cells that are to be filled."""
@@ -371,7 +364,7 @@ def _numbers(values: Any, column: Column) -> Tensor:
 
 
 def _as_dtype(values: Tensor, dtype: torch.dtype | None) -> Tensor:
-    return values if dtype is None else as_tensor(cast(values, dtype, _refuse))
+    return values if dtype is None else cast(values, dtype, _refuse)
 
 
 def _refuse(row: int, found: str, expected: str) -> InputError:

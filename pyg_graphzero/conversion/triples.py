@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyg_graphzero.conversion.arrays import Reference
 from pyg_graphzero.conversion.dialect import BLANKS
 from pyg_graphzero.conversion.paths import TextFile
 from pyg_graphzero.conversion.tables import FrameTable
@@ -26,13 +27,20 @@ _TRIPLE = (
 _SCHEMA = pa.schema([(name, pa.string()) for name in ("subject", "predicate", "object")])
 
 
-def read_triples(files: tuple[Path, ...], space: Workspace) -> tuple[FrameTable, list[str]]:
-    """N-Triples between nodes as a table, and notes.
+def read_triples(
+    reference: Reference, space: Workspace, note: Callable[[str], object]
+) -> FrameTable:
+    """N-Triples between nodes as a table.
+
+    Args:
+        reference: The files.
+        space: Memory and temporary files.
+        note: Told how many triples are left out.
 
     Raises:
         InputError: A line is no triple.
     """
-    path, num_literals = files[0] if len(files) == 1 else files[0].parent, 0
+    files, path, num_literals = reference.files, reference.place, 0
 
     def batches() -> Iterator[Any]:
         nonlocal num_literals
@@ -54,8 +62,9 @@ def read_triples(files: tuple[Path, ...], space: Workspace) -> tuple[FrameTable,
     table = FrameTable(_SCHEMA, batches(), space, str(path))
     if not table.num_rows:
         raise InputError(path, "file", "no triples between nodes", "at least one")
-    told = f"{files[0].name}: {num_literals:,} triples to literals are no edges"
-    return table, [told] * bool(num_literals)
+    if num_literals:
+        note(f"{files[0].name}: {num_literals:,} triples to literals are no edges")
+    return table
 
 
 def _lines(path: Path) -> Iterator[Any]:

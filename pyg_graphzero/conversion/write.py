@@ -69,7 +69,7 @@ def write_plan(plan: GraphPlan, out: Path, inputs: Inputs, force: bool) -> Conve
     for node_type, linked in marks.items():
         nodes[node_type].isolated = plan.nodes[node_type].num_nodes - linked.count()
     found = info(StoreContents(out))
-    summary = ConvertSummary(out, found, plan.what, nodes, edges, plan.notes)
+    summary = ConvertSummary(out, found, plan.what, nodes, edges, choices.notes)
     summary.peak_memory = peak_rss()
     return summary
 

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from pyg_graphzero.inference.normalize import RootsOf, Rule, weighted
-from pyg_graphzero.inference.rows import RowFile
 from pyg_graphzero.inference.schedule import Convolve, Replay, Sweep, bytes_of
 from pyg_graphzero.inference.sweep import SweepLoader, runs_of
 from pyg_graphzero.loader.stats import LoaderStats
@@ -28,6 +27,7 @@ from pyg_graphzero.pyg.data import edge_storages, node_storages, open_data
 from pyg_graphzero.pyg.lazy import raw_items
 from pyg_graphzero.sampling.hops import Hops, SampledEdgeIndex, known_no_hops
 from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.store.opened import RowFile
 from pyg_graphzero.store.rows import Rows
 from pyg_graphzero.util.system import private_rss
 

@@ -21,7 +21,6 @@ from pyg_graphzero.inference.check import check_sweeps
 from pyg_graphzero.inference.normalize import Rule, inverse_roots
 from pyg_graphzero.inference.passes import LayerPass, Own, Pass, RowPass, Task
 from pyg_graphzero.inference.reader import Inputs, Reading, Row, reading
-from pyg_graphzero.inference.rows import RowFile
 from pyg_graphzero.inference.schedule import Sweep, sweeps_of
 from pyg_graphzero.inference.summary import InferenceSummary, LayerSummary
 from pyg_graphzero.inference.sums import SummedPass, can_sum
@@ -34,7 +33,7 @@ from pyg_graphzero.pyg.stores import open as open_store
 from pyg_graphzero.shards.opened import ShardedStore
 from pyg_graphzero.store.columns import SomeRows
 from pyg_graphzero.store.contents import StoreContents
-from pyg_graphzero.store.opened import Opening
+from pyg_graphzero.store.opened import Opening, RowFile
 from pyg_graphzero.store.rows import Rows
 from pyg_graphzero.store.schema import TypeSchema
 from pyg_graphzero.util.progress import Progress

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from pyg_graphzero.inference.rows import RowFile
 from pyg_graphzero.store.columns import gather
 from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.store.opened import RowFile
 from pyg_graphzero.util.system import private_rss
 
 # Rows are compared in pieces of about this many bytes, or of half of what the budget leaves, which

@@ -12,10 +12,10 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from pyg_graphzero.inference.rows import RowFile
 from pyg_graphzero.reporting.components import PIECE
-from pyg_graphzero.store.columns import DTYPES, dtype_name, in_memory
+from pyg_graphzero.store.columns import dtype_name, in_memory
 from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.store.opened import RowFile
 from pyg_graphzero.store.schema import NodeTypeSchema
 
 #: Called with the number of bytes or edges of each piece.
@@ -151,21 +151,20 @@ class Column:
     def __init__(
         self, contents: StoreContents, record: NodeTypeSchema, name: str, progress: Update
     ) -> None:
-        column = contents.column(record.attrs[name])
-        self.name, self.num_rows = name, record.num_rows
-        self.width = prod(column.shape[1:])
-        self.dtype = DTYPES[column.dtype] if column.encoding is None else torch.float32
         self._file, self._progress = RowFile(contents, record.attrs[name]), progress
+        self.name, self.num_rows, self.dtype = name, record.num_rows, self._file.dtype
+        self.width = prod(self._file.shape[1:])
 
     def slabs(self) -> Iterator[tuple[slice, Tensor]]:
         """Rows ``[n, width]``, whole numbers as ``int64``, and which these are."""
         step = max(1, _SLAB_BYTES // max(8, self._file.row_bytes))
-        for first in range(0, self.num_rows, step):
-            count = min(step, self.num_rows - first)
-            rows = self._file.read(first, first + count)
+        first = 0
+        for rows in self._file.slabs(step):
+            count = len(rows)
             rows = (rows if rows.is_floating_point() else rows.to(torch.int64)).view(count, -1)
             self._progress(rows.nbytes)
             yield slice(first, first + count), rows
+            first += count
 
 
 def _role_bit(name: str) -> int:

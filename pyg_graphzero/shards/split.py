@@ -246,6 +246,7 @@ class _Splitter:
     space: Workspace
     bars: Progress
     force: bool
+    slots: dict[EdgeType | None, Tensor] = field(default_factory=dict)  # are alike in all parts
 
     def write_whole(self, out: Path) -> PartSummary:
         """Writes the store that all machines have: whatever the parts do not."""
@@ -258,9 +259,8 @@ class _Splitter:
                     del record.attrs[attr]
                 if file in store.adopted and not self.manifest.is_divided(contents.column(file)):
                     adopted.append((record.name, attr, file))
-        bounded: list[EdgeTypeSchema] = []
-        if self.manifest.topology == "own":
-            bounded, store.edge_types = store.edge_types, bounded
+        bounded = store.edge_types if self.manifest.topology == "own" else []
+        store.edge_types = [] if bounded else store.edge_types
         with StoreWriter(out, is_hetero=store.is_hetero, force=self.force) as writer:
             with self.bars.step("copying", None) as bar:
                 writer.copy(contents.path, store, bar.update)
@@ -340,7 +340,9 @@ class _Splitter:
             names = StringIds(offsets, self.contents.view(file), str(self.contents.path))
             writer.add_categories(own, attr, list(names), of_edges=True)
         owners = self.owners[destination]
-        slots = _slots_of_parts(owners, self.contents, record.name)
+        if record.name not in self.slots:
+            self.slots[record.name] = _slots_of_parts(owners, self.contents, record.name)
+        slots = self.slots[record.name]
         writer.add_graph_attr(SLOTS_ATTR, slots, own)
         if owners.parts is not None:
             starts = _Starts(owners, self.contents, record.name, slots)

@@ -76,10 +76,6 @@ class EncodedRows:
         """Length of one dimension."""
         return self.stored.size(dim)
 
-    def decoded(self) -> Tensor:
-        """All rows, in memory."""
-        return self[:]
-
     def __getitem__(self, index: int | slice) -> Tensor:
         if isinstance(index, int):
             return gather(self, torch.tensor([range(len(self.stored))[index]]))[0]
@@ -169,7 +165,7 @@ def column_rows(column: _core.Column, stored: Tensor) -> Tensor | EncodedRows:
 
 def decoded(rows: Tensor | EncodedRows) -> Tensor:
     """All rows as a tensor: the same one, or ``float32`` in memory."""
-    return rows if isinstance(rows, Tensor) else rows.decoded()
+    return rows if isinstance(rows, Tensor) else rows[:]
 
 
 def view_topology(topology: _core.Topology) -> tuple[Tensor, Tensor]:

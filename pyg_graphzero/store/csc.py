@@ -161,7 +161,7 @@ def build_csc(
     """
     stream, options = iter(chunks), options or CscOptions()
     first = next(stream, EdgeChunk(np.empty(0, np.int64), np.empty(0, np.int64)))
-    dtypes = {name: as_rows(value)[:0].clone() for name, value in first.columns.items()}
+    dtypes = {name: as_tensor(value, name)[:0].clone() for name, value in first.columns.items()}
     expected = {name: describe(rows) for name, rows in dtypes.items()}
     has_time = options.time_attr in dtypes
     source_times = None if has_time else options.source_times
@@ -187,11 +187,12 @@ def build_csc(
         num_threads=room.num_threads,
     )
     for chunk in chain([first], stream):
-        columns = {name: as_rows(value) for name, value in chunk.columns.items()}
+        columns = {name: as_tensor(value, name) for name, value in chunk.columns.items()}
         found = {name: describe(rows) for name, rows in columns.items()}
         if found != expected:
             raise ValueError(f"edge attributes: found {found}, expected {expected}")
-        engine.append(_ids(chunk.src), _ids(chunk.dst), [*map(_bytes, columns.values())])
+        payload = [as_bytes(rows.contiguous()) for rows in columns.values()]
+        engine.append(_ids(chunk.src), _ids(chunk.dst), payload)
         room.reading(len(chunk.src))
     topology = place("topology", ".gl")
     edge_id = place("edge_id", ".gd") if options.edge_ids else None
@@ -209,24 +210,13 @@ def build_csc(
     return Csc(stats["num_edges"], topology, edge_id, files, time_order, stats)
 
 
-def as_rows(value: Any) -> Tensor:
-    """A column of a chunk as a tensor over the same memory, for reading only."""
-    return value if isinstance(value, Tensor) else as_tensor(np.asarray(value), "edge attribute")
-
-
-def _bytes(rows: Tensor) -> Any:
-    """The memory of a column."""
-    return as_bytes(rows.detach().cpu().resolve_conj().resolve_neg().contiguous())
-
-
 def _one(dtype: torch.dtype) -> bytes:
-    return bytes(_bytes(torch.ones(1).to(dtype)))
+    return bytes(as_bytes(torch.ones(1).to(dtype)))
 
 
 def _ids(value: Any) -> np.ndarray:
     """Ids as the engine takes them; copied only where their dtype is none of its own."""
-    ids = value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
-    ids = ids.astype(ids.dtype.newbyteorder("="), copy=False)
+    ids: np.ndarray = as_tensor(value, "edges").numpy()
     return ids if ids.dtype.name in _ID_DTYPES else ids.astype(np.int64)
 
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
@@ -17,12 +19,14 @@ from pyg_graphzero.errors import FormatError, MissingAttributeError
 from pyg_graphzero.store import schema
 from pyg_graphzero.store.adopted import open_adopted
 from pyg_graphzero.store.columns import (
+    DTYPES,
     EncodedRows,
     column_rows,
     is_written,
     view_column,
 )
 from pyg_graphzero.store.leftovers import Draft
+from pyg_graphzero.store.rows import Rows
 from pyg_graphzero.store.schema import EdgeType, EdgeTypeSchema, NodeTypeSchema
 
 #: ``row_cache`` of a store whose loaders read a copy that is there, and make none.
@@ -179,3 +183,35 @@ class OpenedFiles:
 
 def _one(names: list[Any]) -> str:
     return "None, since the graph has one type" if names == [None] else f"one of {names}"
+
+
+class RowFile(Rows):
+    """Rows of a column in the order of its file, read in pieces; decoded where they are encoded.
+
+    Unlike a view over the mapped file, which is made for rows here and there.
+    """
+
+    def __init__(self, opened: OpenedFiles, file: str) -> None:
+        self._column, self._rows = opened.column(file), opened.rows(file)
+        super().__init__(self._column.shape, self._rows.dtype)
+
+    def read(self, begin: int, end: int) -> Tensor:
+        """Rows ``begin … end - 1``.
+
+        Raises:
+            OSError: The file ends before.
+        """
+        column, stride, count = self._column, self._column.row_stride, end - begin
+        wanted = max(0, (count - 1) * stride + column.row_bytes)
+        offset = column.data_offset + begin * stride
+        raw = np.fromfile(column.path, np.uint8, wanted, offset=offset)
+        if raw.size < wanted:
+            raise OSError(
+                f"{column.path}: found its end at row {begin} and {raw.size} bytes, expected "
+                f"{count} rows of {stride} bytes more"
+            )
+        rows = torch.from_numpy(raw).as_strided((count, column.row_bytes), (stride, 1)).contiguous()
+        values = rows.view(DTYPES[column.dtype]).view(count, *column.shape[1:])
+        if not isinstance(self._rows, EncodedRows):
+            return values
+        return EncodedRows(values, self._rows.scale, self._rows.zero_point)[:]

@@ -10,6 +10,7 @@ import os
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from io import FileIO
 from math import prod
 from pathlib import Path
@@ -65,12 +66,24 @@ class Rows(ABC):
         for begin in range(0, len(self), step):
             yield self.read(begin, min(begin + step, len(self)))
 
+    def map(self, dtype: torch.dtype, function: Callable[[Tensor, int], Tensor]) -> Rows:
+        """These rows through a function, row for row.
+
+        Args:
+            dtype: Dtype of the result.
+            function: Slab and the number of its first row to slab.
+        """
+        return MadeRows(
+            self.shape, dtype, lambda begin, end: function(self.read(begin, end), begin)
+        )
+
     def columns(self) -> list[Rows]:
-        """The columns of a matrix ``[num_rows, k]``, each a table ``[num_rows]``."""
+        """The columns of a narrow matrix ``[num_rows, k]``, each a table ``[num_rows]``."""
+        read = lru_cache(1)(self.read)  # columns are often read in turns
 
         def pick(column: int) -> Rows:
-            return MappedRows(
-                self, self.shape[:1], self.dtype, lambda slab, _: slab[:, column].contiguous()
+            return MadeRows(
+                self.shape[:1], self.dtype, lambda *rows: read(*rows)[:, column].contiguous()
             )
 
         return [pick(column) for column in range(self.shape[1])]
@@ -111,12 +124,6 @@ class ArrayRows(Rows):
     def vectors(self, spool: Spool) -> list[Rows]:
         """See :meth:`Rows.vectors`."""
         return [ArrayRows(row, self.path) for row in self.value]
-
-
-def origin(table: object, name: str) -> Path:
-    """For messages: the file of a table, or ``<name>`` for what is in memory only."""
-    path: Path | None = getattr(table, "path", None)
-    return path or Path(f"<{name}>")
 
 
 class FileRows(Rows):
@@ -215,9 +222,51 @@ def no_spool(name: str) -> Path:
 
 
 class StreamRows(Rows):
-    """Rows that can only be read forwards, such as a deflated member of an archive.
+    """Rows that can only be read forwards; going anywhere else starts again.
 
-    Going back starts again from the first row.
+    Args:
+        shape: With the number of rows first.
+        dtype: Dtype of the tensors that come out.
+        start: All rows from one on, in pieces of any length.
+    """
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        dtype: torch.dtype,
+        start: Callable[[int], Iterator[Tensor]],
+    ) -> None:
+        super().__init__(shape, dtype)
+        self._start = start
+        self._pieces: Iterator[Tensor] | None = None
+        self._at = 0  # the row that comes next
+        self._rest = torch.empty((0, *self.shape[1:]), dtype=dtype)
+
+    def read(self, begin: int, end: int) -> Tensor:
+        """See :meth:`Rows.read`."""
+        pieces, rest, self._pieces = self._pieces, self._rest, None
+        if pieces is None or begin != self._at:
+            pieces, rest = self._start(begin), rest[:0]
+        found, missing = [rest[:0]], end - begin
+        while missing:
+            piece = rest if len(rest) else next(pieces)
+            found.append(piece[:missing])
+            rest = piece[missing:]
+            missing -= len(found[-1])
+        self._at, self._rest = end, rest
+        self._pieces = pieces if end < len(self) else None
+        return found[-1].contiguous() if len(found) < 3 else torch.cat(found)
+
+
+def inflated_rows(
+    path: Path,
+    where: str,
+    open_stream: Callable[[], BinaryIO],
+    shape: Sequence[int],
+    dtype: torch.dtype,
+    swapped: bool = False,
+) -> StreamRows:
+    """Rows out of a stream of bytes, such as a deflated member of an archive.
 
     Args:
         path: The input, for messages.
@@ -227,90 +276,44 @@ class StreamRows(Rows):
         dtype: How rows are stored.
         swapped: In the byte order that is not this machine's.
     """
+    row_bytes = prod(shape[1:]) * dtype.itemsize
+    step = max(1, _READ_BYTES // max(1, row_bytes))
 
-    def __init__(
-        self,
-        path: Path,
-        where: str,
-        open_stream: Callable[[], BinaryIO],
-        shape: Sequence[int],
-        dtype: torch.dtype,
-        swapped: bool = False,
-    ) -> None:
-        super().__init__(shape, dtype)
-        self.path = path
-        self.where = where
-        self.swapped = swapped
-        self._open = open_stream
-        self._stream: BinaryIO | None = None
-        self._at = 0  # the row the stream stands at
+    def start(row: int) -> Iterator[Tensor]:
+        with open_stream() as stream:
+            for begin in range(0, shape[0], step):
+                count = min(step, shape[0] - begin)
+                with reading(path, where, "undamaged data"):
+                    raw = bytearray(stream.read(count * row_bytes))
+                if len(raw) < count * row_bytes:
+                    done = begin + len(raw) // row_bytes
+                    raise InputError(path, where, f"an end after {done} rows", f"{shape[0]} rows")
+                if begin + count > row:
+                    data = np.frombuffer(raw, np.uint8)
+                    rows = _typed(data, (count, *shape[1:]), dtype, swapped)
+                    yield rows[max(0, row - begin) :]
 
-    def read(self, begin: int, end: int) -> Tensor:
-        """See :meth:`Rows.read`."""
-        if begin < self._at:
-            self._close()
-        if self._stream is None:
-            self._stream = self._open()
-        step = max(1, SLAB_BYTES // max(1, self.row_bytes))
-        try:
-            while self._at < begin:
-                self._take(min(step, begin - self._at))
-            out = self._take(end - begin)
-        except BaseException:
-            self._close()
-            raise
-        if self._at == len(self):
-            self._close()
-        return _typed(out, (end - begin, *self.shape[1:]), self.dtype, self.swapped)
-
-    def _close(self) -> None:
-        if self._stream is not None:
-            self._stream.close()
-        self._stream, self._at = None, 0
-
-    def _take(self, num_rows: int) -> np.ndarray:
-        assert self._stream is not None
-        out = np.empty(num_rows * self.row_bytes, dtype=np.uint8)
-        view = out.data
-        while len(view):
-            # A read at a time, so that what the stream decompresses is not held twice.
-            with reading(self.path, self.where, "undamaged data"):
-                part = self._stream.read(min(len(view), _READ_BYTES))
-            if not part:
-                done = self._at + (len(out) - len(view)) // max(1, self.row_bytes)
-                raise InputError(
-                    self.path, self.where, f"an end after {done} rows", f"{len(self)} rows"
-                )
-            view[: len(part)] = part
-            view = view[len(part) :]
-        self._at += num_rows
-        return out
+    return StreamRows(shape, dtype, start)
 
 
-class MappedRows(Rows):
-    """Rows of another table through a function, row for row.
+class MadeRows(Rows):
+    """Rows that a function makes.
 
     Args:
-        base: The other table.
-        shape: Shape of the result, with as many rows.
-        dtype: Dtype of the result.
-        function: Slab and the number of its first row to slab.
+        shape: With the number of rows first.
+        dtype: Dtype of the tensors that come out.
+        make: The first row and the one behind the last to a slab, as :meth:`Rows.read`.
     """
 
     def __init__(
-        self,
-        base: Rows,
-        shape: Sequence[int],
-        dtype: torch.dtype,
-        function: Callable[[Tensor, int], Tensor],
+        self, shape: Sequence[int], dtype: torch.dtype, make: Callable[[int, int], Tensor]
     ) -> None:
         super().__init__(shape, dtype)
-        self.base = base
-        self.function = function
+        self._make = make
 
     def read(self, begin: int, end: int) -> Tensor:
         """See :meth:`Rows.read`."""
-        return self.function(self.base.read(begin, end), begin)
+        return self._make(begin, end)
 
 
 class StackedRows(Rows):
@@ -334,10 +337,6 @@ class StackedRows(Rows):
         """See :meth:`Rows.read`."""
         columns = [part.read(begin, end).to(self.dtype) for part in self.parts]
         return torch.stack(columns, dim=1)
-
-    def columns(self) -> list[Rows]:
-        """See :meth:`Rows.columns`."""
-        return list(self.parts)
 
 
 class ChainRows(Rows):
@@ -368,7 +367,7 @@ class ChainRows(Rows):
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
 
 
-class ScatterRows(Rows):
+def scattered_rows(num_rows: int, index: Tensor, values: Tensor, base: float) -> Rows:
     """One value in all rows but for a few, which are kept in memory.
 
     Args:
@@ -378,40 +377,17 @@ class ScatterRows(Rows):
         values: Theirs, ``[n, ...]``.
         base: The value of all others.
     """
+    order = index.argsort(stable=True)
+    order = order[torch.cat([index[order].diff() != 0, torch.ones(min(len(order), 1)) > 0])]
+    rows = index[order].numpy()
 
-    def __init__(
-        self,
-        num_rows: int,
-        index: Tensor,
-        values: Tensor,
-        base: float,
-    ) -> None:
-        super().__init__((num_rows, *values.shape[1:]), values.dtype)
-        order = index.argsort(stable=True)
-        order = order[torch.cat([index[order].diff() != 0, torch.ones(min(len(order), 1)) > 0])]
-        self._index, self._values, self._order = index[order].numpy(), values, order
-        self._base = base
-
-    def read(self, begin: int, end: int) -> Tensor:
-        """See :meth:`Rows.read`."""
-        out = torch.full((end - begin, *self.shape[1:]), self._base, dtype=self.dtype)
-        first, last = np.searchsorted(self._index, (begin, end))
-        places = torch.from_numpy(self._index[first:last]) - begin
-        out[places] = self._values[self._order[first:last]]
+    def make(begin: int, end: int) -> Tensor:
+        out = torch.full((end - begin, *values.shape[1:]), base, dtype=values.dtype)
+        first, last = np.searchsorted(rows, (begin, end))
+        out[torch.from_numpy(rows[first:last]) - begin] = values[order[first:last]]
         return out
 
-
-class RangeRows(Rows):
-    """True in rows ``first … last - 1``, false in all others: ``bool [num_rows]``."""
-
-    def __init__(self, num_rows: int, first: int, last: int) -> None:
-        super().__init__((num_rows,), torch.bool)
-        self._first, self._last = first, last
-
-    def read(self, begin: int, end: int) -> Tensor:
-        """See :meth:`Rows.read`."""
-        rows = torch.arange(begin, end)
-        return (rows >= self._first) & (rows < self._last)
+    return MadeRows((num_rows, *values.shape[1:]), values.dtype, make)
 
 
 def describe(value: Any) -> str:

@@ -27,6 +27,8 @@ def as_tensor(value: Any, what: str) -> Tensor:
     if not isinstance(value, np.ndarray):
         raise TypeError(f"{what}: found {type(value).__name__}, expected a tensor or an array")
     native = value.astype(value.dtype.newbyteorder("="), copy=False)
+    if min(native.strides, default=0) < 0:  # which no tensor has
+        native = native.copy()
     with warnings.catch_warnings():
         # Read-only arrays (memory-mapped .npy) are only read here.
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")

@@ -15,7 +15,7 @@ from convert_support import converted, edges_from, edges_of, random_edges, refus
 
 import pyg_graphzero as gz
 from pyg_graphzero import InputError
-from pyg_graphzero.store.rows import FileRows, StreamRows
+from pyg_graphzero.store.rows import FileRows, inflated_rows
 from pyg_graphzero.util.workspace import Workspace
 
 EDGES = random_edges(20, 60)
@@ -78,7 +78,7 @@ def test_files_that_end_before_their_rows(tmp_path):
     path.write_bytes(bytes(12))
     with pytest.raises(InputError, match=r"short\.bin: file: found 12 bytes"):
         rows.read(0, 10)
-    stream = StreamRows(path, "member 'x'", lambda: path.open("rb"), (5,), torch.int32)
+    stream = inflated_rows(path, "member 'x'", lambda: path.open("rb"), (5,), torch.int32)
     with pytest.raises(InputError, match="member 'x': found an end after 3 rows, expected 5"):
         list(stream.slabs(2))
 

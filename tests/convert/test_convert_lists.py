@@ -12,7 +12,7 @@ from convert_support import edges_from, edges_of, refused, write
 import pyg_graphzero as gz
 
 
-def test_any_name(tmp_path):
+def test_any_name(tmp_path, monkeypatch):
     path = write(tmp_path / "ratings.dat", "1::2::5\n2::3::4\n")
     refused(path, tmp_path / "s", r"found \.dat, .*Or say what it is: format='text'")
     options = ["--format", "text", "--edge-attr", "w=2,v=0", "--edge-attr", "x=2,0", "--no-header"]
@@ -21,8 +21,10 @@ def test_any_name(tmp_path):
     assert found == [(1, 2, 5, 1, [5, 1]), (2, 3, 4, 2, [4, 2])]
     pq.write_table(pa.table({"src": [0, 1], "dst": [1, 0]}), tmp_path / "part-0")
     assert edges_from(tmp_path / "part-0", tmp_path / "t", format="parquet") == [(0, 1), (1, 0)]
-    folder = tmp_path / "out.moreno"
-    folder.mkdir()
+    monkeypatch.chdir(tmp_path)
+    found = edges_from([tmp_path / "part-0", "part-0"], tmp_path / "x", format="parquet")
+    assert found == [(0, 1), (1, 0), (0, 1), (1, 0)]
+    (folder := tmp_path / "out.moreno").mkdir()
     write(folder / "out.1", "% asym\n1 2\n")
     write(folder / "out.2", "% asym\n2 3\n")
     gz.convert([folder / "out.1", folder / "out.2"], tmp_path / "u", format="text")

@@ -18,9 +18,9 @@ from torch_geometric.nn import GAT, GCN, GraphSAGE, HeteroConv, SAGEConv, Sequen
 import pyg_graphzero as gz
 from graphs import heterogeneous, homogeneous, write_store
 from pyg_graphzero.inference.passes import Pass
-from pyg_graphzero.inference.rows import RowFile
 from pyg_graphzero.store.column_writer import Column
 from pyg_graphzero.store.editor import StoreEditor
+from pyg_graphzero.store.opened import RowFile
 from spawned import EXACT_MALLOC, spawn
 
 MB = 10**6

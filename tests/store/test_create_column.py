@@ -130,7 +130,7 @@ def test_rows_by_every_kind_of_index(path):
         mask[rest[50:]] = True
         column.put_tensor(torch.zeros(50, 3), index=some)
         column.put_tensor(h[some], index=some.numpy())
-        column.put_tensor(h[mask], index=mask)
+        column.put_tensor(h[mask].flip(0).numpy()[::-1], index=mask)
         column.put_tensor(h[10:30], index=slice(10, 30))
         twice = torch.cat([h[[5, 9]] + 1, h[[5, 9]]])
         column.put_tensor(twice, index=torch.tensor([5, 9, 5, 9]))  # the last row of a node counts

@@ -87,7 +87,7 @@ class TestDecoding:
     def test_shapes(self, tmp_path, encoding, shape):
         rows, loss = encode(tmp_path / "x.gd", torch.randn(shape), encoding)
         assert rows.shape == shape
-        assert same_bits(rows.decoded(), reference(rows))
+        assert same_bits(rows[:], reference(rows))
         assert loss.values == rows.stored.numel()
         if len(rows.stored):
             assert same_bits(rows[-2], reference(rows)[-2])
@@ -109,7 +109,7 @@ def test_halves_are_rounded_as_torch_does(tmp_path, encoding, dtype):
     beyond = expected.isinf() & ~x.isinf()
     largest = torch.tensor(torch.finfo(half).max, dtype=half)
     expected = torch.where(beyond, largest.copysign(expected), expected).float()
-    assert same_bits(rows.decoded(), expected)
+    assert same_bits(rows[:], expected)
     assert loss.clipped == int(beyond.sum())
     assert loss.values == int(x.isfinite().sum())
 
@@ -123,7 +123,7 @@ class TestInt8:
         step = rows.scale.double()
         # Beside half a step: float32 cannot say every value of the lattice.
         allowed = step * 0.51 + x.abs().amax(0) * 2.0**-22
-        error = (rows.decoded().double() - x).abs()
+        error = (rows[:].double() - x).abs()
         assert bool((error.amax(0) <= allowed).all())
         assert loss.clipped == 0
         assert loss.max_abs_error == pytest.approx(float(error.max()))
@@ -146,7 +146,7 @@ class TestInt8:
             dim=1,
         )
         rows, loss = encode(tmp_path / "x.gd", x, "int8")
-        found = rows.decoded()
+        found = rows[:]
         assert torch.equal(found[:, :4], x[:, :4])
         assert bool((found[x == 0] == 0).all())
         assert torch.allclose(found[:, 4], x[:, 4])
@@ -159,7 +159,7 @@ class TestInt8:
         x = torch.randn(20_000, 2) * 3 + centre
         x[777, 0] += outlier
         rows, loss = encode(tmp_path / "x.gd", x, "int8")
-        error = (rows.decoded() - x).abs()
+        error = (rows[:] - x).abs()
         error[777, 0] = 0
         ulp = abs(centre) * 2.0**-22
         spoiled, clean = error.mean(0).tolist()

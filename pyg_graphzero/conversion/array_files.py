@@ -1,11 +1,14 @@
-"""NumPy's `.npy` and `.npz` files as rows: headers are read here, data when rows are asked for.
+"""NumPy's `.npy` and `.npz` and torch's `.pt` files as rows: data is read when rows are asked for.
 
-A member of an archive that is only stored lies in it as a `.npy` file would, and is read in place.
-A deflated one is decompressed as it is read, and never held whole.
+A member of an archive that is only stored lies in it as a `.npy` file would, and is read in place;
+so are tensors, since ``torch.save`` wraps an archive whose members are only stored. A deflated
+member is decompressed as it is read, and never held whole.
 """
 
 from __future__ import annotations
 
+import pickle
+import re
 import struct
 import zipfile
 from collections.abc import Callable
@@ -13,26 +16,34 @@ from dataclasses import dataclass
 from functools import partial
 from math import prod
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.rows import (
+    ArrayRows,
     FileRows,
     FortranRows,
     Rows,
     Spool,
-    StreamRows,
+    inflated_rows,
 )
 from pyg_graphzero.util.reading import reading
+from pyg_graphzero.util.system import mapped_at
 
 _LOCAL_HEADER = struct.Struct("<4s22xHH")  # of a zip member: magic, length of name and of extras
 _READERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
 }
+
+_TRUST = (
+    "If you trust the file, load it yourself (torch.load with weights_only=False, or the dataset's "
+    "class) and pass gz.convert the Data or the dataset."
+)
 
 
 @dataclass(frozen=True)
@@ -92,7 +103,9 @@ def _open_member(path: Path, info: zipfile.ZipInfo, spool: Spool) -> Rows | np.n
     if info.compress_type == zipfile.ZIP_STORED:
         return _in_file(path, _data_offset(path, info), header)
     if header.fortran:
-        raw = StreamRows(path, where, partial(_stream, path, info), (info.file_size,), torch.uint8)
+        raw = inflated_rows(
+            path, where, partial(_stream, path, info), (info.file_size,), torch.uint8
+        )
         return _in_file(raw.to_file(spool(info.filename.replace("/", "-"))).path, 0, header)
 
     def data() -> BinaryIO:
@@ -100,7 +113,7 @@ def _open_member(path: Path, info: zipfile.ZipInfo, spool: Spool) -> Rows | np.n
         stream.read(header.size)
         return stream
 
-    return StreamRows(path, where, data, header.shape, *_torch_dtype(header.dtype))
+    return inflated_rows(path, where, data, header.shape, *_torch_dtype(header.dtype))
 
 
 def _stream(path: Path, info: zipfile.ZipInfo) -> BinaryIO:
@@ -153,3 +166,41 @@ def _torch_dtype(dtype: np.dtype) -> tuple[torch.dtype, bool]:
     """The dtype in torch, and whether its bytes have to be swapped."""
     native = dtype.newbyteorder("=")
     return torch.from_numpy(np.empty(0, native)).dtype, not dtype.isnative
+
+
+def load_torch(path: Path, expected: str = "tensors") -> Any:
+    """A file that ``torch.save`` wrote, memory-mapped unless it is a very old one.
+
+    Args:
+        path: The file.
+        expected: Contents that messages ask for.
+
+    Raises:
+        InputError: The file is damaged, or holds what torch does not load unless it is trusted.
+    """
+    with reading(path, "file", expected, what="a file that torch cannot load"):
+        mmap = zipfile.is_zipfile(path)
+        try:
+            return torch.load(path, weights_only=True, map_location="cpu", mmap=mmap)
+        except pickle.UnpicklingError as error:
+            if "Weights only" not in str(error):
+                raise
+            named = re.search(r"GLOBAL (\S+)", str(error))
+            found = "pickled Python objects, which are not loaded"
+            found += f" ({named[1]})" if named else ""
+            raise InputError(path, "file", found, expected, _TRUST) from error
+
+
+def tensor_rows(tensor: Tensor, path: Path | None = None) -> Rows:
+    """The rows of a tensor; those of one that :func:`load_torch` mapped are read from its file.
+
+    Args:
+        tensor: Dense, on the CPU, ``[num_rows, ...]``.
+        path: The file it was loaded from, if it was.
+    """
+    if path is not None and tensor.is_contiguous() and tensor.numel():
+        # To read the tensor itself would count as memory of this process, page by page.
+        offset = mapped_at(path, tensor.data_ptr())
+        if offset is not None:
+            return FileRows(path, offset, tensor.shape, tensor.dtype)
+    return ArrayRows(tensor, path)
