@@ -7,6 +7,7 @@ first: there are fewer sums than rows.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -84,20 +85,10 @@ class Work:
             **parts: Attributes in place of the convolution's, such as ``propagate``.
         """
         x = self.src if self.is_square else (self.src, self.dst)
-        called = _With(self.conv, parts) if parts else self.conv
-        out: Tensor = type(self.conv).forward(called, x=x, edge_index=self.edges, **self.given)
+        called = copy.copy(self.conv) if parts else self.conv
+        vars(called).update(parts)
+        out: Tensor = type(called).forward(called, x=x, edge_index=self.edges, **self.given)
         return out[: self.block.num_dst] if self.is_square else out
-
-
-class _With:
-    """A convolution with other attributes, for one call of its ``forward``."""
-
-    def __init__(self, conv: Any, parts: dict[str, Any]) -> None:
-        self._conv = conv
-        vars(self).update(parts)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._conv, name)
 
 
 @dataclass(frozen=True)

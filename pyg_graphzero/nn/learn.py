@@ -163,7 +163,7 @@ class _Lesson:
             recorder = Recorder(modules, copy.options, self._small.num_rows)
             held.update(recorder=recorder, given=given)
             for tensor, space in self._rows:
-                recorder.track(tensor, space, False, 0)
+                recorder.track(tensor, space, False)
             with copy.watched_by(recorder):
                 return copy.body(*given)
 

@@ -209,11 +209,8 @@ class Recorder(Watching):
         self._values: dict[int, Value] = {}
         self.seen: list[Any] = []  # results, alive so that no two tensors have one id()
 
-    def track(self, tensor: Tensor, space: Space, is_made: bool, dim: int | None = None) -> Value:
-        """Follows the rows of a tensor from now on."""
-        if dim is None:
-            dim = row_dim(tensor, self.num_rows[space])
-        assert dim is not None
+    def track(self, tensor: Tensor, space: Space, is_made: bool, dim: int = 0) -> Value:
+        """Follows the rows of a tensor, along a dimension, from now on."""
         self.seen.append(tensor)
         row = tensor.shape[:dim] + tensor.shape[dim + 1 :], tensor.dtype
         value = self._values[id(tensor)] = Value(space, dim, is_made, row)
@@ -226,9 +223,9 @@ class Recorder(Watching):
         found = self._values.get(id(tensor))
         if found is None and tensor.dim() and not isinstance(tensor, SampledEdgeIndex):
             for size in tensor.shape:
-                space = self.spaces.get(size)
-                if space is not None and row_dim(tensor, size) is not None:
-                    return self.track(tensor, space, False)
+                dim = row_dim(tensor, size)
+                if size in self.spaces and dim is not None:
+                    return self.track(tensor, self.spaces[size], False, dim)
         return found
 
     def function(self, func: Any, args: Any, kwargs: Any) -> Any:
