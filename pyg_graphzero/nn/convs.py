@@ -131,7 +131,7 @@ def _why_whole(
     )
     if not is_known:
         return f"{name} is not PyG's; say that it looks at in-edges alone: local=({name},)"
-    if kinds.looks_far(conv):
+    if isinstance(conv, kinds.FAR):
         return "it may look further than one hop, or weights edges by degrees of neighbours"
     if getattr(conv, "cached", False):
         return "cached=True"

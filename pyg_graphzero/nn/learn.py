@@ -196,7 +196,9 @@ class _Lesson:
                 lambda copy, given: copy.body(*plain(given)), self._given, change
             )
             cut, copy = self._run(
-                lambda copy, given: copy.run(program, given[0], given[1], self._small.hops),
+                lambda copy, given: copy.run(
+                    program, given, self._small.hops, fingerprint(copy.module)[1]
+                ),
                 self._small.with_sums(self._given, self._summed),
                 change,
             )
