@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from pyg_graphzero.errors import UnsupportedError
-from pyg_graphzero.inference.normalize import Rule, inverse_root
 from pyg_graphzero.inference.passes import Convolving, Task
 from pyg_graphzero.inference.reader import Inputs, Reading
 from pyg_graphzero.inference.schedule import Replay, Sweep
+from pyg_graphzero.nn.degrees import Rule
 from pyg_graphzero.nn.learn import Comparable, agreed
 from pyg_graphzero.nn.rules import Space, Value
 from pyg_graphzero.nn.state import RefusedError
@@ -36,9 +36,8 @@ def check_sweeps(found: Reading, sweeps: list[Sweep], inputs: Inputs, device: to
             if value.space == Space(True, name) and attr == inputs.attrs.get("edge_weight")
         ]
         values = weights[0] if rule.is_weighted else torch.ones(len(src))
-        degrees = torch.zeros(counts[Space(False, None if name is None else name[2])])
-        rule.add(degrees, src, dst, values)
-        return inverse_root(degrees)
+        num_dst = counts[Space(False, None if name is None else name[2])]
+        return rule.roots(src, dst, values, num_dst)
 
     rows = {value: found.rows[value] for value in found.attrs}
     pairs: list[tuple[Tensor, Tensor]] = []

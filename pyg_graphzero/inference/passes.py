@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pyg_graphzero.inference.normalize import RootsOf, Rule, weighted
+from pyg_graphzero.inference.normalize import RootsOf
 from pyg_graphzero.inference.schedule import Convolve, Replay, Sweep, bytes_of
 from pyg_graphzero.inference.sweep import SweepLoader, runs_of
 from pyg_graphzero.loader.stats import LoaderStats
@@ -20,6 +20,7 @@ from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.budget import Budget, how_many
 from pyg_graphzero.nn.block import Block
 from pyg_graphzero.nn.convs import computed
+from pyg_graphzero.nn.degrees import Rule
 from pyg_graphzero.nn.program import Step
 from pyg_graphzero.nn.rules import Value
 from pyg_graphzero.nn.small import map_leaves
@@ -234,8 +235,10 @@ class Convolving:
             name, weight = plan.edge_type, given.get("edge_weight")
             rule = Rule.of(conv, weight is not None)
             roots = self._task.roots_of(name, rule)[self._n_id[node_type]].to(given["x"])
-            edge_index, given["edge_weight"] = weighted(
-                rule, roots, self._plain[name], self._count, weight
+            plain = self._plain[name]
+            values = plain.new_ones(plain.size(1)) if weight is None else weight.reshape(-1)
+            edge_index, given["edge_weight"] = rule.weighted(
+                roots, plain, self._count, values.to(roots.dtype)
             )
             blocks = blocks | {name: self._block(name, edge_index)}
         made = computed(conv, plan, given, blocks)

@@ -250,7 +250,7 @@ class _Reader:
         known: dict[Value, Tensor] = {}
         for argument, by_type in self._rows.items():
             for name, rows in by_type.items():
-                value = recorder.track(rows, Space(argument != "x", name), False, 0)
+                value = recorder.track(rows, Space(argument != "x", name), False)
                 attrs[value], known[value] = self._inputs.attrs[argument], rows.clone()
         make_steps(model)
         forward = model.forward = Forward(model, _OPTIONS)

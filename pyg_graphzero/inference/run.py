@@ -18,13 +18,14 @@ from torch import Tensor
 from pyg_graphzero.errors import MissingAttributeError
 from pyg_graphzero.inference.activations import Activations
 from pyg_graphzero.inference.check import check_sweeps
-from pyg_graphzero.inference.normalize import Rule, inverse_roots
+from pyg_graphzero.inference.normalize import inverse_roots
 from pyg_graphzero.inference.passes import LayerPass, Own, Pass, RowPass, Task
 from pyg_graphzero.inference.reader import Inputs, Reading, Row, reading
 from pyg_graphzero.inference.schedule import Sweep, sweeps_of
 from pyg_graphzero.inference.summary import InferenceSummary, LayerSummary
 from pyg_graphzero.inference.sums import SummedPass, can_sum
 from pyg_graphzero.nn.accelerate import check_model
+from pyg_graphzero.nn.degrees import Rule
 from pyg_graphzero.nn.rules import Value
 from pyg_graphzero.pyg.data import edge_storages, node_storages
 from pyg_graphzero.pyg.lazy import OnDemand, raw_items

@@ -69,10 +69,13 @@ class ConvForward:
                 )
             return self._stock(*plain(args), **plain(kwargs))
         way: Any = convs.record if isinstance(watching, Recorder) else convs.run
-        with watching.paused():
+        watching.is_paused = True  # calls within the module are no steps
+        try:
             if isinstance(self.module, JumpingKnowledge):
                 return watching.function(type(self.module).forward, (self.module, *args), kwargs)
             return way(watching, self.module, self._stock, args, kwargs)
+        finally:
+            watching.is_paused = False
 
 
 class Forward(ConvForward):
@@ -131,7 +134,7 @@ class Forward(ConvForward):
         before = Before(modules, is_cuda((args, kwargs)))
         given = map_leaves((args, kwargs), lambda tensor, _: tensor)
         try:
-            return self.run(learned, args, kwargs, hops, modules)
+            return self.run(learned, (args, kwargs), hops, modules)
         except DivergedError:
             self.learned[key] = Refused("forward does not do the same for every batch")
             before.restore()
@@ -162,19 +165,15 @@ class Forward(ConvForward):
         finally:
             _running.watching = None
 
-    def run(
-        self, program: Program, args: Any, kwargs: Any, hops: Hops,
-        modules: list[torch.nn.Module] | None = None,
-    ) -> Any:  # fmt: skip
+    def run(self, program: Program, given: Any, hops: Hops, modules: list[torch.nn.Module]) -> Any:
         """Runs the model's forward pass with no more rows than it needs.
 
         Raises:
             DivergedError: The forward pass takes another way than the program.
         """
-        modules = fingerprint(self.module)[1] if modules is None else modules
         runner = Runner(modules, self.options, program, hops)
         with self.watched_by(runner):
-            out = self.body(args, kwargs)
+            out = self.body(*given)
         runner.finish([tensor for _, tensor in tensors_in(out)])
         values = iter(program.outputs)
         idle: list[torch.nn.Parameter] = []

@@ -25,6 +25,11 @@ class Edges(NamedTuple):
     src: Tensor
     bounds: Tensor
 
+    def first(self, num_dst: int) -> Edges:
+        """The edges of the first destinations."""
+        bounds = self.bounds[: num_dst + 1]
+        return Edges(self.src[: int(bounds[-1])], bounds)
+
 
 class Block:
     """The nodes and edges that a layer needs to make rows of nodes at most ``hop`` hops away.
@@ -102,9 +107,8 @@ class Block:
             src, dst = with_loops(self.edges.plain(), self.num_nodes)[0]
             return Edges(src, index2ptr(dst, self.num_nodes))
 
-        src, bounds = made_once(self.edges, "loops", make)
-        bounds = bounds[: self.num_dst + 1]
-        return Edges(src[: int(bounds[-1])], bounds)
+        found: Edges = made_once(self.edges, "loops", make)
+        return found.first(self.num_dst)
 
 
 class _Both(torch.autograd.Function):

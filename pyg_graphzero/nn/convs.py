@@ -53,9 +53,7 @@ def _arguments(conv: Any, args: Any, kwargs: Any) -> dict[str, Any]:
     bound = _signature(type(conv).forward).bind(conv, *args, **kwargs).arguments
     own = dict(bound)
     own.pop(next(iter(own)))  # self
-    for name, value in list(own.items()):
-        if name == "kwargs" and isinstance(value, dict):
-            own.update(own.pop("kwargs"))
+    own.update(own.pop("kwargs", {}))
     return own
 
 
@@ -126,8 +124,6 @@ def _why_whole(
         return "size= is given"
     if conv.flow != "source_to_target":
         return f"flow={conv.flow!r}"
-    if conv.explain:
-        return "it is being explained"
     if given.get("return_attention_weights") is not None:
         return "attention weights are asked for"
     is_known = type(conv).__module__.startswith("torch_geometric.") or isinstance(
@@ -135,7 +131,7 @@ def _why_whole(
     )
     if not is_known:
         return f"{name} is not PyG's; say that it looks at in-edges alone: local=({name},)"
-    if kinds.looks_far(conv):
+    if isinstance(conv, kinds.FAR):
         return "it may look further than one hop, or weights edges by degrees of neighbours"
     if getattr(conv, "cached", False):
         return "cached=True"

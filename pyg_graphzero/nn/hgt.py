@@ -182,10 +182,10 @@ def _attention(
         prior = conv.p_rel["__".join(name)] / math.sqrt(query[0].size(-1))
         matrix = _relation(conv.k_rel, conv, name)
         scores.append(sources[name[0]].scores(query, matrix, block) * prior)
-    places, bounds = _merged([block.bounds for block in blocks.values()])
-    merged = torch.cat(scores)
-    merged = torch.zeros_like(merged).index_copy(0, places, merged)
-    shares = neighbor_softmax(merged, bounds)[places].split([len(each) for each in scores])
+    order, bounds = _merged([block.bounds for block in blocks.values()])
+    merged = neighbor_softmax(torch.cat(scores)[order], bounds)
+    merged = torch.zeros_like(merged).index_copy(0, order, merged)
+    shares = merged.split([len(each) for each in scores])
     heard = (
         sources[name[0]].heard(share, _relation(conv.v_rel, conv, name), block)
         for (name, block), share in zip(blocks.items(), shares, strict=True)
@@ -211,13 +211,8 @@ def _merged(all_bounds: list[Tensor]) -> tuple[Tensor, Tensor]:
         all_bounds: Bounds of each type, ``[num_dst + 1]``.
 
     Returns:
-        The place of each edge, type by type, and the bounds of the list.
+        The edges of all types, one type after another, in the order of the list; and its bounds.
     """
-    places = []
-    for number, bounds in enumerate(all_bounds):
-        before = torch.zeros_like(bounds[1:])
-        before = sum((other[1:] for other in all_bounds[:number]), before)
-        before = sum((other[:-1] for other in all_bounds[number + 1 :]), before)
-        count = int(bounds[-1])
-        places.append(torch.arange(count, device=bounds.device) + spread(before, bounds, count))
-    return torch.cat(places), sum(all_bounds[1:], all_bounds[0])
+    bounds = torch.stack(all_bounds)
+    nodes = torch.arange(bounds.size(1) - 1, device=bounds.device).repeat(len(bounds))
+    return nodes.repeat_interleave(bounds.diff().view(-1)).argsort(stable=True), bounds.sum(0)

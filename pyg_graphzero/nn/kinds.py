@@ -19,8 +19,8 @@ BIPARTITE = _classes(
 #: Convolutions that weight an edge by degrees of both ends, unless they are given weights.
 NORMALISING = _classes("GCNConv LGConv GCN2Conv FAConv")
 
-# Convolutions that may look further than one hop, or weight an edge by degrees of its source.
-_FAR = _classes(
+#: Convolutions that may look further than one hop, or weight an edge by degrees of its source.
+FAR = _classes(
     "SGConv SSGConv TAGConv ChebConv ARMAConv APPNP MixHopConv GatedGraphConv AntiSymmetricConv "
     "PANConv DNAConv PDNConv EGConv"
 )
@@ -31,11 +31,6 @@ _ALL_NODES = _classes("GraphNorm PairNorm MeanSubtractionNorm GraphSizeNorm Laye
 def normalises(module: torch.nn.Module) -> bool:
     """Whether a convolution weights an edge by degrees of both ends."""
     return isinstance(module, NORMALISING) and bool(module.normalize)
-
-
-def looks_far(module: torch.nn.Module) -> bool:
-    """Whether a convolution may look at more than its in-edges and the rows at their ends."""
-    return isinstance(module, _FAR)
 
 
 def looks_at_all_nodes(module: torch.nn.Module) -> bool:

@@ -7,6 +7,7 @@ first: there are fewer sums than rows.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -30,12 +31,12 @@ from torch_geometric.nn import (
     SimpleConv,
     TransformerConv,
 )
-from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.nn.resolver import aggregation_resolver
 from torch_geometric.utils.sparse import index2ptr
 
 from pyg_graphzero.nn import kinds
-from pyg_graphzero.nn.block import Block, made_once
+from pyg_graphzero.nn.block import Block, Edges, made_once
+from pyg_graphzero.nn.degrees import Rule
 from pyg_graphzero.nn.ops import (
     dropout,
     neighbor_dot,
@@ -84,20 +85,10 @@ class Work:
             **parts: Attributes in place of the convolution's, such as ``propagate``.
         """
         x = self.src if self.is_square else (self.src, self.dst)
-        called = _With(self.conv, parts) if parts else self.conv
-        out: Tensor = type(self.conv).forward(called, x=x, edge_index=self.edges, **self.given)
+        called = copy.copy(self.conv) if parts else self.conv
+        vars(called).update(parts)
+        out: Tensor = type(called).forward(called, x=x, edge_index=self.edges, **self.given)
         return out[: self.block.num_dst] if self.is_square else out
-
-
-class _With:
-    """A convolution with other attributes, for one call of its ``forward``."""
-
-    def __init__(self, conv: Any, parts: dict[str, Any]) -> None:
-        self._conv = conv
-        vars(self).update(parts)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._conv, name)
 
 
 @dataclass(frozen=True)
@@ -194,16 +185,16 @@ def _sage(work: Work) -> Tensor:
 
 
 def _gcn(work: Work) -> Tensor:
-    conv, src, block = work.conv, work.src, work.block
-    weight, loops = _normalized(conv, work.given.get("edge_weight"), block, src.dtype)
-    if weight is not None:
-        weight = weight[: block.num_edges]
+    conv, src = work.conv, work.src
+    edges: Block | Edges = work.block
+    weight = work.given.get("edge_weight")
+    if conv.normalize:
+        edges, weight = _normalized(conv, weight, work.block, src.dtype)
+    elif weight is not None:
+        weight = weight[: work.block.num_edges]
     is_product = kinds.is_product(conv.lin) and conv.lin.bias is None
-    first = is_product and sums_first(src, [block], conv.out_channels)
-    rows = src if first else conv.lin(src)
-    out = neighbor_sum(rows, block.src, block.bounds, weight)
-    if loops is not None:
-        out = out + loops[: block.num_dst].unsqueeze(-1) * rows[: block.num_dst]
+    first = is_product and sums_first(src, [work.block], conv.out_channels)
+    out = neighbor_sum(src if first else conv.lin(src), edges.src, edges.bounds, weight)
     if first:
         out = conv.lin(out)
     return out if conv.bias is None else out + conv.bias
@@ -211,30 +202,26 @@ def _gcn(work: Work) -> Tensor:
 
 def _normalized(
     conv: Any, weight: Tensor | None, block: Block, dtype: torch.dtype
-) -> tuple[Tensor | None, Tensor | None]:
-    """Weights of the batch's edges, and of each node's own row; None where all are 1, or none."""
-    if not conv.normalize:
-        return weight, None
+) -> tuple[Edges, Tensor]:
+    """Edges of a block, with loops if a convolution adds some; their weights, by the batch."""
+    rule, count = Rule.of(conv, weight is not None), block.num_nodes
 
-    def make() -> tuple[Tensor, Tensor | None]:
+    def make() -> tuple[Edges, Tensor]:
         edge_index = block.edges.plain()
-        count = block.num_nodes
-        _, found = gcn_norm(
-            edge_index, weight, count, conv.improved, conv.add_self_loops, conv.flow, dtype
-        )
-        if not conv.add_self_loops:
-            return found, None
-        values, loops = found[:-count], found[-count:]
-        if len(values) < edge_index.size(1):
-            kept = (edge_index[0] != edge_index[1]).nonzero().view(-1)
-            values = values.new_zeros(edge_index.size(1)).index_put((kept,), values)
-        return values, loops
+        ones = edge_index.new_ones(edge_index.size(1), dtype=dtype)
+        values = ones if weight is None else weight.reshape(-1)
+        roots = rule.roots(edge_index[0], edge_index[1], values, count)
+        (src, dst), weights = rule.weighted(roots, edge_index, count, values)
+        return Edges(src, index2ptr(dst, count)), weights
 
     if weight is not None and weight.requires_grad:
-        return make()
-    of = None if weight is None else (id(weight), writes_to(weight))
-    key = ("gcn", conv.improved, conv.add_self_loops, dtype, of)
-    return made_once(block.edges, key, lambda: (weight, make()))[1]  # its id() is no other's
+        edges, weights = make()
+    else:
+        of = None if weight is None else (id(weight), writes_to(weight))
+        made = made_once(block.edges, (rule, dtype, of), lambda: (weight, make()))
+        edges, weights = made[1]  # the id() is no other's, as long as the weight is kept
+    edges = edges.first(block.num_dst)
+    return edges, weights[: len(edges.src)]
 
 
 def _gat(work: Work) -> Tensor:

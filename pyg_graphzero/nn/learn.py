@@ -163,7 +163,7 @@ class _Lesson:
             recorder = Recorder(modules, copy.options, self._small.num_rows)
             held.update(recorder=recorder, given=given)
             for tensor, space in self._rows:
-                recorder.track(tensor, space, False, 0)
+                recorder.track(tensor, space, False)
             with copy.watched_by(recorder):
                 return copy.body(*given)
 
@@ -196,7 +196,9 @@ class _Lesson:
                 lambda copy, given: copy.body(*plain(given)), self._given, change
             )
             cut, copy = self._run(
-                lambda copy, given: copy.run(program, given[0], given[1], self._small.hops),
+                lambda copy, given: copy.run(
+                    program, given, self._small.hops, fingerprint(copy.module)[1]
+                ),
                 self._small.with_sums(self._given, self._summed),
                 change,
             )

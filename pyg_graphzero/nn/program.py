@@ -14,8 +14,7 @@ from __future__ import annotations
 import gc
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -175,15 +174,6 @@ class Watching(TorchFunctionMode, ABC):
         may_cut_norms = self.options.may_cut_norms
         return Call(step.func, args, kwargs, tracked, others, num_rows, may_cut_norms)
 
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Within it, calls are no steps; a module that is called there is none, either."""
-        self.is_paused = True
-        try:
-            yield
-        finally:
-            self.is_paused = False
-
 
 class Recorder(Watching):
     """Writes down the steps of a forward pass.
@@ -209,11 +199,8 @@ class Recorder(Watching):
         self._values: dict[int, Value] = {}
         self.seen: list[Any] = []  # results, alive so that no two tensors have one id()
 
-    def track(self, tensor: Tensor, space: Space, is_made: bool, dim: int | None = None) -> Value:
-        """Follows the rows of a tensor from now on."""
-        if dim is None:
-            dim = row_dim(tensor, self.num_rows[space])
-        assert dim is not None
+    def track(self, tensor: Tensor, space: Space, is_made: bool, dim: int = 0) -> Value:
+        """Follows the rows of a tensor, along a dimension, from now on."""
         self.seen.append(tensor)
         row = tensor.shape[:dim] + tensor.shape[dim + 1 :], tensor.dtype
         value = self._values[id(tensor)] = Value(space, dim, is_made, row)
@@ -226,9 +213,9 @@ class Recorder(Watching):
         found = self._values.get(id(tensor))
         if found is None and tensor.dim() and not isinstance(tensor, SampledEdgeIndex):
             for size in tensor.shape:
-                space = self.spaces.get(size)
-                if space is not None and row_dim(tensor, size) is not None:
-                    return self.track(tensor, space, False)
+                dim = row_dim(tensor, size)
+                if size in self.spaces and dim is not None:
+                    return self.track(tensor, self.spaces[size], False, dim)
         return found
 
     def function(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -304,14 +291,11 @@ class Recorder(Watching):
             step: The call.
             outputs: Results with a row for each node or edge of a space, and that space.
         """
-        made = [self.track(tensor, space, True) for tensor, space in outputs]
+        is_made = step.use == Use.ROWS
+        made = [self.track(tensor, space, is_made) for tensor, space in outputs]
+        step.outputs = made if is_made else []
         step.call = step.call if self.keeps_calls else None
         self.steps.append(step)
-        if step.use == Use.ROWS:
-            step.outputs = made
-            return
-        for value in made:
-            value.is_made = False
 
     def program(self, outputs: list[Value | None], names: list[tuple[str, str]]) -> Program:
         """The program that was written down.
@@ -352,16 +336,15 @@ class Runner(Watching):
     ) -> None:
         super().__init__(modules, options)
         self._program = program
-        self._steps = program.steps
         self._made: dict[int, Value] = {}
         self._at = 0
         self.hops = hops
 
     def _next(self, func: Any) -> Step:
-        if self._at == len(self._steps) or self._steps[self._at].func != func:
+        if self._at == len(self._program.steps) or self._program.steps[self._at].func != func:
             raise DivergedError
         self._at += 1
-        return self._steps[self._at - 1]
+        return self._program.steps[self._at - 1]
 
     def next_module(self, module: torch.nn.Module) -> Step:
         """The next step, which calls ``module``.
@@ -438,7 +421,7 @@ class Runner(Watching):
         Raises:
             DivergedError: Steps are left, or a result is another.
         """
-        if self._at != len(self._steps) or len(outputs) != len(self._program.outputs):
+        if self._at != len(self._program.steps) or len(outputs) != len(self._program.outputs):
             raise DivergedError
         for tensor, value in zip(outputs, self._program.outputs, strict=True):
             if value is not None:

@@ -185,7 +185,8 @@ class TestVerify:
 WALKS = """
     import torch, pyg_graphzero as gz
     from pyg_graphzero.store.columns import gather
-    from pyg_graphzero.inference.normalize import Rule, inverse_roots
+    from pyg_graphzero.inference.normalize import inverse_roots
+    from pyg_graphzero.nn.degrees import Rule
     from pyg_graphzero.inference.sweep import SweepLoader, runs_of
 
     NODES = torch.arange(50)
