@@ -35,6 +35,7 @@ from pyg_graphzero.store.manifest import (
 )
 from pyg_graphzero.store.opened import OpenedFiles, Opening
 from pyg_graphzero.store.schema import EdgeType
+from pyg_graphzero.util.arguments import check_path
 from pyg_graphzero.util.disk import READER_BYTES
 from pyg_graphzero.util.sizes import folder_bytes
 from pyg_graphzero.util.system import private_rss
@@ -89,7 +90,7 @@ def open_shards(
     options = {
         "memory": memory, "processes": processes, "strict": strict, "row_cache": row_cache
     }  # fmt: skip
-    return _open(Path(os.path.realpath(path)), ranks, options)
+    return _open(Path(os.path.realpath(check_path(path, "path"))), ranks, options)
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ from pyg_graphzero.store.manifest import (
 from pyg_graphzero.store.rows import Rows
 from pyg_graphzero.store.schema import SCHEMA_FILE, EdgeType, EdgeTypeSchema, NodeTypeSchema
 from pyg_graphzero.store.writer import StoreWriter
-from pyg_graphzero.util.arguments import check_count
+from pyg_graphzero.util.arguments import check_count, check_path
 from pyg_graphzero.util.documents import read_document
 from pyg_graphzero.util.names import locate
 from pyg_graphzero.util.progress import Progress
@@ -153,8 +153,8 @@ def shard(
         raise ValueError(f"part: found {part}, expected 0 to {parts - 1}")
     if topology not in TOPOLOGIES:
         raise ValueError(f"topology: found {topology!r}, expected one of {', '.join(TOPOLOGIES)}")
-    contents = StoreContents(Path(os.path.realpath(path)))
-    out = Path(out)
+    contents = StoreContents(Path(os.path.realpath(check_path(path, "path"))))
+    out = Path(check_path(out, "out"))
     _check_names(contents, topology)
     with Workspace(out, memory) as space:
         owners = divide_nodes(contents, parts, by, space.left())
