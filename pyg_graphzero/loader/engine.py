@@ -177,13 +177,13 @@ class EngineLoader(KeyedLoader[Graph_co]):
         )
         plan = plan if gathers else None
         recipe = self.graph_sampler.recipe(None if plan is None else plan.columns, reading)
-        return Request(recipe, prepared, int(key), plan)
+        return Request(prepared.asked(recipe, key), prepared.finish, plan)
 
     def _finish(self, batch: _core.Batch, request: Request, *fetched: Fetched) -> Any:
         """Turns the engine's batch into the consumer's, with its rows in shards if there are."""
         plan, sampler = request.plan, self.graph_sampler
         sampled = sampler.sample_of(batch)
-        metadata = request.prepared.finish(sampled)
+        metadata = request.finish(sampled)
         if plan is None:
             return self.filter_fn(sampler.output(sampled, metadata))
         if not sampler.is_final:

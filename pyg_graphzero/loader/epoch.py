@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 from time import perf_counter
@@ -19,7 +20,8 @@ from pyg_graphzero.loader.stats import LoaderStats, Stopwatch
 from pyg_graphzero.memory.lease import Lease
 from pyg_graphzero.memory.residence import Residence
 from pyg_graphzero.memory.usage import Watch
-from pyg_graphzero.sampling.base import Prepared
+from pyg_graphzero.sampling.base import Sampled
+from pyg_graphzero.shards.window import Asked
 from pyg_graphzero.util.system import free_memory
 
 # Share of the free memory for batches that wait for the consumer.
@@ -63,15 +65,13 @@ class Request:
     """How a batch is to be made.
 
     Attributes:
-        recipe: How the engine samples and gathers.
-        prepared: Seeds of the batch, and edges that are in no hop.
-        key: The key of its randomness.
+        asked: What the engine is asked for.
+        finish: See :class:`~.sampling.base.Prepared`.
         plan: How its attributes are put together; None: they are not gathered by the engine.
     """
 
-    recipe: _core.Recipe
-    prepared: Prepared
-    key: int
+    asked: Asked
+    finish: Callable[[Sampled], Any]
     plan: BatchPlan | None
 
 
@@ -133,17 +133,10 @@ class Epoch:
                 self._close()
                 raise StopIteration
         with self._waiting:
-            batch = (
-                request.recipe.make(
-                    request.prepared.seeds,
-                    request.key,
-                    loader.graph_sampler.num_threads,
-                    number,
-                    request.prepared.excluded,
-                )
-                if engine is None
-                else engine.get(number, loader.timeout)
-            )
+            if engine is None:
+                batch = loader.graph_sampler.make(request.asked)
+            else:
+                batch = engine.get(number, loader.timeout)
         if batch is None:
             raise RuntimeError(f"DataLoader timed out after {loader.timeout} seconds")
         with self._preparing:
@@ -243,8 +236,8 @@ class Epoch:
                 if number == wanted:
                     raise
                 break
-            prepared = request.prepared
-            engine.add(number, request.recipe, prepared.seeds, request.key, prepared.excluded)
+            recipe, seeds, key, _, excluded = request.asked
+            engine.add(number, recipe, seeds, key, excluded)
         if self._lease is not None:
             self._lease.pending = engine.end - first
         return has_first

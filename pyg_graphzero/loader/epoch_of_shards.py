@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
 
@@ -9,6 +10,7 @@ from pyg_graphzero import _core
 from pyg_graphzero.loader.epoch import Epoch, Request
 from pyg_graphzero.loader.plan import Fetched
 from pyg_graphzero.pyg.data import contents_of
+from pyg_graphzero.shards.exchange import Wanted
 
 
 class EpochOfShards(Epoch):
@@ -43,17 +45,14 @@ class EpochOfShards(Epoch):
             del self._made[old]
             self._asked.pop(old, None)
         self._make(number)
-        batch, request = self._made[number]
-        fetched: tuple[Fetched, ...] = ()
+        (batch, request), (window, place) = self._made[number], self._asked[number]
         with self._waiting:
             if batch is None:
-                window, place = self._asked[number]
                 batch = window.batch(place)
                 self.stats.add(batch)
                 self.stats.elapsed = perf_counter() - self._begun
-            if request.plan is not None:  # or it is put together of a transform's sample
-                window, place = self._asked[number]
-                fetched = (window.rows(place),)
+            # Without a plan, it is put together of a transform's sample.
+            fetched = () if request.plan is None else (window.rows(place),)
         return super()._finish(batch, request, *fetched)
 
     @property
@@ -107,26 +106,18 @@ class EpochOfShards(Epoch):
         """Has all batches that wait for a window sampled, if need be, and their rows fetched."""
         numbers, sampler = range(self._begins, self._ends), self._loader.graph_sampler
         self._begins = self._ends
-        made = {number: self._made[number] for number in numbers}
+        made, requests = zip(*(self._made[number] for number in numbers), strict=True)
+        shards, threads = self._shards, self._loader.num_workers or sampler.num_threads
 
-        def wanted_of(number: int, batch: _core.Batch) -> Any:
-            plan = made[number][1].plan
-            return {} if plan is None else plan.wanted(sampler.sample_of(batch))
+        def wanted(batch: Any, request: Request) -> Wanted:
+            if request.plan is None or isinstance(batch, Exception):
+                return {}
+            return request.plan.wanted(sampler.sample_of(batch))
 
-        if self._shards is not None:
-            window = self._shards.sample(
-                [_as_asked(number, request) for number, (_, request) in made.items()],
-                lambda place, batch: wanted_of(numbers[place], batch),
-                self._loader.num_workers or sampler.num_threads,
-            )
-        else:
-            window = self._all_shards.ask(
-                [wanted_of(number, batch) for number, (batch, _) in made.items()]  # type: ignore[arg-type]
-            )
+        def make() -> tuple[Sequence[Any], list[Wanted]]:
+            asked = [request.asked for request in requests]
+            batches = made if shards is None else shards.sample(asked, threads)
+            return batches, list(map(wanted, batches, requests))
+
+        window = self._all_shards.ask(make)
         self._asked |= {number: (window, place) for place, number in enumerate(numbers)}
-
-
-def _as_asked(number: int, request: Request) -> Any:
-    """A batch as :func:`~pyg_graphzero.shards.window.sample` takes it."""
-    prepared = request.prepared
-    return request.recipe, prepared.seeds, request.key, number, prepared.excluded

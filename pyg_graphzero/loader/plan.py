@@ -170,7 +170,7 @@ class BatchPlan:
             fetched: Its rows in shards; None: they are fetched now, if there are any.
         """
         if fetched is None and self.shards is not None:
-            fetched = self.shards.ask([self.wanted(sampled)]).rows(0)
+            fetched = self.shards.ask(lambda: ([], [self.wanted(sampled)])).rows(0)
         fetched = fetched or {}
         batch = empty_like(self.data) if batch is None else batch
         if isinstance(batch, HeteroData):

@@ -20,6 +20,7 @@ from pyg_graphzero import _core
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.sampling.excluded import Excluded
 from pyg_graphzero.sampling.graph import EdgePermutation, SampledGraph, Unmapped
+from pyg_graphzero.shards.window import Asked
 from pyg_graphzero.store.columns import look_up
 from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.util.keys import batch_number, random_key
@@ -76,6 +77,10 @@ class Prepared:
     seeds: Seeds
     finish: Callable[[Sampled], Any]
     excluded: Excluded = field(default_factory=list)
+
+    def asked(self, recipe: _core.Recipe, key: int) -> Asked:
+        """The batch as the engine is asked for it; ``key`` names its randomness."""
+        return recipe, self.seeds, key % 2**64, batch_number(key), self.excluded
 
 
 class GraphSampler(BaseSampler):
@@ -167,20 +172,17 @@ class GraphSampler(BaseSampler):
 
     def sample(self, prepared: Prepared, key: int) -> SamplerOutput | HeteroSamplerOutput:
         """Samples a batch; the same key gives the same sample."""
-        made = self.make(self.recipe(), prepared, key)
+        made = self.make(prepared.asked(self.recipe(), key))
         sampled = self.sample_of(made)
         return self.output(sampled, prepared.finish(sampled))
 
-    def make(self, recipe: _core.Recipe, prepared: Prepared, key: int) -> _core.Batch:
+    def make(self, asked: Asked) -> _core.Batch:
         """Makes a batch now."""
-        key, number = key % 2**64, batch_number(key)
-        if self.graph.shards is None:
-            seeds, excluded = prepared.seeds, prepared.excluded
-            return recipe.make(seeds, key, self.num_threads, number, excluded)
-        request = recipe, prepared.seeds, key, number, prepared.excluded
-        made: _core.Batch = self.graph.shards.sample([request], num_threads=self.num_threads).batch(
-            0
-        )
+        shards, threads = self.graph.shards, self.num_threads
+        if shards is None:
+            recipe, seeds, key, number, excluded = asked
+            return recipe.make(seeds, key, threads, number, excluded)
+        made: _core.Batch = shards.ask(lambda: (shards.sample([asked], threads), [{}])).batch(0)
         return made
 
     def sample_of(self, batch: _core.Batch) -> Sampled:

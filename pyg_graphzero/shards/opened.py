@@ -20,7 +20,7 @@ from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.shards.exchange import Exchange, ExchangeStats, Key, Shelf, Wanted
 from pyg_graphzero.shards.fetcher import Fetcher
 from pyg_graphzero.shards.owners import Owners
-from pyg_graphzero.shards.window import Request, Window, made_alone, sample
+from pyg_graphzero.shards.window import Asked, Window, sample
 from pyg_graphzero.store.columns import EncodedRows, gather, in_memory, view_topology
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.leftovers import Draft
@@ -311,30 +311,13 @@ class Shards:
         """Batches that are to be asked for at once."""
         return self._fetcher.together
 
-    def ask(self, wanted: Sequence[Wanted]) -> Window:
-        """Begins to fetch rows of some batches."""
-        return Window(self._fetcher, lambda: ([], wanted))
-
-    def sample(
-        self,
-        requests: Sequence[Request],
-        wanted_of: Callable[[int, Any], Wanted] = lambda place, batch: {},
-        num_threads: int = 0,
-    ) -> Window:
-        """Begins to sample some batches, and to fetch the rows that ``wanted_of`` says of each."""
-
-        def make() -> tuple[list[Any], list[Wanted]]:
-            if self.has_topology:
-                made = sample(self._fetcher.exchange, self._names, requests, num_threads)
-            else:
-                made = [made_alone(request, num_threads) for request in requests]
-            wanted = [
-                {} if isinstance(batch, Exception) else wanted_of(place, batch)
-                for place, batch in enumerate(made)
-            ]
-            return made, wanted
-
+    def ask(self, make: Callable[[], tuple[Sequence[Any], Sequence[Wanted]]]) -> Window:
+        """Begins to make some batches, and to fetch the rows that they want; see ``Window``."""
         return Window(self._fetcher, make)
+
+    def sample(self, asked: Sequence[Asked], num_threads: int) -> list[Any]:
+        """Samples batches whose neighbours lie in shards; see :func:`~.window.sample`."""
+        return sample(self._fetcher.exchange, self._names, asked, num_threads)
 
 
 def _shelf(part: OpenedFiles, owners: Owners, numbers: Any, attrs: Mapping[str, str]) -> Shelf:

@@ -16,8 +16,8 @@ from pyg_graphzero.store.columns import gather
 
 #: Rows of one batch by key and attribute, decoded.
 RowsByKey = dict[Key, dict[str, Tensor]]
-#: (recipe, seeds, key, number, excluded) of a batch, as the engine takes them.
-Request = tuple[_core.Recipe, Any, int, int, Any]
+#: (recipe, seeds, key, number, excluded) of a batch, as the engine is asked for it.
+Asked = tuple[_core.Recipe, Any, int, int, Any]
 
 
 class Window:
@@ -25,8 +25,8 @@ class Window:
 
     Args:
         fetcher: Where rows come from.
-        make: Samples the batches, if the engine has not: gives them, or an error in place of one,
-            and the rows that each wants.
+        make: Gives the batches, or an error in place of one, and the rows that each wants. It runs
+            on that thread.
     """
 
     def __init__(
@@ -93,21 +93,15 @@ class Window:
         return united
 
 
-def made_alone(request: Request, num_threads: int) -> _core.Batch:
-    """A batch whose neighbours this process has."""
-    recipe, seeds, key, number, excluded = request
-    return recipe.make(seeds, key, num_threads, number, excluded)
-
-
 def sample(
-    exchange: Exchange, names: Mapping[str, Any], requests: Sequence[Request], num_threads: int
+    exchange: Exchange, names: Mapping[str, Any], asked: Sequence[Asked], num_threads: int
 ) -> list[Any]:
     """Samples batches whose neighbours other ranks have: once a hop, these are asked for.
 
     Args:
         exchange: Where neighbours come from, under ``("neighbour", edge type)``.
         names: Edge types by the path of their topology.
-        requests: The batches.
+        asked: The batches.
         num_threads: Threads inside one batch.
 
     Returns:
@@ -116,7 +110,7 @@ def sample(
     Raises:
         RankLostError: Another rank does not answer.
     """
-    window = _core.SteppedWindow(requests, num_threads)
+    window = _core.SteppedWindow(asked, num_threads)
     while lists := window.step():
         by_type: dict[Key, list[int]] = {}
         for number, (path, _) in enumerate(lists):
@@ -130,7 +124,7 @@ def sample(
             sources |= dict(zip(by_type[key], parts, strict=True))
         window.fill([sources[number] for number in range(len(lists))])
     batches: list[Any] = []
-    for number in range(len(requests)):
+    for number in range(len(asked)):
         try:
             batches.append(window.take(number))
         except Exception as error:
