@@ -98,7 +98,7 @@ class NeighborSampler(EngineLoader[Any], torch_geometric.loader.NeighborSampler)
         """Cuts a sample into hops."""
         assert out.num_sampled_nodes is not None
         nodes = list(accumulate(out.num_sampled_nodes))
-        edges = list(accumulate(out.num_sampled_edges or [0] * len(self.sizes), initial=0))
+        edges = list(accumulate(out.num_sampled_edges or [], initial=0))
         e_id = None
         if self.return_e_id:
             assert out.edge is not None

@@ -200,9 +200,6 @@ class GraphSampler(BaseSampler):
             None if name in self.graph.unnumbered else each
             for name, each in zip(names, sampled.slots, strict=True)
         ]
-        if not names and not self.is_hetero:
-            ends = [torch.empty(2, 0, dtype=torch.int64)]
-            slots = [torch.empty(0, dtype=torch.int64)]
 
         def by(keys: Sequence[Any], values: Any) -> Any:
             if not self.is_hetero:

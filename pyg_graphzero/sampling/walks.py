@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from pyg_graphzero.errors import UnsupportedError
-from pyg_graphzero.pyg.data import edge_storages
-from pyg_graphzero.pyg.lazy import OnDemand, raw_items
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.schema import EdgeType
 
@@ -45,12 +42,6 @@ def steps_of(
                 f"{'leads to' if reverse else 'begins at'} {end!r}"
             )
     return steps
-
-
-def is_stored(data: Any, name: EdgeType | None) -> bool:
-    """Whether the edges of a type are read from a store."""
-    value = dict(raw_items(edge_storages(data)[name])).get("edge_index")
-    return isinstance(value, OnDemand) and not value.is_built
 
 
 def mirror_of(contents: StoreContents, name: EdgeType | None) -> EdgeType | None:
