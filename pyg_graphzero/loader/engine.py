@@ -53,6 +53,7 @@ class EngineLoader(KeyedLoader[Graph_co]):
     first_aggregation: str | None = None  # of features, while they are gathered
     _stats: LoaderStats | None = None
     _device: torch.device | None = None
+    _seed_windows: Tensor | None = None  # a length of time for each seed
     _taken: tuple[str, ...] = ()  # options that it takes, its sampler's aside
 
     def _keep(
@@ -64,6 +65,14 @@ class EngineLoader(KeyedLoader[Graph_co]):
         """Takes what torch's constructor does not know, or would refuse, from its arguments."""
         self.device = device
         self.options = options_of(options, self, self._taken, sampler)
+
+    def _start(
+        self, data: Any, count: int, sampler: GraphSampler, device: Any, arguments: dict[str, Any]
+    ) -> None:
+        """Takes the graph and its sampler, where PyG's constructor would make one."""
+        self._keep(device)
+        self.data, self.node_sampler = data, sampler
+        self._load(count, arguments)
 
     def _load(self, count: int, arguments: dict[str, Any]) -> None:
         """``DataLoader``'s constructor, where PyG's would sort or copy edges.

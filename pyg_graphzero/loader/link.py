@@ -117,7 +117,7 @@ class LinkNeighborLoader(LinkLoader[Graph_co], torch_geometric.loader.LinkNeighb
                 "expected both or neither"
             )
         data = resolve(data)
-        sampler, self._seed_windows = sampler_of(self, data, locals(), self._taken)
+        sampler = sampler_of(self, data, locals())
         super().__init__(
             data, sampler, edge_label_index, edge_label, edge_label_time, neg_sampling,
             neg_sampling_ratio, transform, transform_sampler_output, filter_per_worker,
@@ -125,9 +125,3 @@ class LinkNeighborLoader(LinkLoader[Graph_co], torch_geometric.loader.LinkNeighb
             options=options, **kwargs,
         )  # fmt: skip
         check_first_aggregation(first_aggregation, self)
-        # Lightning makes loaders anew from attributes named as their arguments are.
-        self.first_aggregation = first_aggregation
-        self.num_neighbors = num_neighbors
-        self.time_attr = time_attr
-        self.time_window = time_window
-        self.neighbor_sampler = sampler

@@ -75,7 +75,6 @@ class LinkLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkLoader):
         [1.0, 1.0, 0.0, 0.0]
     """
 
-    _seed_windows: Tensor | None = None
     _taken = ("exclude_edges", "seed_order")
 
     def __init__(

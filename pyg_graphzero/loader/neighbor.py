@@ -100,15 +100,9 @@ class NeighborLoader(NodeLoader[Graph_co], torch_geometric.loader.NeighborLoader
         if input_time is not None and time_attr is None:
             raise ValueError("input_time: found one without time_attr, expected both or neither")
         data = resolve(data)
-        sampler, self._seed_windows = sampler_of(self, data, locals(), self._taken)
+        sampler = sampler_of(self, data, locals())
         super().__init__(
             data, sampler, input_nodes, input_time, transform, transform_sampler_output,
             filter_per_worker, device=device, edge_ids=edge_ids, options=options, **kwargs,
         )  # fmt: skip
         check_first_aggregation(first_aggregation, self)
-        # Lightning makes loaders anew from attributes named as their arguments are.
-        self.first_aggregation = first_aggregation
-        self.num_neighbors = num_neighbors
-        self.time_attr = time_attr
-        self.time_window = time_window
-        self.neighbor_sampler = sampler

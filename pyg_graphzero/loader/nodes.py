@@ -57,8 +57,6 @@ class NodeLoader(EngineLoader[Graph_co], torch_geometric.loader.NodeLoader):
         [2, 1, 0]
     """
 
-    _seed_windows: Tensor | None = None
-
     def __init__(
         self,
         data: Graph_co | Store | Sequence[Any],

@@ -220,17 +220,16 @@ class BatchPlan:
                 found |= {(kind, name): slots for kind in self._edges[name].remote}
         return found
 
-    def _look_up(self, by: int, ids: Tensor | None) -> tuple[int, int | None]:
-        """The index list of ids in the places of list ``by``: its number, and that among lookups.
+    def _look_up(self, by: int, ids: Tensor | None) -> int:
+        """The number of the index list of ids in the places of list ``by``.
 
-        It is ``by`` itself, and None, where there are no ids because places are the ids.
+        It is ``by`` itself where there are no ids because places are the ids.
         """
         table = None if ids is None else row_table(ids)
         if ids is None or table is None:
-            return by, None
+            return by
         self.is_by_edge = True
-        number = self.columns.add_lookup(by, table, self._page(ids, by))
-        return number, number - len(self.node_types) - len(self.edge_types)
+        return self.columns.add_lookup(by, table, self._page(ids, by))
 
     def _plan_nodes(self, name: str | None, store: BaseStorage, rows: int) -> _Storage:
         """Node attributes, and everything that is neither node nor edge level."""
@@ -294,7 +293,8 @@ class BatchPlan:
         has_ids = self.has_edge_ids and name not in self.graph.unnumbered
         by_id = has_ids or bool(joined)
         ids = self.graph.ids(name) if by_id else None
-        by, out.edge_ids = self._look_up(slots, ids)
+        by = self._look_up(slots, ids)
+        out.edge_ids = None if by == slots else by - len(self.node_types) - len(self.edge_types)
         for key, value in raw_items(store):
             if key == "edge_index":
                 out.values[key] = lambda part: part.edge_index

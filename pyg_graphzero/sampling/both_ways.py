@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.sampler.base import SubgraphType
 
 from pyg_graphzero import _core
 from pyg_graphzero.errors import UnsupportedError
@@ -45,7 +44,10 @@ class BidirectionalNeighborSampler(NeighborSampler):
         is_sorted: Taken for PyG's sake.
         share_memory: Taken for PyG's sake: processes share the files.
         directed: Deprecated; False means ``subgraph_type="induced"``.
+        sample_direction: Only ``"forward"``.
         num_threads: Threads inside one batch; 0 uses as many as torch does.
+        time_window: Only None.
+        options: Only None.
 
     Raises:
         UnsupportedError: ``time_attr``; the store has edges by destination only.
@@ -62,28 +64,21 @@ class BidirectionalNeighborSampler(NeighborSampler):
         ([1, 0, 2], [0, 1])
     """
 
-    def __init__(
-        self,
-        data: Any,
-        num_neighbors: Any,
-        subgraph_type: SubgraphType | str = "directional",
-        replace: bool = False,
-        disjoint: bool = False,
-        temporal_strategy: str = "uniform",
-        time_attr: str | None = None,
-        weight_attr: str | None = None,
-        is_sorted: bool = False,
-        share_memory: bool = False,
-        directed: bool = True,
-        num_threads: int = 0,
+    _taken = ()
+
+    def _begin(
+        self, data: Any, num_neighbors: Any, description: Description, num_threads: int
     ) -> None:
-        if time_attr is not None:
+        if description.time_attr is not None:
             raise UnsupportedError(
-                f"time_attr: found {time_attr!r}, expected None: BidirectionalNeighborSampler "
-                "looks at no times, as in PyG; NeighborSampler samples in-neighbours by time"
+                f"time_attr: found {description.time_attr!r}, expected None: this sampler looks at "
+                "no times, as in PyG; NeighborSampler samples in-neighbours by time"
             )
-        subgraph_type = subgraph_type if directed else "induced"
-        self._begin(data, num_neighbors, Description.of(locals()), num_threads)
+        if description.sample_direction != "forward":
+            raise ValueError(
+                "sample_direction: found 'backward', expected 'forward': both are drawn"
+            )
+        super()._begin(data, num_neighbors, description, num_threads)
 
     def _prepare_graph(self, graph: SampledGraph, data: Any, own: Description) -> None:
         super()._prepare_graph(graph, data, own)

@@ -44,6 +44,7 @@ from pyg_graphzero.sampling.windows import latest_seen, seed_times
 from pyg_graphzero.store.columns import engine_array, gather
 from pyg_graphzero.store.edge_order import earlier
 from pyg_graphzero.store.schema import EdgeType
+from pyg_graphzero.util.arguments import check_index_set
 from pyg_graphzero.util.keys import BatchKey, random_key
 
 
@@ -92,6 +93,7 @@ class NeighborSampler(GraphSampler):
     """
 
     description: Description
+    _taken: tuple[str, ...] = OF_NEIGHBORS  # options
 
     def __init__(
         self,
@@ -114,7 +116,7 @@ class NeighborSampler(GraphSampler):
     ) -> None:
         if not directed:
             subgraph_type = SubgraphType.induced
-        options = options_of(options, self, OF_NEIGHBORS)
+        options = options_of(options, self, self._taken)
         self._begin(data, num_neighbors, Description.of(locals()), num_threads)
 
     @classmethod
@@ -263,13 +265,8 @@ class NeighborSampler(GraphSampler):
                 f"seed times: found none, and {of} have no {self.time_attr!r} of their own; give "
                 "input_time (or edge_label_time)"
             )
-        own, nodes = self.graph.node_times[node_type], nodes.to(torch.int64).view(-1)
-        outside = nodes[(nodes < 0) | (nodes >= own.numel())]
-        if outside.numel():
-            raise IndexError(
-                f"seeds: found node {int(outside[0])}, expected 0 <= node < {own.numel()}"
-            )
-        return gather(own, nodes)
+        own = self.graph.node_times[node_type]
+        return gather(own, check_index_set(nodes.view(-1), own.numel(), "seeds"))
 
     def prepare_induced(self, nodes: Mapping[str | None, Tensor]) -> Prepared:
         """A batch of some nodes by type: just them, where there are no hops."""

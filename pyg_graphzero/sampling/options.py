@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from torch import Tensor
@@ -16,6 +16,8 @@ from pyg_graphzero import _core
 from pyg_graphzero.sampling.windows import check_window
 from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.util.arguments import of_type
+
+Key = TypeVar("Key")
 
 METHODS = ("uniform", "labor")
 SEED_ORDERS = ("input", "store")
@@ -209,18 +211,23 @@ def fan_outs(
             "num_neighbors: found a dict by edge type, expected a list for a homogeneous graph"
         )
     lists = {name: values[name] if is_hetero else values for name in names}
+    checked = counts_of("num_neighbors", lists, -1, "a count, 0, or -1 for all neighbors")
+    return list(checked.values())
+
+
+def counts_of(
+    what: str, lists: Mapping[Key, Any], least: int, expected: str
+) -> dict[Key, list[int]]:
+    """Counts for each hop, by type; NumPy's integers are taken too.
+
+    Raises:
+        ValueError: Where a type has none, or one below ``least``; it says what was ``expected``.
+    """
     for name, hops in lists.items():
+        of = of_type(name)
         if not isinstance(hops, list | tuple):
-            what = f"num_neighbors{of_type(name)}"
-            raise ValueError(f"{what}: found {hops!r}, expected a list with a count for each hop")
-    return [[_count(k, hop, name) for hop, k in enumerate(hops)] for name, hops in lists.items()]
-
-
-def _count(k: Any, hop: int, name: EdgeType | None) -> int:
-    """A fan-out; NumPy's integers are taken too."""
-    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < -1:
-        raise ValueError(
-            f"num_neighbors[{hop}]{of_type(name)}: found {k!r}, expected a count, 0, or -1 for all "
-            "neighbors"
-        )
-    return int(k)
+            raise ValueError(f"{what}{of}: found {hops!r}, expected a list of counts, one a hop")
+        for hop, k in enumerate(hops):
+            if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < least:
+                raise ValueError(f"{what}[{hop}]{of}: found {k!r}, expected {expected}")
+    return {name: [int(k) for k in hops] for name, hops in lists.items()}
