@@ -35,14 +35,9 @@ def contents_of(data: Any) -> StoreContents | None:
     return contents
 
 
-def plain_class(data: Any) -> type:
-    """The class of a graph, without the disk."""
-    return data._plain if isinstance(data, _OnDisk) else type(data)
-
-
 def empty_like(data: Any) -> Any:
     """A graph in memory of the same class, for a batch; its constructor is not called."""
-    cls: Any = plain_class(data)
+    cls: Any = data._plain if isinstance(data, _OnDisk) else type(data)
     out = _bare(cls)
     if cls in (Data, HeteroData):
         return out

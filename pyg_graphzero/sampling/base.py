@@ -250,19 +250,9 @@ class GraphSampler(BaseSampler):
 
     @property
     def edge_permutation(self) -> Any:
-        """Leads from CSC slots to original edge ids, for PyG's own loaders.
-
-        ``int64`` in memory or None; of a graph on disk, ids are looked up when they are asked for.
-        """
-        graph = self.graph
-        found: dict[EdgeType | None, Any] = {}
-        for name in graph.edge_types:
-            ids = graph.ids(name)
-            if graph.contents is not None:
-                found[name] = EdgePermutation(self, name)
-            else:
-                found[name] = None if ids is None else ids.to(torch.int64)
-        return found if self.is_hetero else found.get(None)
+        """Leads from CSC slots to original edge ids, for PyG's own loaders; looks them up."""
+        found = {name: EdgePermutation(self, name) for name in self.graph.edge_types}
+        return found if self.is_hetero else found[None]
 
     def original_edge_ids(self, name: EdgeType | None, slots: Tensor) -> Tensor:
         """Original edge ids (``int64``) of CSC slots.

@@ -13,6 +13,7 @@ from pyg_graphzero.sampling.graph import SampledGraph
 from pyg_graphzero.sampling.windows import check_of_seeds
 from pyg_graphzero.store.columns import gather
 from pyg_graphzero.store.schema import EdgeType
+from pyg_graphzero.util.arguments import of_type
 
 # Draws again as often as this before all nodes that there were by a seed's time are listed for it.
 _ROUNDS = 100
@@ -140,26 +141,15 @@ class Negatives:
             few = self._sample(_ROUNDS, end, num_nodes, there)
             good = few[~refused(at.expand(few.numel()), few)]
             if good.numel() == 0:
+                seed = f"seed edge {int(at)}" if src is None else f"source node {int(src[at])}"
+                count = num_nodes if there is None else len(there)
                 raise ValueError(
-                    self._none_found(node_type, num_nodes if there is None else len(there), at, src)
+                    f"negatives: found none for {seed} of the batch in {_ROUNDS} draws of {count} "
+                    f"nodes{of_type(node_type)} that are there by its time, expected one; use "
+                    "negatives that may be edges, or later times"
                 )
             drawn[at] = good[0]
         return drawn
-
-    def _none_found(
-        self, node_type: str | None, num_there: int, at: Tensor, src: Tensor | None
-    ) -> str:
-        """The error where there is nothing to draw."""
-        if src is None or num_there == 0:
-            of = "nodes" if node_type is None else f"{node_type!r} nodes"
-            return (
-                f"negatives: found {num_there} {of} by the time of seed edge "
-                f"{int(at)} of the batch, expected one that may be drawn"
-            )
-        return (
-            f"negatives: found none for source node {int(src[at])} in {_ROUNDS} draws: "
-            "it has edges to (nearly) all destinations; use negatives that may be edges"
-        )
 
     def _sample(self, count: int, end: str, num_nodes: int, among: Tensor | None = None) -> Tensor:
         """Nodes, of all or of some, drawn as the user says."""

@@ -61,7 +61,7 @@ def add_order(
                 f"weight_attr={weight_attr!r}: found in no edge type, expected {there}"
             )
 
-    as_float = bool(graph.float_times)
+    as_float, shards = bool(graph.float_times), graph.shards
     for node_type, value in node_times.items():
         what, count = f"{time_attr!r}{of_type(node_type)}", graph.node_types[node_type]
         if len(value) != count:
@@ -73,13 +73,12 @@ def add_order(
         if name in edge_times:
             times = comparable_times(edge_times[name], f"{time_attr!r}{of_type(name)}", as_float)
         elif src in graph.node_times:
-            shards = graph.shards
-            sources = graph.sources(name) if shards is None else shards.sources(name)
-            times = gather(graph.node_times[src], sources)
+            sources = graph.sources(name) if shards is None else shards.slots(name)
+            times = gather(graph.node_times[src], sources.to(torch.int64))
         if times is not None or name in weights:
             bounds = graph.bounds(name)
             graph.orders[name] = rank_edges(
-                bounds if graph.shards is None else graph.shards.in_slots(name, bounds),
+                bounds if shards is None else shards.in_slots(name, bounds),
                 times,
                 weights.get(name),
                 name,

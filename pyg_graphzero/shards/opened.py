@@ -270,26 +270,20 @@ class Shards:
         """Where the slots of each node begin, if that is not where its bounds say."""
         return self._starts.get(name)
 
-    def slots(self, name: EdgeType | None, attr: str) -> Tensor:
-        """An attribute of all edges by slot, in memory.
+    def slots(self, name: EdgeType | None, attr: str | None = None) -> Tensor:
+        """An attribute of all edges by slot, in memory; None: their sources, ``[num_edges]``.
 
         Raises:
             RankLostError: A rank does not answer.
         """
-        return self._whole(("edge", name), attr)
-
-    def sources(self, name: EdgeType | None) -> Tensor:
-        """The sources of all edges by slot, ``int64 [num_edges]``, in memory; raises likewise."""
-        return self._whole(("neighbour", name), _SOURCE, torch.int64)
-
-    def _whole(self, key: Key, attr: str, dtype: torch.dtype | None = None) -> Tensor:
+        key, attr = ("neighbour", name) if attr is None else ("edge", name), attr or _SOURCE
         shelf = self.shelves[key]
         count, parts = shelf.owners.division.num_nodes, []
         step = max(1, _BYTES_AT_ONCE // shelf.row_bytes)
         for first in range(0, max(1, count), step):
             numbers = torch.arange(first, min(first + step, count))
             tables, at = self._fetcher.exchange.fetch({key: numbers}, {})[key]
-            parts.append(gather(tables[attr], at).to(dtype))
+            parts.append(gather(tables[attr], at))
         return torch.cat(parts)
 
     def in_slots(self, name: EdgeType | None, bounds: Tensor) -> Tensor:
