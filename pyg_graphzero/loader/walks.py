@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import isfinite
 from typing import Any
 
@@ -169,7 +169,11 @@ class RandomWalker:
         )
         if slots is None:
             return rows
-        _replace(slots, names, self._edge_ids)
+        for name in dict.fromkeys(names):
+            columns = [i for i, own in enumerate(names) if own == name]
+            part = slots[:, columns]
+            ids = self._edge_ids(name, part.clamp(min=0).view(-1)).view(part.shape)
+            slots[:, columns] = ids.where(part >= 0, -1)
         return rows, slots
 
     def _edge_ids(self, name: Any, slots: Tensor) -> Tensor:
@@ -336,17 +340,3 @@ def random_walk(
         start, walk_length, restart, on_end, return_edge_ids, generator, num_threads,
         input_time, time_window,
     )  # fmt: skip
-
-
-def _replace(table: Tensor, names: Sequence[Any], new: Callable[[Any, Tensor], Tensor]) -> None:
-    """Replaces what is not -1 in each column of a table, by the name of the column."""
-    for name in dict.fromkeys(names):
-        columns = [i for i, own in enumerate(names) if own == name]
-        is_all = len(columns) == len(names)
-        part = table if is_all else table[:, columns]
-        is_there = part >= 0
-        part = new(name, part.clamp(min=0).view(-1)).view(part.shape).where(is_there, -1)
-        if is_all:
-            table.copy_(part)
-        else:
-            table[:, columns] = part

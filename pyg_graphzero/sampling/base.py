@@ -92,7 +92,16 @@ class GraphSampler(BaseSampler):
         graph: The topology.
         is_hetero: Whether samples are heterogeneous.
         num_threads: Threads inside one batch; 0 uses as many as torch does.
+
+    Attributes:
+        is_final: Edges are what the engine samples, so that it can gather their rows too.
+        is_by_hop: Every edge was sampled in a hop; induced ones are of none.
+        may_read: Neighbours may be read for batches; else all are in memory, or mapped.
     """
+
+    is_final: bool = True
+    is_by_hop: bool = False
+    may_read: bool = True
 
     def __init__(self, graph: SampledGraph, is_hetero: bool, num_threads: int) -> None:
         self.graph = graph
@@ -129,21 +138,6 @@ class GraphSampler(BaseSampler):
     @abstractmethod
     def prepare_nodes(self, inputs: NodeSamplerInput) -> Prepared:
         """Lays out a sample around seed nodes."""
-
-    @property
-    def is_final(self) -> bool:
-        """Whether edges are what the engine samples, so that it can gather their rows too."""
-        return True
-
-    @property
-    def is_by_hop(self) -> bool:
-        """Whether every edge was sampled in a hop; induced ones are of none."""
-        return False
-
-    @property
-    def may_read(self) -> bool:
-        """Whether neighbours may be read for batches; else all are in memory, or mapped."""
-        return True
 
     def sample_from_nodes(
         self, inputs: NodeSamplerInput, key: int | None = None, **kwargs: Any

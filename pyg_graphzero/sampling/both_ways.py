@@ -65,6 +65,8 @@ class BidirectionalNeighborSampler(NeighborSampler):
     """
 
     _taken = ()
+    _directions = 2
+    is_final = is_by_hop = False  # edges of both directions are joined
 
     def _begin(
         self, data: Any, num_neighbors: Any, description: Description, num_threads: int
@@ -98,20 +100,6 @@ class BidirectionalNeighborSampler(NeighborSampler):
     def _build(self, unmapped: Mapping[EdgeType | None, Unmapped]) -> _core.NeighborSampler:
         """Behind the edge types as they are, the same ones with their ends exchanged."""
         return _core.NeighborSampler(self.graph.builder(unmapped, self._along))
-
-    @property
-    def _engine_fanouts(self) -> list[list[int]]:
-        return [*self._fanouts, *self._fanouts]
-
-    @property
-    def is_final(self) -> bool:
-        """See :attr:`GraphSampler.is_final`: edges of both directions are joined."""
-        return False
-
-    @property
-    def is_by_hop(self) -> bool:
-        """Whether hops of edges say what a layer needs."""
-        return False
 
     def sample_of(self, batch: _core.Batch) -> Sampled:
         """The sample of a batch, both ways."""

@@ -94,6 +94,7 @@ class NeighborSampler(GraphSampler):
 
     description: Description
     _taken: tuple[str, ...] = OF_NEIGHBORS  # options
+    _directions = 1  # in which the engine has each edge type
 
     def __init__(
         self,
@@ -158,11 +159,6 @@ class NeighborSampler(GraphSampler):
         return _core.NeighborSampler(self.graph.builder(unmapped))
 
     @property
-    def _engine_fanouts(self) -> list[list[int]]:
-        """How many neighbours are drawn per hop, by the engine's edge types."""
-        return self._fanouts
-
-    @property
     def num_neighbors(self) -> NumNeighbors:
         """The fan-out."""
         return self._num_neighbors
@@ -181,7 +177,7 @@ class NeighborSampler(GraphSampler):
         own, reading = self.description, reading or self._mapped
         return _core.Recipe.neighbors(
             reading.engine,
-            self._engine_fanouts,
+            self._fanouts * self._directions,
             replace=own.replace,
             disjoint=own.disjoint,
             last=own.temporal_strategy == "last",
@@ -209,17 +205,17 @@ class NeighborSampler(GraphSampler):
         return super().sample(prepared, key)
 
     @property
-    def is_final(self) -> bool:
+    def is_final(self) -> bool:  # type: ignore[override]
         """See :attr:`GraphSampler.is_final`: reverse edges are added."""
         return self.subgraph_type != SubgraphType.bidirectional
 
     @property
-    def may_read(self) -> bool:
+    def may_read(self) -> bool:  # type: ignore[override]
         """See :attr:`GraphSampler.may_read`: LABOR looks at every neighbour of a frontier."""
         return self.description.labor is None
 
     @property
-    def is_by_hop(self) -> bool:
+    def is_by_hop(self) -> bool:  # type: ignore[override]
         """Whether every edge was sampled in a hop; induced ones are of none."""
         return self.subgraph_type != SubgraphType.induced
 
