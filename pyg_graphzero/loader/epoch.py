@@ -153,19 +153,18 @@ class Epoch:
     def _begin(self, number: int) -> None:
         """Starts the engine at a batch."""
         self._close()
-        loader = self._loader
-        self._lease = self._begin_lease()
-        threads = loader.num_workers if loader.prefetch_factor != 0 else 0
-        if self._lease is not None:
-            threads = self._lease.threads
+        loader, lease = self._loader, self._begin_lease()
+        self._lease, self._requests = lease, {}
+        if lease is not None:
+            threads, room = lease.threads, lease.ready_bytes
+        else:
+            threads = loader.num_workers if loader.prefetch_factor != 0 else 0
+            room = int(_SHARE_AHEAD * free_memory()) if threads else 0
         self.stats.num_workers = threads
-        self._requests = {}
         if threads > 0:
-            lease = self._lease
-            room = int(_SHARE_AHEAD * free_memory()) if lease is None else lease.ready_bytes
             self._engine = begin_engine(threads, room, number)
-        if self._lease is not None:
-            self._lease.engine = self._engine
+        if lease is not None:
+            lease.engine = self._engine
         self._process = os.getpid()
 
     def _begin_lease(self) -> Lease | None:

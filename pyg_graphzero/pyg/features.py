@@ -83,12 +83,11 @@ class DiskFeatureStore(FeatureStore):
         contents = self.handle.contents
         table = contents.rows(file)
         index = attr.index
-        position: Tensor | None = None
         if index is None:
             of_rows = attr.attr_name in record.attrs
             return contents.whole(record, attr.attr_name) if of_rows else contents.view(file)
-        if isinstance(record, EdgeTypeSchema):
-            position = contents.edge_position(record.name)
+        is_edge = isinstance(record, EdgeTypeSchema)
+        position = contents.edge_position(record.name) if is_edge else None
         if isinstance(index, (slice, int)):
             if position is None:
                 return table[index]

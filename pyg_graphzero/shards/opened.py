@@ -87,10 +87,8 @@ def open_shards(
             "group: found no process group, expected torch.distributed.init_process_group() before"
         )
     ranks = _Ranks(dist.get_process_group_ranks(group or dist.group.WORLD), timeout)
-    options = {
-        "memory": memory, "processes": processes, "strict": strict, "row_cache": row_cache
-    }  # fmt: skip
-    return _open(Path(os.path.realpath(check_path(path, "path"))), ranks, options)
+    how = Opening(memory, processes, strict, row_cache)
+    return _open(Path(os.path.realpath(check_path(path, "path"))), ranks, how)
 
 
 @dataclass(frozen=True)
@@ -120,7 +118,7 @@ class _Ranks:
 def _open(
     directory: Path,
     ranks: _Ranks,
-    options: dict[str, Any],
+    how: Opening,
     drafts: Sequence[Draft] = (),
     attrs: Mapping[str | None, Collection[str]] | None = None,
 ) -> ShardedStore:
@@ -129,7 +127,7 @@ def _open(
     Args:
         directory: Where it lies.
         ranks: The ranks.
-        options: Arguments of ``gz.open``.
+        how: How it is opened.
         drafts: Drafts in this rank's part, to be attributes here.
         attrs: Attributes in shards to show, by node type; None: all.
     """
@@ -143,7 +141,7 @@ def _open(
     assert store is not None
     exchange = Exchange(store.shelves, own, str(directory))
     try:
-        return ShardedStore(store, exchange, ranks, options)
+        return ShardedStore(store, exchange, ranks, how)
     except BaseException:
         exchange.fail()
         raise
@@ -333,16 +331,13 @@ def _numbers(rows: EncodedRows | None) -> list[float] | None:
 class ShardedStore(Store):
     """A store in shards, opened by ``gz.open_shards``. Every rank is to call ``close()``."""
 
-    def __init__(
-        self, opened: Shards, exchange: Exchange, ranks: _Ranks, options: dict[str, Any]
-    ) -> None:
-        super().__init__(opened.directory / WHOLE, how=Opening(**options))
+    def __init__(self, opened: Shards, exchange: Exchange, ranks: _Ranks, how: Opening) -> None:
+        super().__init__(opened.directory / WHOLE, how=how)
         self._opened = opened
         self._exchange = exchange
         self._ranks = ranks
-        self._options = options
         room = (None, 0) if opened.is_shown_in_part else self._take_room()
-        opened.serve(self.contents, Fetcher(exchange, *room, repr(options["memory"])))
+        opened.serve(self.contents, Fetcher(exchange, *room, repr(how.memory)))
 
     def _take_room(self) -> tuple[int | None, int]:
         """Bytes of the budget for batches of shards, and how many of them for rows that are kept.
@@ -398,7 +393,7 @@ class ShardedStore(Store):
         self, drafts: Sequence[Draft], attrs: Mapping[str | None, Collection[str]]
     ) -> ShardedStore:
         """Opens it once more, on all ranks: with drafts, and these attributes of the nodes."""
-        return _open(self._opened.directory, self._ranks, self._options, drafts, attrs)
+        return _open(self._opened.directory, self._ranks, self.how, drafts, attrs)
 
     @property
     def exchanged(self) -> ExchangeStats:

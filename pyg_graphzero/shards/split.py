@@ -267,7 +267,8 @@ class _Splitter:
             for edges in bounded:
                 writer.add_bounds(edges, contents.topology(edges.name))
                 for attr, entry in edges.others.items():
-                    writer.add_graph_attr(attr, self._loose(entry), edges.name)
+                    value = contents.view(entry["file"]) if "file" in entry else entry["value"]
+                    writer.add_graph_attr(attr, value, edges.name)
             for name, attr, file in adopted:
                 writer.add_node_attr(name, attr, contents.view(file))
             writer.finish()
@@ -306,9 +307,6 @@ class _Splitter:
                 rows = StoredRows(column, contents.view(file), nodes)
                 with self.bars.step(f"writing {attr}", len(nodes) * column.row_bytes) as bar:
                     writer.add_node_attr(own, attr, rows, bar.update)
-
-    def _loose(self, entry: dict[str, Any]) -> Any:
-        return self.contents.view(entry["file"]) if "file" in entry else entry["value"]
 
     def _write_edges(
         self,
