@@ -60,10 +60,10 @@ class StoredEdges:
         order: str,
         mask: Tensor | None = None,
     ) -> None:
-        graph, given = sampler.graph, {"edge_label": label, "edge_label_time": time}
-        for what, values in {**given, "input_id": input_id}.items():
-            if values is not None:
-                graph.need_edge_ids(name, f"{what} of all edges")
+        graph = sampler.graph
+        given = {"edge_label": label, "edge_label_time": time, "input_id": input_id}
+        for what in (what for what, values in given.items() if values is not None):
+            graph.need_edge_ids(name, f"{what} of all edges")
         self.sampler = sampler
         self.input_type = name
         self.label = label

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from pyg_graphzero._core import Encoding
-from pyg_graphzero.loader.neighbor import NeighborLoader
+from pyg_graphzero.loader.nodes import NeighborLoader
 from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.memory.needs import Kind, Need
 from pyg_graphzero.memory.plan import MemoryPlan, divide

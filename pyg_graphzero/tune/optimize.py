@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pyg_graphzero.loader.neighbor import NeighborLoader
+from pyg_graphzero.loader.nodes import NeighborLoader
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.budget import Budget
 from pyg_graphzero.memory.keeper import hold_neighbours, keeper_of, read_neighbours
