@@ -174,19 +174,16 @@ class EngineLoader(KeyedLoader[Graph_co]):
         except (TypeError, ValueError):  # a batch sampler that does not say; ValueError is PyG's
             return 2 * costs.MAX_WINDOW
 
-    def _request(self, plan: BatchPlan | None, index: Any, key: int) -> Request:
+    def _request(self, plan: BatchPlan, index: Any, key: int) -> Request:
         """A batch from the positions of its seeds, for the engine to sample and maybe gather."""
         prepared = self._prepare(as_positions(index), key)
-        reading = None if plan is None else plan.reading
         gathers = (
-            plan is not None
-            and (self.graph_sampler.is_final or not plan.is_by_edge)
+            (self.graph_sampler.is_final or not plan.is_by_edge)
             and not self.transform_sampler_output
             and getattr(self.filter_fn, "__func__", None) is EngineLoader.filter_fn
         )
-        plan = plan if gathers else None
-        recipe = self.graph_sampler.recipe(None if plan is None else plan.columns, reading)
-        return Request(prepared.asked(recipe, key), prepared.finish, plan)
+        recipe = self.graph_sampler.recipe(plan.columns if gathers else None, plan.reading)
+        return Request(prepared.asked(recipe, key), prepared.finish, plan if gathers else None)
 
     def _finish(self, batch: _core.Batch, request: Request, *fetched: Fetched) -> Any:
         """Turns the engine's batch into the consumer's, with its rows in shards if there are."""

@@ -26,6 +26,8 @@ class EpochOfShards(Epoch):
     """
 
     def __init__(self, loader: Any, first: int) -> None:
+        self._sampled = loader.graph_sampler.graph.shards  # the shards, if they have neighbours
+        self._shards = contents_of(loader.data).shards  # type: ignore[union-attr]
         super().__init__(loader, first)
         self._made: dict[int, tuple[_core.Batch | None, Request]] = {}  # until it was used
         self._asked: dict[int, tuple[Any, int]] = {}  # its window, and its place in that
@@ -56,20 +58,11 @@ class EpochOfShards(Epoch):
         return super()._finish(batch, request, *fetched)
 
     @property
-    def _shards(self) -> Any:
-        """The shards, if they have neighbours."""
-        return self._loader.graph_sampler.graph.shards
-
-    @property
-    def _all_shards(self) -> Any:
-        return contents_of(self._loader.data).shards  # type: ignore[union-attr]
-
-    @property
     def _ahead(self) -> int:
-        return super()._ahead if self._shards is None else 0
+        return super()._ahead if self._sampled is None else 0
 
     def _begin(self, number: int) -> None:
-        if self._shards is None:
+        if self._sampled is None:
             super()._begin(number)
 
     def _finish(self, batch: _core.Batch, request: Request, *fetched: Fetched) -> Any:
@@ -77,7 +70,7 @@ class EpochOfShards(Epoch):
 
     def _make(self, number: int) -> None:
         """Has a batch made if it is not, and one or two behind those that are."""
-        together = self._all_shards.together
+        together = self._shards.together
         for _ in range(2):
             if self._ends >= number + 2 * together:
                 break
@@ -95,7 +88,7 @@ class EpochOfShards(Epoch):
 
     def _begun_batch(self, number: int) -> tuple[_core.Batch | None, Request]:
         """A batch that the engine has made, or how its window is to make it."""
-        if self._shards is None:
+        if self._sampled is None:
             made: tuple[_core.Batch, Request] = super().get(number)
             return made
         with self._preparing:
@@ -107,7 +100,7 @@ class EpochOfShards(Epoch):
         numbers, sampler = range(self._begins, self._ends), self._loader.graph_sampler
         self._begins = self._ends
         made, requests = zip(*(self._made[number] for number in numbers), strict=True)
-        shards, threads = self._shards, self._loader.num_workers or sampler.num_threads
+        shards, threads = self._sampled, self._loader.num_workers or sampler.num_threads
 
         def wanted(batch: Any, request: Request) -> Wanted:
             if request.plan is None or isinstance(batch, Exception):
@@ -119,5 +112,5 @@ class EpochOfShards(Epoch):
             batches = made if shards is None else shards.sample(asked, threads)
             return batches, list(map(wanted, batches, requests))
 
-        window = self._all_shards.ask(make)
+        window = self._shards.ask(make)
         self._asked |= {number: (window, place) for place, number in enumerate(numbers)}

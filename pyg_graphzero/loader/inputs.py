@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.sampler.base import SubgraphType
 
 from pyg_graphzero.pyg.lazy import OnDemand, raw_items
 from pyg_graphzero.sampling.graph import plain, resolve
@@ -92,8 +91,6 @@ def sampler_of(loader: Any, data: Any, arguments: Mapping[str, Any]) -> Any:
     if given is None:
         options = options_of(arguments["options"], loader, (*OF_NEIGHBORS, *loader._taken))
         described = {**arguments, "time_window": window, "options": options}
-        if not arguments["directed"]:
-            described["subgraph_type"] = SubgraphType.induced
         given = NeighborSampler.of(data, arguments["num_neighbors"], Description.of(described))
     elif window not in (None, getattr(given, "time_window", None)):
         raise ValueError(

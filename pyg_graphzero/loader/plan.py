@@ -23,13 +23,7 @@ from pyg_graphzero.sampling.base import GraphSampler, Reading, Sampled
 from pyg_graphzero.sampling.graph import SampledGraph
 from pyg_graphzero.sampling.hops import are_hops_wanted, attach_hops
 from pyg_graphzero.sampling.inner_rows import InnerRows
-from pyg_graphzero.store.columns import (
-    EncodedRows,
-    engine_array,
-    gather,
-    is_written,
-    row_table,
-)
+from pyg_graphzero.store.columns import EncodedRows, engine_array, gather, is_written, row_table
 from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.util.arguments import of_type
 

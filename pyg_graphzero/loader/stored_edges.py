@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 from torch_geometric.sampler import EdgeSamplerInput
@@ -77,10 +75,6 @@ class StoredEdges:
         if self.order == "input" and graph.ids(name) is not None:
             _check_room(graph.store, name)
             graph.store.edge_position(name)
-        self._indices: Tensor | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_indices": None}
 
     def __len__(self) -> int:
         of_all = self.sampler.graph.topology(self.input_type).num_edges
@@ -100,9 +94,7 @@ class StoredEdges:
 
     def _of(self, edge_id: Tensor, slots: Tensor) -> EdgeSamplerInput:
         contents = self.sampler.graph.store
-        if self._indices is None:
-            self._indices = contents.csc(self.input_type)[1]
-        src = gather(self._indices, slots).to(torch.int64)
+        src = gather(contents.csc(self.input_type)[1], slots).to(torch.int64)
         dst = contents.topology(self.input_type).destinations(engine_array(slots.contiguous()))
         return EdgeSamplerInput(
             edge_id if self.input_id is None else self.input_id[edge_id],

@@ -18,12 +18,7 @@ from pyg_graphzero.sampling.graph import Unmapped, graph_of, resolve
 from pyg_graphzero.sampling.options import SamplingOptions, options_of
 from pyg_graphzero.sampling.order import add_order
 from pyg_graphzero.sampling.walks import mirror_of, one_way, steps_of
-from pyg_graphzero.sampling.windows import (
-    check_of_seeds,
-    check_window,
-    latest_seen,
-    seed_times,
-)
+from pyg_graphzero.sampling.windows import check_of_seeds, check_window, latest_seen, seed_times
 from pyg_graphzero.store.columns import engine_array, look_up
 from pyg_graphzero.store.edge_order import earlier
 from pyg_graphzero.store.schema import EdgeType

@@ -19,12 +19,7 @@ from torch_geometric.data.storage import (
 )
 from typing_extensions import Self
 
-from pyg_graphzero.pyg.lazy import (
-    LazyMapping,
-    OnDemand,
-    called,
-    raw_items,
-)
+from pyg_graphzero.pyg.lazy import LazyMapping, OnDemand, called, raw_items
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.schema import EdgeType
 
@@ -334,17 +329,11 @@ class DiskHeteroData(_OnDisk, HeteroData):
 
 @cache
 def disk_class(plain: type) -> type[Any]:
-    """The class of graphs on disk that is also ``plain``, a subclass of ``Data`` or ``HeteroData``.
-
-    Raises:
-        TypeError: It is neither.
-    """
-    for disk in (DiskData, DiskHeteroData):
-        if plain is disk._plain:
-            return disk
-        if isinstance(plain, type) and issubclass(plain, disk._plain):
-            return type(f"Disk{plain.__name__}", (disk, plain), {"_plain": plain})
-    raise TypeError(f"cls: found {plain!r}, expected a subclass of Data or HeteroData")
+    """The class of graphs on disk that is also ``plain``, of ``Data`` or ``HeteroData``."""
+    disk: Any = DiskHeteroData if issubclass(plain, HeteroData) else DiskData
+    if plain is disk._plain:
+        return disk
+    return type(f"Disk{plain.__name__}", (disk, plain), {"_plain": plain})
 
 
 def open_data(contents: StoreContents, cls: type | None = None) -> Any:

@@ -11,11 +11,7 @@ from torch_geometric.data import FeatureStore, TensorAttr
 from torch_geometric.data.feature_store import _FieldStatus
 
 from pyg_graphzero.errors import MissingAttributeError, UnsupportedError
-from pyg_graphzero.store.columns import (
-    gather,
-    look_up,
-    permuted,
-)
+from pyg_graphzero.store.columns import gather, look_up, permuted
 from pyg_graphzero.store.editor import StoreEditor
 from pyg_graphzero.store.handle import StoreHandle
 from pyg_graphzero.store.schema import EdgeTypeSchema, NodeTypeSchema, TypeSchema

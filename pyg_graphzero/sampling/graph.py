@@ -18,13 +18,7 @@ from pyg_graphzero.pyg.features import DiskFeatureStore
 from pyg_graphzero.pyg.lazy import OnDemand, raw_items
 from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.sampling.walks import one_way
-from pyg_graphzero.store.columns import (
-    decoded,
-    engine_array,
-    gather,
-    in_memory,
-    view_topology,
-)
+from pyg_graphzero.store.columns import decoded, engine_array, gather, in_memory, view_topology
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.edge_order import EdgeOrder
 from pyg_graphzero.store.schema import EdgeType

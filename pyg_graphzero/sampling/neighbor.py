@@ -24,12 +24,7 @@ from pyg_graphzero import _core
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.sampling.base import GraphSampler, Prepared, Reading, Sampled
 from pyg_graphzero.sampling.excluded import excluded_edges
-from pyg_graphzero.sampling.graph import (
-    SampledGraph,
-    Unmapped,
-    graph_of,
-    resolve,
-)
+from pyg_graphzero.sampling.graph import SampledGraph, Unmapped, graph_of, resolve
 from pyg_graphzero.sampling.link_seeds import link_seeds
 from pyg_graphzero.sampling.negatives import Negatives
 from pyg_graphzero.sampling.options import (
@@ -115,8 +110,6 @@ class NeighborSampler(GraphSampler):
         time_window: Any = None,
         options: SamplingOptions | None = None,
     ) -> None:
-        if not directed:
-            subgraph_type = SubgraphType.induced
         options = options_of(options, self, self._taken)
         self._begin(data, num_neighbors, Description.of(locals()), num_threads)
 

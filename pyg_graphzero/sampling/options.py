@@ -151,7 +151,8 @@ class Description:
     def of(cls, arguments: Mapping[str, Any]) -> Self:
         """From a sampler's or loader's arguments: ``locals()`` where it begins."""
         names = (field.name for field in fields(cls))
-        return cls(**{name: arguments[name] for name in names if name in arguments})
+        own = {name: arguments[name] for name in names if name in arguments}
+        return cls(**own if arguments["directed"] else own | {"subgraph_type": "induced"})
 
     @property
     def labor(self) -> _core.Labor | None:
