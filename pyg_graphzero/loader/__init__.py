@@ -4,9 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyg_graphzero.loader.adjs import NeighborSampler
 from pyg_graphzero.loader.cluster import ClusterData, ClusterLoader
-from pyg_graphzero.loader.hgt import HGTLoader
 from pyg_graphzero.loader.links import LinkLoader, LinkNeighborLoader
-from pyg_graphzero.loader.nodes import NeighborLoader, NodeLoader
+from pyg_graphzero.loader.nodes import HGTLoader, NeighborLoader, NodeLoader
 from pyg_graphzero.loader.saint import (
     GraphSAINTEdgeSampler,
     GraphSAINTNodeSampler,

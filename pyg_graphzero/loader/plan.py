@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from itertools import count
 from typing import Any
 
@@ -74,13 +74,14 @@ class _Storage:
 Fetched = Mapping[tuple[str, Any], Mapping[str, Tensor]]
 
 
+@dataclass(eq=False)
 class BatchPlan:
     """How batches of one graph are put together from what was sampled.
 
     The engine gathers rows of tensors in main memory; Python selects the rest (lists, tensors
     elsewhere or batched along another dimension).
 
-    Args:
+    Attributes:
         data: Where attributes come from, on disk or in memory.
         sampler: Knows the graph, and the original ids of sampled edges.
         edge_ids: Batches have ``e_id``.
@@ -93,24 +94,19 @@ class BatchPlan:
         UnsupportedError: ``first_aggregation``, and features that cannot be added up.
     """
 
-    def __init__(
-        self,
-        data: Data | HeteroData,
-        sampler: GraphSampler,
-        edge_ids: bool = True,
-        files: Residence | None = None,
-        reading: Reading | None = None,
-        first_aggregation: str | None = None,
-    ) -> None:
-        self.data = data
-        self.first_aggregation = first_aggregation
-        self.has_edge_ids = edge_ids
-        self.reading = reading
-        self._files = files
+    data: Data | HeteroData
+    sampler: InitVar[GraphSampler]
+    edge_ids: bool = True
+    files: Residence | None = None
+    reading: Reading | None = None
+    first_aggregation: str | None = None
+
+    def __post_init__(self, sampler: GraphSampler) -> None:
+        data = self.data
         contents = contents_of(data)
         self.shards = None if contents is None else contents.shards
         self._paged: dict[tuple[str, int], int] = {}  # numbers of paged rows by file and list
-        self.is_by_edge = first_aggregation is not None  # rows are gathered for each edge
+        self.is_by_edge = self.first_aggregation is not None  # rows are gathered for each edge
         self.graph = sampler.graph
         self.node_types = list(self.graph.node_types)
         self.edge_types = self.graph.edge_types
@@ -126,10 +122,10 @@ class BatchPlan:
         self.columns.keeps_slots = not sampler.is_final or any(
             storage.by_edge or "adj_t" in storage.values for storage in self._edges.values()
         )
-        if first_aggregation is not None and not self.columns.needs_hops:
+        if self.first_aggregation is not None and not self.columns.needs_hops:
             raise self._unsummed("no x of nodes", "features")
         self._seen = _seen(data)
-        self._files = None  # they keep the plans that were made by them
+        self.files = None  # they keep the plans that were made by them
 
     def is_for(self, data: Any, graph: SampledGraph, first_aggregation: str | None) -> bool:
         """Whether it was made for these, and the graph's attributes are still what they were."""
@@ -278,7 +274,7 @@ class BatchPlan:
                     "that is not in the store"
                 )
             self.graph.need_edge_ids(name, called(name, key))
-        has_ids = self.has_edge_ids and name not in self.graph.unnumbered
+        has_ids = self.edge_ids and name not in self.graph.unnumbered
         by = self._look_up(slots, self.graph.ids(name) if has_ids or joined else None)
         out.edge_ids = None if by == slots else by - len(self.node_types) - len(self.edge_types)
         for key, value in raw_items(store):
@@ -317,8 +313,8 @@ class BatchPlan:
         if table is None:
             return lambda part: _select(value, part.ids, dim)
         self.is_by_edge |= by >= len(self.node_types)
-        file = None if self._files is None else self._files.file_of(value)
-        held = None if self._files is None or file is None else self._files.held_rows(file)
+        file = None if self.files is None else self.files.file_of(value)
+        held = None if self.files is None or file is None else self.files.held_rows(file)
         number = self.columns.add_column(by, held or table, self._page(value, by))
         dtype, shape = value.dtype, (-1, *value.shape[1:])
         if len(value.shape) == 2:
@@ -364,13 +360,13 @@ class BatchPlan:
 
     def _page(self, value: Tensor | EncodedRows, by: int) -> int:
         """The number of the paged rows that an attribute's come from; -1 where it is in memory."""
-        file = None if self._files is None else self._files.file_of(value)
+        file = None if self.files is None else self.files.file_of(value)
         num_lists = len(self.node_types) + len(self.edge_types)
         if file is None or by >= num_lists:  # ids from looked-up lists are known too late to page
             return -1
         if (file, by) not in self._paged:
-            assert self._files is not None
-            rows = self._files.rows(file)
+            assert self.files is not None
+            rows = self.files.rows(file)
             self._paged[file, by] = -1 if rows is None else self.columns.add_paged(by, rows)
         return self._paged[file, by]
 

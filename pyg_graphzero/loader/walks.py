@@ -25,8 +25,6 @@ from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.util.arguments import as_row_index, check_count
 from pyg_graphzero.util.keys import random_key
 
-_ENDS = ("-1", "stay")
-
 
 class RandomWalker:
     """Random walks, many times over the same graph: :func:`random_walk` with its preparation kept.
@@ -121,7 +119,7 @@ class RandomWalker:
             raise one_way(self.graph.store, name, "edge ids of walks along edges")
         if not 0 <= restart < 1:
             raise ValueError(f"restart={restart!r}: expected a probability, 0 <= restart < 1")
-        if str(on_end) not in _ENDS:
+        if str(on_end) not in ("-1", "stay"):
             raise ValueError(f"on_end={on_end!r}: expected -1 or 'stay'")
         cycle = self.steps
         if restart and len(set(cycle)) > 1:

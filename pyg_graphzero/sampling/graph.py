@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from pyg_graphzero import _core
-from pyg_graphzero.errors import FormatError, UnsupportedError
+from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.pyg.data import contents_of, edge_storages, node_storages, open_data
 from pyg_graphzero.pyg.edges import DiskGraphStore
 from pyg_graphzero.pyg.features import DiskFeatureStore
@@ -138,22 +138,6 @@ class SampledGraph:
             return in_memory(self.arrays[name][1], torch.int64)
         return self.store.sources(name)
 
-    def neighborhoods(self, name: EdgeType | None, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """The first slot of each row's neighbours, and how many there are: ``int64 [n]`` both.
-
-        Raises:
-            FormatError: They are not among the edges.
-        """
-        indptr, indices = self.csc(name)
-        first, last = gather(indptr, rows), gather(indptr, rows + 1)
-        bad = (first < 0) | (last < first) | (last > indices.numel())
-        if bad.any():
-            path = self.topology(name).path if self.on_disk(name) else f"edge type {name}"
-            row = int(rows[bad][0])
-            expected = f"numbers that rise from 0 to {indices.numel()}"
-            raise FormatError.of(path, f"indptr[{row}]", "a range outside the edges", expected)
-        return first, last - first
-
     def builder(
         self, unmapped: Mapping[EdgeType | None, Unmapped], behind: SampledGraph | None = None
     ) -> _core.SamplerBuilder:
@@ -178,7 +162,7 @@ class SampledGraph:
             else:
                 other = _MAPPED if graph is behind else unmapped.get(name, _MAPPED)
                 shards = graph.store.shards
-                starts = None if shards is None else shards.starts(name)
+                starts = None if shards is None else shards.starts.get(name)
                 builder.add_file(
                     src, dst, graph.topology(name), other.indices, other.bounds, other.packed,
                     None if starts is None else engine_array(starts),

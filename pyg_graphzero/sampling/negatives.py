@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
 
+from pyg_graphzero.errors import FormatError
 from pyg_graphzero.sampling.graph import SampledGraph
 from pyg_graphzero.sampling.windows import check_of_seeds
 from pyg_graphzero.store.columns import gather
@@ -33,17 +35,27 @@ def are_edges(graph: SampledGraph, name: EdgeType | None, src: Tensor, dst: Tens
 
     Returns:
         ``bool [n]``.
+
+    Raises:
+        FormatError: Neighbourhoods of the store are not among the edges.
     """
-    indices = graph.csc(name)[1]
-    first, degree = graph.neighborhoods(name, dst)
+    indptr, indices = graph.csc(name)
+    first, last = gather(indptr, dst), gather(indptr, dst + 1)
+    bad = (first < 0) | (last < first) | (last > indices.numel())
+    if bad.any():
+        where, found = f"indptr[{int(dst[bad][0])}]", "a range outside the edges"
+        expected = f"numbers that rise from 0 to {indices.numel()}"
+        raise FormatError.of(graph.topology(name).path, where, found, expected)
+    degree = last - first
     pair = torch.repeat_interleave(torch.arange(dst.numel()), degree)
     slots = torch.arange(pair.numel()) - (degree.cumsum(0) - degree)[pair] + first[pair]
     hits = gather(indices, slots).to(torch.int64) == src[pair]
-    found = torch.zeros(dst.numel(), dtype=torch.bool)
-    found[pair[hits]] = True
-    return found
+    are = torch.zeros(dst.numel(), dtype=torch.bool)
+    are[pair[hits]] = True
+    return are
 
 
+@dataclass
 class Negatives:
     """Draws the negatives of one batch.
 
@@ -51,7 +63,7 @@ class Negatives:
     here would change the draws of a training step. A subclass's own ``sample()`` is called, and
     draws from torch's.
 
-    Args:
+    Attributes:
         base: How many to draw, and with which weights.
         key: Seed of the draws.
         graph: The graph.
@@ -62,26 +74,21 @@ class Negatives:
         ValueError: The graph has no such edge type.
     """
 
-    def __init__(
-        self,
-        base: NegativeSampling,
-        key: int,
-        graph: SampledGraph,
-        name: EdgeType | None,
-        exclude_edges: bool,
-    ) -> None:
-        if exclude_edges and name not in graph.edge_types:
+    base: NegativeSampling
+    key: int
+    graph: SampledGraph
+    name: EdgeType | None
+    exclude_edges: bool
+
+    def __post_init__(self) -> None:
+        if self.exclude_edges and self.name not in self.graph.edge_types:
             raise ValueError(
-                f"exclude_edges: found edge type {name}, expected one of {graph.edge_types}: of "
-                "another it is not known which pairs are edges"
+                f"exclude_edges: found edge type {self.name}, expected one of "
+                f"{self.graph.edge_types}: of another it is not known which pairs are edges"
             )
-        self.base = base
-        self.is_triplet = bool(base.is_triplet())
-        self.graph = graph
-        self.name = name
-        self.exclude_edges = exclude_edges
-        self._generator = torch.Generator().manual_seed(key)
-        self._is_plain = type(base).sample is NegativeSampling.sample
+        self.is_triplet = bool(self.base.is_triplet())
+        self._generator = torch.Generator().manual_seed(self.key)
+        self._is_plain = type(self.base).sample is NegativeSampling.sample
 
     def draw(
         self, inputs: EdgeSamplerInput, disjoint: bool, times: Tensor | None

@@ -19,8 +19,6 @@ from pyg_graphzero.util.arguments import of_type
 
 Key = TypeVar("Key")
 
-METHODS = ("uniform", "labor")
-SEED_ORDERS = ("input", "store")
 #: Options of how neighbours are drawn: a sampler's.
 OF_NEIGHBORS = ("method", "layer_dependency", "batch_dependency", "strictly_earlier")
 
@@ -75,8 +73,8 @@ class SamplingOptions:
     seed_order: str = "input"
 
     def __post_init__(self) -> None:
-        one_of("method", self.method, METHODS)
-        one_of("seed_order", self.seed_order, SEED_ORDERS)
+        one_of("method", self.method, ("uniform", "labor"))
+        one_of("seed_order", self.seed_order, ("input", "store"))
         for name in ("layer_dependency", "strictly_earlier", "exclude_edges"):
             value = getattr(self, name)
             if not isinstance(value, bool):

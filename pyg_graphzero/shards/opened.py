@@ -166,6 +166,8 @@ class Shards:
 
     Attributes:
         has_topology: Neighbours lie in shards, too, with the ids and attributes of edges.
+        starts: Where the slots of each node begin, by edge type where that is not where its bounds
+            say.
     """
 
     _fetcher: Fetcher
@@ -192,7 +194,7 @@ class Shards:
         part = OpenedFiles(directory / part_name(rank), Opening(drafts=tuple(drafts)))
         self.shelves: dict[Key, Shelf] = {}
         self.owners: dict[str | None, Owners] = {}
-        self._starts: dict[EdgeType | None, Tensor] = {}
+        self.starts: dict[EdgeType | None, Tensor] = {}
         for division in manifest.node_types:
             record, numbers = part.node_type(division.own), None
             if division.bounds is None:
@@ -233,7 +235,7 @@ class Shards:
         files = [_core.ColumnFile.of_indices(topology)]
         self.shelves["neighbour", name] = Shelf(owners, slots, sources, files)
         if (attr := starts_attr(own)) in every.attrs:
-            self._starts[name] = part.view(every.attrs[attr])
+            self.starts[name] = part.view(every.attrs[attr])
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -264,10 +266,6 @@ class Shards:
         order = self.manifest.of(key[1]).attrs if key[0] == "node" else []
         return list(dict.fromkeys([*(attr for attr in order if attr in there), *there]))
 
-    def starts(self, name: EdgeType | None) -> Tensor | None:
-        """Where the slots of each node begin, if that is not where its bounds say."""
-        return self._starts.get(name)
-
     def slots(self, name: EdgeType | None, attr: str | None = None) -> Tensor:
         """An attribute of all edges by slot, in memory; None: their sources, ``[num_edges]``.
 
@@ -286,7 +284,7 @@ class Shards:
 
     def in_slots(self, name: EdgeType | None, bounds: Tensor) -> Tensor:
         """``indptr`` of neighbourhoods in the order of their slots, from that of the nodes."""
-        starts = self.starts(name)
+        starts = self.starts.get(name)
         if starts is None:
             return bounds
         return torch.cat([in_memory(starts).sort().values, bounds[-1:]])
