@@ -104,6 +104,7 @@ class Slices:
         self._seed = torch.full((), -1)
         self._order = torch.empty(self._size if shuffles else 0, dtype=torch.int64)
         self._order[:1] = -1
+        self._is_drawn = False
 
     def at(self, number: int) -> Tensor:
         """Positions of a batch.
@@ -111,7 +112,7 @@ class Slices:
         Raises:
             StopIteration: There is no such batch.
         """
-        if self._shuffles:
+        if self._shuffles and not self._is_drawn:
             self._draw()
         first = number * self._batch
         if first >= self._stop:
@@ -130,6 +131,7 @@ class Slices:
         if self._size and int(self._order[0]) < 0:
             generator = generator or torch.Generator().manual_seed(int(self._seed))
             torch.randperm(self._size, generator=generator, out=self._order)
+        self._is_drawn = True
 
 
 def batches_of(base: Any) -> Slices | Taken:

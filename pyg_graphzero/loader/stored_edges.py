@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import InitVar, dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -60,6 +61,7 @@ class StoredEdges:
     order: str
     mask: InitVar[Tensor | None] = None
     chosen: Tensor | None = field(default=None, init=False)
+    _indices: Tensor | None = field(default=None, init=False)
 
     def __post_init__(self, mask: Tensor | None) -> None:
         graph, name = self.sampler.graph, self.input_type
@@ -72,6 +74,9 @@ class StoredEdges:
         if self.order == "input" and graph.ids(name) is not None:
             _check_room(graph.store, name)
             graph.store.edge_position(name)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_indices": None}
 
     def __len__(self) -> int:
         of_all = self.sampler.graph.topology(self.input_type).num_edges
@@ -91,7 +96,9 @@ class StoredEdges:
 
     def _of(self, edge_id: Tensor, slots: Tensor) -> EdgeSamplerInput:
         contents = self.sampler.graph.store
-        src = gather(contents.csc(self.input_type)[1], slots).to(torch.int64)
+        if self._indices is None:
+            self._indices = contents.csc(self.input_type)[1]
+        src = gather(self._indices, slots).to(torch.int64)
         dst = contents.topology(self.input_type).destinations(engine_array(slots.contiguous()))
         return EdgeSamplerInput(
             edge_id if self.input_id is None else self.input_id[edge_id],
