@@ -65,7 +65,7 @@ class Request:
     """How a batch is to be made.
 
     Attributes:
-        asked: What the engine is asked for.
+        asked: The batch as the engine is asked for it.
         finish: See :class:`~.sampling.base.Prepared`.
         plan: How its attributes are put together; None: they are not gathered by the engine.
     """

@@ -74,13 +74,14 @@ def seed_nodes(data: Data, nodes: Any) -> Tensor:
     return nodes.nonzero().view(-1) if nodes.dtype == torch.bool else nodes
 
 
-def sampler_of(loader: Any, data: Any, arguments: Mapping[str, Any]) -> Any:
+def sampler_of(loader: Any, data: Any, arguments: Mapping[str, Any], taken: tuple[str, ...]) -> Any:
     """The sampler of a loader of neighbours, which then knows how it draws.
 
     Args:
         loader: The loader.
         data: Its graph.
         arguments: Its arguments by name: ``neighbor_sampler``, or how to make one.
+        taken: Options that it takes, those of neighbours aside.
 
     Raises:
         ValueError: An argument that does not fit the graph, or the sampler that is given.
@@ -89,7 +90,7 @@ def sampler_of(loader: Any, data: Any, arguments: Mapping[str, Any]) -> Any:
     of_seeds = window if isinstance(window, Tensor) else None
     window = window if of_seeds is None else None
     if given is None:
-        options = options_of(arguments["options"], loader, (*OF_NEIGHBORS, *loader._taken))
+        options = options_of(arguments["options"], loader, (*OF_NEIGHBORS, *taken))
         described = {**arguments, "time_window": window, "options": options}
         given = NeighborSampler.of(data, arguments["num_neighbors"], Description.of(described))
     elif window not in (None, getattr(given, "time_window", None)):

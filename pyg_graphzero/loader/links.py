@@ -324,7 +324,7 @@ class LinkNeighborLoader(LinkLoader[Graph_co], torch_geometric.loader.LinkNeighb
                 "expected both or neither"
             )
         data = resolve(data)
-        sampler = sampler_of(self, data, locals())
+        sampler = sampler_of(self, data, locals(), self._taken)
         super().__init__(
             data, sampler, edge_label_index, edge_label, edge_label_time, neg_sampling,
             neg_sampling_ratio, transform, transform_sampler_output, filter_per_worker,

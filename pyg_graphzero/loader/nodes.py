@@ -189,7 +189,7 @@ class NeighborLoader(NodeLoader[Graph_co], torch_geometric.loader.NeighborLoader
         if input_time is not None and time_attr is None:
             raise ValueError("input_time: found one without time_attr, expected both or neither")
         data = resolve(data)
-        sampler = sampler_of(self, data, locals())
+        sampler = sampler_of(self, data, locals(), self._taken)
         super().__init__(
             data, sampler, input_nodes, input_time, transform, transform_sampler_output,
             filter_per_worker, device=device, edge_ids=edge_ids, options=options, **kwargs,
