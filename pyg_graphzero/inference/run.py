@@ -37,6 +37,7 @@ from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.opened import Opening, RowFile
 from pyg_graphzero.store.rows import Rows
 from pyg_graphzero.store.schema import TypeSchema
+from pyg_graphzero.util.arguments import check_path
 from pyg_graphzero.util.progress import Progress
 from pyg_graphzero.util.system import private_rss
 
@@ -118,7 +119,7 @@ def layerwise(
     if encoding not in (None, "float16", "bfloat16"):
         raise ValueError(f"encoding={encoding!r}: expected 'float16', 'bfloat16' or None")
     check_model(model)
-    first = next(model.parameters(), torch.empty(0))
+    store, first = check_path(store, "store"), next(model.parameters(), torch.empty(0))
     given = store if isinstance(store, Store) else None
     is_own = given is None or given.mode != "r+"
     shards = given if isinstance(given, ShardedStore) else None

@@ -4,11 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyg_graphzero.loader.adjs import NeighborSampler
 from pyg_graphzero.loader.cluster import ClusterData, ClusterLoader
-from pyg_graphzero.loader.hgt import HGTLoader
-from pyg_graphzero.loader.link import LinkNeighborLoader
-from pyg_graphzero.loader.links import LinkLoader
-from pyg_graphzero.loader.neighbor import NeighborLoader
-from pyg_graphzero.loader.nodes import NodeLoader
+from pyg_graphzero.loader.links import LinkLoader, LinkNeighborLoader
+from pyg_graphzero.loader.nodes import HGTLoader, NeighborLoader, NodeLoader
 from pyg_graphzero.loader.saint import (
     GraphSAINTEdgeSampler,
     GraphSAINTNodeSampler,

@@ -16,10 +16,10 @@ from torch_geometric.sampler import NodeSamplerInput, SamplerOutput
 from torch_geometric.utils.num_nodes import maybe_num_nodes
 
 from pyg_graphzero.loader.engine import EngineLoader
-from pyg_graphzero.loader.inputs import seed_nodes
+from pyg_graphzero.loader.inputs import homogeneous, seed_nodes
 from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.sampling.base import Prepared
-from pyg_graphzero.sampling.graph import plain, resolve
+from pyg_graphzero.sampling.graph import plain
 from pyg_graphzero.sampling.neighbor import NeighborSampler as GraphNeighborSampler
 from pyg_graphzero.sampling.options import Description
 from pyg_graphzero.util.keys import random_key
@@ -71,20 +71,17 @@ class NeighborSampler(EngineLoader[Any], torch_geometric.loader.NeighborSampler)
         transform: Callable[..., Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        self._keep(None)
-        self.data = _edges_alone(edge_index, node_idx, num_nodes)
+        data = _edges_alone(edge_index, node_idx, num_nodes)
         self.edge_index, self.num_nodes = edge_index, num_nodes
         self.sizes = sizes
         self.return_e_id = return_e_id
-        self.is_sparse_tensor = "adj_t" in self.data and not torch.is_tensor(self.data["adj_t"])
-        self.node_sampler = GraphNeighborSampler.of(
-            self.data, list(sizes), Description(whole_frontier=True)
-        )
+        self.is_sparse_tensor = "adj_t" in data and not torch.is_tensor(data["adj_t"])
+        sampler = GraphNeighborSampler.of(data, list(sizes), Description(whole_frontier=True))
         if return_e_id:
-            self.node_sampler.graph.need_edge_ids(None, "e_id (leave it out: return_e_id=False)")
-        self.node_idx = seed_nodes(self.data, node_idx)
+            sampler.graph.need_edge_ids(None, "e_id (leave it out: return_e_id=False)")
+        self.node_idx = seed_nodes(data, node_idx)
         self.transform = transform
-        self._load(self.node_idx.numel(), kwargs)
+        self._start(data, self.node_idx.numel(), sampler, None, kwargs)
 
     def _prepare(self, index: Any, key: int) -> Prepared:
         return self.node_sampler.prepare_nodes(NodeSamplerInput(None, self.node_idx[index]))
@@ -98,7 +95,7 @@ class NeighborSampler(EngineLoader[Any], torch_geometric.loader.NeighborSampler)
         """Cuts a sample into hops."""
         assert out.num_sampled_nodes is not None
         nodes = list(accumulate(out.num_sampled_nodes))
-        edges = list(accumulate(out.num_sampled_edges or [0] * len(self.sizes), initial=0))
+        edges = list(accumulate(out.num_sampled_edges or [], initial=0))
         e_id = None
         if self.return_e_id:
             assert out.edge is not None
@@ -128,9 +125,7 @@ class NeighborSampler(EngineLoader[Any], torch_geometric.loader.NeighborSampler)
 def _edges_alone(given: Any, node_idx: Any, num_nodes: int | None) -> Data:
     """A graph of nothing but the edges: no attribute is read for a batch, or given memory."""
     if isinstance(given, (Store, Data, HeteroData, tuple)):
-        whole = resolve(given)
-        if not isinstance(whole, Data):
-            raise TypeError("edge_index: found a heterogeneous graph, expected a homogeneous one")
+        whole = homogeneous(given, "edge_index")
         if num_nodes not in (None, whole.num_nodes):
             raise ValueError(f"num_nodes: found {num_nodes}, expected {whole.num_nodes}")
         data, count = copy.copy(whole), whole.num_nodes
@@ -147,11 +142,6 @@ def _edges_alone(given: Any, node_idx: Any, num_nodes: int | None) -> Data:
     if is_sparse or given.layout != torch.strided:
         return Data(adj_t=given, num_nodes=given.size(0))
     edges = plain(given).cpu()
-    if edges.dim() != 2 or edges.size(0) != 2 or edges.dtype.is_floating_point:
-        raise ValueError(
-            f"edge_index: found {edges.dtype} of shape {list(edges.shape)}, expected integers "
-            "[2, num_edges]"
-        )
     if num_nodes is None:
         num_nodes = maybe_num_nodes(edges)
         if node_idx is not None:

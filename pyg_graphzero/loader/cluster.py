@@ -14,7 +14,8 @@ from torch_geometric.utils import coalesce, remove_self_loops
 from torch_geometric.utils.sparse import index2ptr
 
 from pyg_graphzero.errors import MissingAttributeError, UnsupportedError
-from pyg_graphzero.loader.subgraphs import SubgraphLoader, homogeneous, induced
+from pyg_graphzero.loader.inputs import homogeneous
+from pyg_graphzero.loader.subgraphs import SubgraphLoader, induced
 from pyg_graphzero.sampling.graph import SampledGraph
 from pyg_graphzero.util.arguments import check_count
 

@@ -53,6 +53,7 @@ class EngineLoader(KeyedLoader[Graph_co]):
     first_aggregation: str | None = None  # of features, while they are gathered
     _stats: LoaderStats | None = None
     _device: torch.device | None = None
+    _seed_windows: Tensor | None = None  # a length of time for each seed
     _taken: tuple[str, ...] = ()  # options that it takes, its sampler's aside
 
     def _keep(
@@ -64,6 +65,14 @@ class EngineLoader(KeyedLoader[Graph_co]):
         """Takes what torch's constructor does not know, or would refuse, from its arguments."""
         self.device = device
         self.options = options_of(options, self, self._taken, sampler)
+
+    def _start(
+        self, data: Any, count: int, sampler: GraphSampler, device: Any, arguments: dict[str, Any]
+    ) -> None:
+        """Takes the graph and its sampler, where PyG's constructor would make one."""
+        self._keep(device)
+        self.data, self.node_sampler = data, sampler
+        self._load(count, arguments)
 
     def _load(self, count: int, arguments: dict[str, Any]) -> None:
         """``DataLoader``'s constructor, where PyG's would sort or copy edges.
@@ -165,25 +174,22 @@ class EngineLoader(KeyedLoader[Graph_co]):
         except (TypeError, ValueError):  # a batch sampler that does not say; ValueError is PyG's
             return 2 * costs.MAX_WINDOW
 
-    def _request(self, plan: BatchPlan | None, index: Any, key: int) -> Request:
+    def _request(self, plan: BatchPlan, index: Any, key: int) -> Request:
         """A batch from the positions of its seeds, for the engine to sample and maybe gather."""
         prepared = self._prepare(as_positions(index), key)
-        reading = None if plan is None else plan.reading
         gathers = (
-            plan is not None
-            and (self.graph_sampler.is_final or not plan.is_by_edge)
+            (self.graph_sampler.is_final or not plan.is_by_edge)
             and not self.transform_sampler_output
             and getattr(self.filter_fn, "__func__", None) is EngineLoader.filter_fn
         )
-        plan = plan if gathers else None
-        recipe = self.graph_sampler.recipe(None if plan is None else plan.columns, reading)
-        return Request(recipe, prepared, int(key), plan)
+        recipe = self.graph_sampler.recipe(plan.columns if gathers else None, plan.reading)
+        return Request(prepared.asked(recipe, key), prepared.finish, plan if gathers else None)
 
     def _finish(self, batch: _core.Batch, request: Request, *fetched: Fetched) -> Any:
         """Turns the engine's batch into the consumer's, with its rows in shards if there are."""
         plan, sampler = request.plan, self.graph_sampler
         sampled = sampler.sample_of(batch)
-        metadata = request.prepared.finish(sampled)
+        metadata = request.finish(sampled)
         if plan is None:
             return self.filter_fn(sampler.output(sampled, metadata))
         if not sampler.is_final:

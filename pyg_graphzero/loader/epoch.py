@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 from time import perf_counter
@@ -19,7 +20,8 @@ from pyg_graphzero.loader.stats import LoaderStats, Stopwatch
 from pyg_graphzero.memory.lease import Lease
 from pyg_graphzero.memory.residence import Residence
 from pyg_graphzero.memory.usage import Watch
-from pyg_graphzero.sampling.base import Prepared
+from pyg_graphzero.sampling.base import Sampled
+from pyg_graphzero.shards.window import Asked
 from pyg_graphzero.util.system import free_memory
 
 # Share of the free memory for batches that wait for the consumer.
@@ -63,15 +65,13 @@ class Request:
     """How a batch is to be made.
 
     Attributes:
-        recipe: How the engine samples and gathers.
-        prepared: Seeds of the batch, and edges that are in no hop.
-        key: The key of its randomness.
+        asked: The batch as the engine is asked for it.
+        finish: See :class:`~.sampling.base.Prepared`.
         plan: How its attributes are put together; None: they are not gathered by the engine.
     """
 
-    recipe: _core.Recipe
-    prepared: Prepared
-    key: int
+    asked: Asked
+    finish: Callable[[Sampled], Any]
     plan: BatchPlan | None
 
 
@@ -133,17 +133,10 @@ class Epoch:
                 self._close()
                 raise StopIteration
         with self._waiting:
-            batch = (
-                request.recipe.make(
-                    request.prepared.seeds,
-                    request.key,
-                    loader.graph_sampler.num_threads,
-                    number,
-                    request.prepared.excluded,
-                )
-                if engine is None
-                else engine.get(number, loader.timeout)
-            )
+            if engine is None:
+                batch = loader.graph_sampler.make(request.asked)
+            else:
+                batch = engine.get(number, loader.timeout)
         if batch is None:
             raise RuntimeError(f"DataLoader timed out after {loader.timeout} seconds")
         with self._preparing:
@@ -160,19 +153,18 @@ class Epoch:
     def _begin(self, number: int) -> None:
         """Starts the engine at a batch."""
         self._close()
-        loader = self._loader
-        self._lease = self._begin_lease()
-        threads = loader.num_workers if loader.prefetch_factor != 0 else 0
-        if self._lease is not None:
-            threads = self._lease.threads
+        loader, lease = self._loader, self._begin_lease()
+        self._lease, self._requests = lease, {}
+        if lease is not None:
+            threads, room = lease.threads, lease.ready_bytes
+        else:
+            threads = loader.num_workers if loader.prefetch_factor != 0 else 0
+            room = int(_SHARE_AHEAD * free_memory()) if threads else 0
         self.stats.num_workers = threads
-        self._requests = {}
         if threads > 0:
-            lease = self._lease
-            room = int(_SHARE_AHEAD * free_memory()) if lease is None else lease.ready_bytes
             self._engine = begin_engine(threads, room, number)
-        if self._lease is not None:
-            self._lease.engine = self._engine
+        if lease is not None:
+            lease.engine = self._engine
         self._process = os.getpid()
 
     def _begin_lease(self) -> Lease | None:
@@ -243,8 +235,8 @@ class Epoch:
                 if number == wanted:
                     raise
                 break
-            prepared = request.prepared
-            engine.add(number, request.recipe, prepared.seeds, request.key, prepared.excluded)
+            recipe, seeds, key, _, excluded = request.asked
+            engine.add(number, recipe, seeds, key, excluded)
         if self._lease is not None:
             self._lease.pending = engine.end - first
         return has_first

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
 
@@ -9,6 +10,7 @@ from pyg_graphzero import _core
 from pyg_graphzero.loader.epoch import Epoch, Request
 from pyg_graphzero.loader.plan import Fetched
 from pyg_graphzero.pyg.data import contents_of
+from pyg_graphzero.shards.exchange import Wanted
 
 
 class EpochOfShards(Epoch):
@@ -24,6 +26,8 @@ class EpochOfShards(Epoch):
     """
 
     def __init__(self, loader: Any, first: int) -> None:
+        self._sampled = loader.graph_sampler.graph.shards  # the shards, if they have neighbours
+        self._shards = contents_of(loader.data).shards  # type: ignore[union-attr]
         super().__init__(loader, first)
         self._made: dict[int, tuple[_core.Batch | None, Request]] = {}  # until it was used
         self._asked: dict[int, tuple[Any, int]] = {}  # its window, and its place in that
@@ -43,34 +47,22 @@ class EpochOfShards(Epoch):
             del self._made[old]
             self._asked.pop(old, None)
         self._make(number)
-        batch, request = self._made[number]
-        fetched: tuple[Fetched, ...] = ()
+        (batch, request), (window, place) = self._made[number], self._asked[number]
         with self._waiting:
             if batch is None:
-                window, place = self._asked[number]
                 batch = window.batch(place)
                 self.stats.add(batch)
                 self.stats.elapsed = perf_counter() - self._begun
-            if request.plan is not None:  # or it is put together of a transform's sample
-                window, place = self._asked[number]
-                fetched = (window.rows(place),)
+            # Without a plan, it is put together of a transform's sample.
+            fetched = () if request.plan is None else (window.rows(place),)
         return super()._finish(batch, request, *fetched)
 
     @property
-    def _shards(self) -> Any:
-        """The shards, if they have neighbours."""
-        return self._loader.graph_sampler.graph.shards
-
-    @property
-    def _all_shards(self) -> Any:
-        return contents_of(self._loader.data).shards  # type: ignore[union-attr]
-
-    @property
     def _ahead(self) -> int:
-        return super()._ahead if self._shards is None else 0
+        return super()._ahead if self._sampled is None else 0
 
     def _begin(self, number: int) -> None:
-        if self._shards is None:
+        if self._sampled is None:
             super()._begin(number)
 
     def _finish(self, batch: _core.Batch, request: Request, *fetched: Fetched) -> Any:
@@ -78,7 +70,7 @@ class EpochOfShards(Epoch):
 
     def _make(self, number: int) -> None:
         """Has a batch made if it is not, and one or two behind those that are."""
-        together = self._all_shards.together
+        together = self._shards.together
         for _ in range(2):
             if self._ends >= number + 2 * together:
                 break
@@ -96,7 +88,7 @@ class EpochOfShards(Epoch):
 
     def _begun_batch(self, number: int) -> tuple[_core.Batch | None, Request]:
         """A batch that the engine has made, or how its window is to make it."""
-        if self._shards is None:
+        if self._sampled is None:
             made: tuple[_core.Batch, Request] = super().get(number)
             return made
         with self._preparing:
@@ -107,26 +99,18 @@ class EpochOfShards(Epoch):
         """Has all batches that wait for a window sampled, if need be, and their rows fetched."""
         numbers, sampler = range(self._begins, self._ends), self._loader.graph_sampler
         self._begins = self._ends
-        made = {number: self._made[number] for number in numbers}
+        made, requests = zip(*(self._made[number] for number in numbers), strict=True)
+        shards, threads = self._sampled, self._loader.num_workers or sampler.num_threads
 
-        def wanted_of(number: int, batch: _core.Batch) -> Any:
-            plan = made[number][1].plan
-            return {} if plan is None else plan.wanted(sampler.sample_of(batch))
+        def wanted(batch: Any, request: Request) -> Wanted:
+            if request.plan is None or isinstance(batch, Exception):
+                return {}
+            return request.plan.wanted(sampler.sample_of(batch))
 
-        if self._shards is not None:
-            window = self._shards.sample(
-                [_as_asked(number, request) for number, (_, request) in made.items()],
-                lambda place, batch: wanted_of(numbers[place], batch),
-                self._loader.num_workers or sampler.num_threads,
-            )
-        else:
-            window = self._all_shards.ask(
-                [wanted_of(number, batch) for number, (batch, _) in made.items()]  # type: ignore[arg-type]
-            )
+        def make() -> tuple[Sequence[Any], list[Wanted]]:
+            asked = [request.asked for request in requests]
+            batches = made if shards is None else shards.sample(asked, threads)
+            return batches, list(map(wanted, batches, requests))
+
+        window = self._shards.ask(make)
         self._asked |= {number: (window, place) for place, number in enumerate(numbers)}
-
-
-def _as_asked(number: int, request: Request) -> Any:
-    """A batch as :func:`~pyg_graphzero.shards.window.sample` takes it."""
-    prepared = request.prepared
-    return request.recipe, prepared.seeds, request.key, number, prepared.excluded

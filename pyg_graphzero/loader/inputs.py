@@ -8,10 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.sampler.base import SubgraphType
 
 from pyg_graphzero.pyg.lazy import OnDemand, raw_items
-from pyg_graphzero.sampling.graph import plain
+from pyg_graphzero.sampling.graph import plain, resolve
 from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.sampling.options import OF_NEIGHBORS, Description, options_of
 from pyg_graphzero.sampling.windows import check_window
@@ -52,6 +51,21 @@ def _refuse_type(name: str, seeds: Any, remedy: str) -> None:
         )
 
 
+def homogeneous(data: Any, name: str) -> Data:
+    """A loader's graph, as ``Data``.
+
+    Raises:
+        TypeError: It is heterogeneous, or no graph that a store or ``Data`` stands for.
+    """
+    data = resolve(data)
+    if not isinstance(data, Data):
+        raise TypeError(
+            f"{name}: found a heterogeneous graph, expected a homogeneous one; NeighborLoader "
+            "takes both, with disjoint=True and subgraph_type='induced' too"
+        )
+    return data
+
+
 def seed_nodes(data: Data, nodes: Any) -> Tensor:
     """The ids of the seeds of a homogeneous graph, however they were given, ``int64 [n]``."""
     nodes = check_input_nodes(data, nodes)
@@ -60,13 +74,11 @@ def seed_nodes(data: Data, nodes: Any) -> Tensor:
     return nodes.nonzero().view(-1) if nodes.dtype == torch.bool else nodes
 
 
-def sampler_of(
-    loader: Any, data: Any, arguments: Mapping[str, Any], taken: tuple[str, ...]
-) -> tuple[Any, Tensor | None]:
-    """The sampler of a loader of neighbours, and a window of time for each seed, if they differ.
+def sampler_of(loader: Any, data: Any, arguments: Mapping[str, Any], taken: tuple[str, ...]) -> Any:
+    """The sampler of a loader of neighbours, which then knows how it draws.
 
     Args:
-        loader: The loader, for messages.
+        loader: The loader.
         data: Its graph.
         arguments: Its arguments by name: ``neighbor_sampler``, or how to make one.
         taken: Options that it takes, those of neighbours aside.
@@ -80,8 +92,6 @@ def sampler_of(
     if given is None:
         options = options_of(arguments["options"], loader, (*OF_NEIGHBORS, *taken))
         described = {**arguments, "time_window": window, "options": options}
-        if not arguments["directed"]:
-            described["subgraph_type"] = SubgraphType.induced
         given = NeighborSampler.of(data, arguments["num_neighbors"], Description.of(described))
     elif window not in (None, getattr(given, "time_window", None)):
         raise ValueError(
@@ -90,7 +100,11 @@ def sampler_of(
         )
     if of_seeds is not None and not (isinstance(given, NeighborSampler) and given.time_attr):
         raise ValueError("time_window: found one for each seed and no time_attr, expected both")
-    return given, of_seeds
+    # Lightning makes loaders anew from attributes named as their arguments are.
+    for name in ("num_neighbors", "time_attr", "time_window", "first_aggregation"):
+        setattr(loader, name, arguments[name])
+    loader.neighbor_sampler, loader._seed_windows = given, of_seeds
+    return given
 
 
 def _check_nodes(nodes: Any, num_nodes: int) -> Tensor | None:
@@ -103,18 +117,13 @@ def _check_nodes(nodes: Any, num_nodes: int) -> Tensor | None:
         nodes = nodes.to(torch.int64)  # torch.as_tensor([]) is a float tensor
     if nodes.dim() == 2 and nodes.size(1) == 1:
         nodes = nodes.reshape(-1)
-    if nodes.dim() != 1 or nodes.dtype.is_floating_point or nodes.dtype.is_complex:
+    if nodes.dtype != torch.bool:
+        return check_index_set(nodes, num_nodes, "input_nodes")
+    if list(nodes.shape) != [num_nodes]:
         raise ValueError(
-            f"input_nodes: found {nodes.dtype} of shape {list(nodes.shape)}, expected integers or "
-            "bool, [n] or [n, 1]"
+            f"input_nodes: found a mask of {list(nodes.shape)}, expected one of [{num_nodes}] nodes"
         )
-    if nodes.dtype == torch.bool:
-        if nodes.numel() != num_nodes:
-            raise ValueError(
-                f"input_nodes: found a mask of {nodes.numel()}, expected {num_nodes} nodes"
-            )
-        return nodes
-    return check_index_set(nodes, num_nodes, "input_nodes")
+    return nodes
 
 
 def check_edge_labels(data: Data | HeteroData, edges: Any) -> tuple[EdgeType | None, Any]:
@@ -162,15 +171,9 @@ def check_edge_labels(data: Data | HeteroData, edges: Any) -> tuple[EdgeType | N
         )
     edges = edges.to(torch.int64)
     ends = (None, None) if name is None else (name[0], name[2])
-    for row, node_type in zip(edges, ends, strict=True):
+    for i, node_type in enumerate(ends):
         num_nodes = int(data.num_nodes if node_type is None else data[node_type].num_nodes)
-        bad = (row < 0) | (row >= num_nodes)
-        if bad.any():
-            at = int(bad.nonzero()[0, 0])
-            raise IndexError(
-                f"edge_label_index: edge {at}: found node {int(row[at])}, expected "
-                f"0 <= node < {num_nodes}"
-            )
+        check_index_set(edges[i], num_nodes, f"edge_label_index[{i}]")
     return name, edges
 
 

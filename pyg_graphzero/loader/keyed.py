@@ -20,7 +20,7 @@ from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 from typing_extensions import TypeVar
 
 from pyg_graphzero.sampling.options import SamplingOptions
-from pyg_graphzero.util.keys import BatchKey, random_key
+from pyg_graphzero.util.keys import BatchKey
 
 #: The class of the graph that a loader is over, which is that of its batches.
 Graph_co = TypeVar("Graph_co", covariant=True, default=Any)
@@ -97,10 +97,14 @@ class Slices:
     def __init__(self, base: Any, shuffles: bool) -> None:
         self._sampler: Any = base.sampler
         self._shuffles = shuffles
-        self._order: Tensor | None = None
         self._batch = base.batch_size
         self._size = len(self._sampler)
         self._stop = self._size - base.drop_last * (self._size % self._batch)
+        # Drawn in place, so that they are either drawn or not, whenever an exception strikes.
+        self._seed = torch.full((), -1)
+        self._order = torch.empty(self._size if shuffles else 0, dtype=torch.int64)
+        self._order[:1] = -1
+        self._is_drawn = False
 
     def at(self, number: int) -> Tensor:
         """Positions of a batch.
@@ -108,33 +112,26 @@ class Slices:
         Raises:
             StopIteration: There is no such batch.
         """
-        if self._shuffles and self._order is None:
+        if self._shuffles and not self._is_drawn:
             self._draw()
         first = number * self._batch
         if first >= self._stop:
             raise StopIteration
         last = min(first + self._batch, self._size)
-        return torch.arange(first, last) if self._order is None else self._order[first:last]
+        return self._order[first:last] if self._shuffles else torch.arange(first, last)
 
     def forget(self, oldest: int) -> None:
         """Nothing is kept by number."""
 
     def _draw(self) -> None:
-        # Drawn again from where it began, if an exception strikes before the order is kept.
-        generators = {torch.default_generator, self._sampler.generator or torch.default_generator}
-        states = [(generator, generator.get_state()) for generator in generators]
-        try:
-            generator = _generator_of(self._sampler)
-            self._order = torch.randperm(self._size, generator=generator)
-        except BaseException:
-            for generator, state in states:
-                generator.set_state(state)
-            raise
-
-
-def _generator_of(sampler: RandomSampler) -> torch.Generator:
-    """The generator from which a ``RandomSampler`` draws an epoch's order."""
-    return sampler.generator or torch.Generator().manual_seed(random_key())
+        """Draws the order as a ``RandomSampler`` does, once."""
+        generator = self._sampler.generator
+        if generator is None and int(self._seed) < 0:
+            self._seed.random_()
+        if self._size and int(self._order[0]) < 0:
+            generator = generator or torch.Generator().manual_seed(int(self._seed))
+            torch.randperm(self._size, generator=generator, out=self._order)
+        self._is_drawn = True
 
 
 def batches_of(base: Any) -> Slices | Taken:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
+from itertools import count
 from typing import Any
 
 import torch
@@ -22,13 +23,7 @@ from pyg_graphzero.sampling.base import GraphSampler, Reading, Sampled
 from pyg_graphzero.sampling.graph import SampledGraph
 from pyg_graphzero.sampling.hops import are_hops_wanted, attach_hops
 from pyg_graphzero.sampling.inner_rows import InnerRows
-from pyg_graphzero.store.columns import (
-    EncodedRows,
-    engine_array,
-    gather,
-    is_written,
-    row_table,
-)
+from pyg_graphzero.store.columns import EncodedRows, engine_array, gather, is_written, row_table
 from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.util.arguments import of_type
 
@@ -39,10 +34,9 @@ class _Part:
 
     out: BaseStorage
     rows: list[Tensor]
-    n_id: Tensor | None = None
+    ids: Any  # a tensor; None where edges have no identity
     edge_index: Tensor | None = None
-    e_id: Tensor | None = None
-    fetched: Mapping[str, Tensor] = field(default_factory=dict)
+    fetched: dict[str, Tensor] = field(default_factory=dict)
 
 
 _Value = Callable[[_Part], Any]
@@ -64,12 +58,14 @@ class _Storage:
     edge_ids: int | None = None
     remote: set[str] = field(default_factory=set)
 
-    def fill(self, part: _Part) -> None:
+    def fill(self, part: _Part, fetched: Fetched, name: Any) -> None:
+        for kind in self.remote:
+            part.fetched |= fetched.get((kind, name), {})
         # Not by setattr: a new storage has no caches to clear, and there are many attributes.
         mapping = part.out._mapping
         for key, value in self.values.items():
             mapping[key] = value(part)
-        if part.e_id is not None:
+        if part.ids is not None:
             for key, value in self.by_edge.items():
                 mapping[key] = value(part)
 
@@ -78,13 +74,14 @@ class _Storage:
 Fetched = Mapping[tuple[str, Any], Mapping[str, Tensor]]
 
 
+@dataclass(eq=False)
 class BatchPlan:
     """How batches of one graph are put together from what was sampled.
 
     The engine gathers rows of tensors in main memory; Python selects the rest (lists, tensors
     elsewhere or batched along another dimension).
 
-    Args:
+    Attributes:
         data: Where attributes come from, on disk or in memory.
         sampler: Knows the graph, and the original ids of sampled edges.
         edge_ids: Batches have ``e_id``.
@@ -97,43 +94,38 @@ class BatchPlan:
         UnsupportedError: ``first_aggregation``, and features that cannot be added up.
     """
 
-    def __init__(
-        self,
-        data: Data | HeteroData,
-        sampler: GraphSampler,
-        edge_ids: bool = True,
-        files: Residence | None = None,
-        reading: Reading | None = None,
-        first_aggregation: str | None = None,
-    ) -> None:
-        self.data = data
-        self.first_aggregation = first_aggregation
-        self.has_edge_ids = edge_ids
-        self.reading = reading
-        self._files = files
+    data: Data | HeteroData
+    sampler: InitVar[GraphSampler]
+    edge_ids: bool = True
+    files: Residence | None = None
+    reading: Reading | None = None
+    first_aggregation: str | None = None
+
+    def __post_init__(self, sampler: GraphSampler) -> None:
+        data = self.data
         contents = contents_of(data)
         self.shards = None if contents is None else contents.shards
         self._paged: dict[tuple[str, int], int] = {}  # numbers of paged rows by file and list
-        self.is_by_edge = first_aggregation is not None  # rows are gathered for each edge
+        self.is_by_edge = self.first_aggregation is not None  # rows are gathered for each edge
         self.graph = sampler.graph
         self.node_types = list(self.graph.node_types)
         self.edge_types = self.graph.edge_types
         self.columns = _core.GatherPlan(len(self.node_types) + len(self.edge_types))
-        self._nodes: dict[str | None, _Storage] = {}
-        self._edges: dict[EdgeType | None, _Storage] = {}
-        nodes, edges = node_storages(data), edge_storages(data)
-        for i, node_type in enumerate(self.node_types):
-            self._nodes[node_type] = self._plan_nodes(node_type, nodes[node_type], i)
-        for i, edge_type in enumerate(self.edge_types, len(self.node_types)):
-            self._edges[edge_type] = self._plan_edges(edge_type, edges[edge_type], i)
+        nodes, edges, lists = node_storages(data), edge_storages(data), count()
+        self._nodes = {
+            name: self._plan_nodes(name, nodes[name], next(lists)) for name in self.node_types
+        }
+        self._edges = {
+            name: self._plan_edges(name, edges[name], next(lists)) for name in self.edge_types
+        }
         # They wait for their batch's rows with it: a third of what it takes meanwhile.
         self.columns.keeps_slots = not sampler.is_final or any(
             storage.by_edge or "adj_t" in storage.values for storage in self._edges.values()
         )
-        if first_aggregation is not None and not self.columns.needs_hops:
+        if self.first_aggregation is not None and not self.columns.needs_hops:
             raise self._unsummed("no x of nodes", "features")
         self._seen = _seen(data)
-        self._files = None  # they keep the plans that were made by them
+        self.files = None  # they keep the plans that were made by them
 
     def is_for(self, data: Any, graph: SampledGraph, first_aggregation: str | None) -> bool:
         """Whether it was made for these, and the graph's attributes are still what they were."""
@@ -170,7 +162,7 @@ class BatchPlan:
             fetched: Its rows in shards; None: they are fetched now, if there are any.
         """
         if fetched is None and self.shards is not None:
-            fetched = self.shards.ask([self.wanted(sampled)]).rows(0)
+            fetched = self.shards.ask(lambda: ([], [self.wanted(sampled)])).rows(0)
         fetched = fetched or {}
         batch = empty_like(self.data) if batch is None else batch
         if isinstance(batch, HeteroData):
@@ -184,18 +176,14 @@ class BatchPlan:
 
         ids, rows = gathered.lists, gathered.columns
         for out, name, n_id in zip(nodes, self.node_types, sampled.nodes, strict=True):
-            own = fetched.get(("node", name), {})
-            self._nodes[name].fill(_Part(out, rows, n_id, fetched=own))
+            self._nodes[name].fill(_Part(out, rows, n_id), fetched, name)
         for out, edge_type, edge_index, slots in zip(
             edges, self.edge_types, sampled.edge_index, sampled.slots, strict=True
         ):
             storage = self._edges[edge_type]
             by_id = slots is not None and storage.edge_ids is not None
             e_id = ids[storage.edge_ids] if by_id else slots  # type: ignore[index]
-            own = {}
-            for kind in storage.remote:
-                own.update(fetched.get((kind, edge_type), {}))
-            storage.fill(_Part(out, rows, edge_index=edge_index, e_id=e_id, fetched=own))
+            storage.fill(_Part(out, rows, e_id, edge_index), fetched, edge_type)
         for key, stores, values in (
             ("batch", nodes, sampled.trees),
             ("num_sampled_nodes", nodes, sampled.num_sampled_nodes),
@@ -210,55 +198,50 @@ class BatchPlan:
 
     def wanted(self, sampled: Sampled) -> dict[tuple[str, Any], Tensor]:
         """Numbers of the rows in shards that a batch of a sample has, by kind and type."""
-        found: dict[tuple[str, Any], Tensor] = {
-            ("node", name): nodes
-            for name, nodes in zip(self.node_types, sampled.nodes, strict=True)
-            if self._nodes[name].remote
+        storages = [*self._nodes.items(), *self._edges.items()]
+        return {
+            (kind, name): ids
+            for (name, own), ids in zip(storages, [*sampled.nodes, *sampled.slots], strict=True)
+            for kind in own.remote
+            if ids is not None
         }
-        for name, slots in zip(self.edge_types, sampled.slots, strict=True):
-            if slots is not None:
-                found |= {(kind, name): slots for kind in self._edges[name].remote}
-        return found
 
-    def _look_up(self, by: int, ids: Tensor | None) -> tuple[int, int | None]:
-        """The index list of ids in the places of list ``by``: its number, and that among lookups.
+    def _look_up(self, by: int, ids: Tensor | None) -> int:
+        """The number of the index list of ids in the places of list ``by``.
 
-        It is ``by`` itself, and None, where there are no ids because places are the ids.
+        It is ``by`` itself where there are no ids because places are the ids.
         """
         table = None if ids is None else row_table(ids)
         if ids is None or table is None:
-            return by, None
+            return by
         self.is_by_edge = True
-        number = self.columns.add_lookup(by, table, self._page(ids, by))
-        return number, number - len(self.node_types) - len(self.edge_types)
+        return self.columns.add_lookup(by, table, self._page(ids, by))
 
     def _plan_nodes(self, name: str | None, store: BaseStorage, rows: int) -> _Storage:
         """Node attributes, and everything that is neither node nor edge level."""
         out = _Storage()
         for key, value in raw_items(store):
             if key == "num_nodes":
-                out.values[key] = lambda part: part.n_id.numel()  # type: ignore[union-attr]
+                out.values[key] = _count
             elif key == "adj_t" or store.is_edge_attr(key):
                 continue
-            elif store.is_node_attr(key):
-                if _is_remote(value):
-                    if self.first_aggregation is not None:
-                        raise self._unsummed(
-                            f"{called(name, key)} in shards", "rows that every rank has"
-                        )
-                    out.values[key] = _fetched(key)
-                    out.remote.add("node")
-                    continue
+            elif not store.is_node_attr(key):
+                out.values[key] = _constant(value)
+            elif _is_remote(value):
+                if self.first_aggregation is not None:
+                    found = f"{called(name, key)} in shards"
+                    raise self._unsummed(found, "rows that every rank has")
+                out.values[key] = _fetched(key)
+                out.remote.add("node")
+            else:
                 if isinstance(value, OnDemand):
                     value = value.value() if value.stored is None else value.stored
                 if key == "x" and self.first_aggregation is not None:
                     out.values[key] = self._inner_rows(name, value, rows)
-                    out.values["num_nodes"] = lambda part: part.n_id.numel()  # type: ignore[union-attr]
+                    out.values["num_nodes"] = _count
                 else:
-                    out.values[key] = self._rows(store, key, value, rows, lambda part: part.n_id)
-            else:
-                out.values[key] = _constant(value)
-        out.values.setdefault("n_id", lambda part: part.n_id)
+                    out.values[key] = self._rows(store, key, value, rows)
+        out.values.setdefault("n_id", lambda part: part.ids)
         return out
 
     def _is_of_one_store(self) -> bool:
@@ -272,58 +255,55 @@ class BatchPlan:
     def _plan_edges(self, name: EdgeType | None, store: BaseStorage, slots: int) -> _Storage:
         """The sampled edges and their attributes, joined by original edge id."""
         out = _Storage()
+        attrs = {
+            key: value
+            for key, value in raw_items(store)
+            if key == "adj_t" or (key != "edge_index" and store.is_edge_attr(key))
+        }
         on_disk = self.graph.on_disk(name) and self._is_of_one_store()
 
-        def is_by_slot(value: Any) -> bool:
-            return on_disk and isinstance(value, OnDemand) and value.stored is not None
+        def is_by_id(value: Any) -> bool:
+            by_slot = on_disk and isinstance(value, OnDemand) and value.stored is not None
+            return not (by_slot or _is_remote(value))
 
-        joined = [
-            key
-            for key, value in raw_items(store)
-            if key != "edge_index"
-            and (key == "adj_t" or store.is_edge_attr(key))
-            and not (is_by_slot(value) or _is_remote(value))
-        ]
-        if joined and self.graph.shards is not None:
-            raise UnsupportedError(
-                f"{called(name, joined[0])}: found edges in shards, expected no attribute "
-                "of theirs that is not in the store"
-            )
+        joined = [key for key, value in attrs.items() if is_by_id(value)]
         for key in joined:
+            if self.graph.shards is not None:
+                raise UnsupportedError(
+                    f"{called(name, key)}: found edges in shards, expected no attribute of theirs "
+                    "that is not in the store"
+                )
             self.graph.need_edge_ids(name, called(name, key))
-        has_ids = self.has_edge_ids and name not in self.graph.unnumbered
-        by_id = has_ids or bool(joined)
-        ids = self.graph.ids(name) if by_id else None
-        by, out.edge_ids = self._look_up(slots, ids)
+        has_ids = self.edge_ids and name not in self.graph.unnumbered
+        by = self._look_up(slots, self.graph.ids(name) if has_ids or joined else None)
+        out.edge_ids = None if by == slots else by - len(self.node_types) - len(self.edge_types)
         for key, value in raw_items(store):
             if key == "edge_index":
                 out.values[key] = lambda part: part.edge_index
             elif key == "adj_t":
                 out.values[key] = _sparse(value)
-            elif store.is_edge_attr(key):
-                if _is_remote(value):
-                    self.is_by_edge = True
-                    out.by_edge[key] = _fetched(key)
-                    out.remote.add("edge")
-                    continue
-                at = by
-                if is_by_slot(value):
-                    at, value = slots, value.stored
-                elif isinstance(value, OnDemand):
-                    value = value.value()
-                out.by_edge[key] = self._rows(store, key, value, at, lambda part: part.e_id)
-            elif name is not None and not isinstance(value, OnDemand):
-                out.values[key] = _constant(value)
+            elif key not in attrs:
+                if name is not None and not isinstance(value, OnDemand):
+                    out.values[key] = _constant(value)
+            elif _is_remote(value):
+                self.is_by_edge = True
+                out.by_edge[key] = _fetched(key)
+                out.remote.add("edge")
+            elif is_by_id(value):
+                value = value.value() if isinstance(value, OnDemand) else value
+                out.by_edge[key] = self._rows(store, key, value, by)
+            else:
+                out.by_edge[key] = self._rows(store, key, value.stored, slots)
         if has_ids and "e_id" not in out.values:
-            out.by_edge.setdefault("e_id", lambda part: part.e_id)
+            out.by_edge.setdefault("e_id", lambda part: part.ids)
             if self.graph.shards is not None:
                 self.is_by_edge = True
                 out.by_edge["e_id"] = lambda part: part.fetched["e_id"].to(torch.int64)
                 out.remote.add("edge_id")
         return out
 
-    def _rows(self, store: BaseStorage, key: str, value: Any, by: int, index: _Value) -> _Value:
-        """Rows of an attribute: by the engine in index list ``by``, or in Python by ``index``."""
+    def _rows(self, store: BaseStorage, key: str, value: Any, by: int) -> _Value:
+        """Rows of an attribute: by the engine in index list ``by``, or in Python."""
         dim = store._parent().__cat_dim__(key, value, store)
         is_rows = isinstance(value, Tensor | EncodedRows) and dim == 0
         # Parameters are selected by torch when a batch is handed over: by then the optimizer has
@@ -331,10 +311,10 @@ class BatchPlan:
         is_trained = isinstance(value, Tensor) and value.requires_grad
         table = row_table(value) if is_rows and not is_trained else None
         if table is None:
-            return lambda part: _select(value, index(part), dim)
+            return lambda part: _select(value, part.ids, dim)
         self.is_by_edge |= by >= len(self.node_types)
-        file = None if self._files is None else self._files.file_of(value)
-        held = None if self._files is None or file is None else self._files.held_rows(file)
+        file = None if self.files is None else self.files.file_of(value)
+        held = None if self.files is None or file is None else self.files.held_rows(file)
         number = self.columns.add_column(by, held or table, self._page(value, by))
         dtype, shape = value.dtype, (-1, *value.shape[1:])
         if len(value.shape) == 2:
@@ -380,13 +360,13 @@ class BatchPlan:
 
     def _page(self, value: Tensor | EncodedRows, by: int) -> int:
         """The number of the paged rows that an attribute's come from; -1 where it is in memory."""
-        file = None if self._files is None else self._files.file_of(value)
+        file = None if self.files is None else self.files.file_of(value)
         num_lists = len(self.node_types) + len(self.edge_types)
         if file is None or by >= num_lists:  # ids from looked-up lists are known too late to page
             return -1
         if (file, by) not in self._paged:
-            assert self._files is not None
-            rows = self._files.rows(file)
+            assert self.files is not None
+            rows = self.files.rows(file)
             self._paged[file, by] = -1 if rows is None else self.columns.add_paged(by, rows)
         return self._paged[file, by]
 
@@ -410,6 +390,10 @@ def _is_remote(value: Any) -> bool:
     return isinstance(value, OnDemand) and value.is_remote
 
 
+def _count(part: _Part) -> Any:
+    return part.ids.numel()
+
+
 def _constant(value: Any) -> _Value:
     return lambda part: value
 
@@ -427,7 +411,7 @@ def _sparse(adj_t: Any) -> _Value:
         assert part.edge_index is not None
         row, col = part.edge_index
         sizes = part.out.size()[::-1]
-        value = None if weight is None or part.e_id is None else gather(weight, part.e_id)
+        value = None if weight is None or part.ids is None else gather(weight, part.ids)
         if is_torchs:
             return to_torch_csr_tensor(torch.stack([col, row]), value, size=sizes)
         return type(adj_t)(row=col, col=row, value=value, sparse_sizes=sizes)

@@ -11,7 +11,8 @@ import torch_geometric.loader
 from torch import Tensor
 from torch_geometric.data import Data
 
-from pyg_graphzero.loader.subgraphs import SubgraphLoader, homogeneous, induced
+from pyg_graphzero.loader.inputs import homogeneous
+from pyg_graphzero.loader.subgraphs import SubgraphLoader, induced
 from pyg_graphzero.loader.walks import RandomWalker
 from pyg_graphzero.store.columns import gather
 from pyg_graphzero.util.arguments import check_count
@@ -26,6 +27,8 @@ class GraphSAINTSampler(SubgraphLoader[Data]):
     make up for how likely its nodes and edges are: batches are sampled at first, without features,
     until they have each node ``sample_coverage`` times on average.
     """
+
+    _reversals: tuple[bool, ...] = ()  # the directions of the walks that draws are made of
 
     def __init__(
         self,
@@ -53,7 +56,7 @@ class GraphSAINTSampler(SubgraphLoader[Data]):
         self.node_norm: Tensor | None = None
         self.edge_norm: Tensor | None = None
         self._start(data, num_steps, induced(data), device, kwargs)
-        self._prepare_draws()
+        self._walkers = [RandomWalker(data, reverse=reverse) for reverse in self._reversals]
         if sample_coverage > 0:
             path = Path(save_dir or "") / self._filename
             if save_dir is not None and path.exists():
@@ -63,16 +66,14 @@ class GraphSAINTSampler(SubgraphLoader[Data]):
                 if save_dir is not None:
                     torch.save((self.node_norm, self.edge_norm), path)
 
-    def _prepare_draws(self) -> None:
-        """Opens what ``draw`` needs."""
-
     @abstractmethod
     def draw(self, generator: torch.Generator) -> Tensor:
         """The nodes of a batch, some of them more than once."""
 
     @property
     def _filename(self) -> str:
-        return f"gz_{type(self).__name__.lower()}_{self.sample_coverage}.pt"
+        length = f"_{self.walk_length}" if hasattr(self, "walk_length") else ""
+        return f"gz_{type(self).__name__.lower()}{length}_{self.sample_coverage}.pt"
 
     def __len__(self) -> int:
         return self.num_steps
@@ -180,9 +181,7 @@ class GraphSAINTEdgeSampler(GraphSAINTSampler, torch_geometric.loader.GraphSAINT
         1
     """
 
-    def _prepare_draws(self) -> None:
-        self._along = RandomWalker(self.data)
-        self._against = RandomWalker(self.data, reverse=True)
+    _reversals = (False, True)
 
     def draw(self, generator: torch.Generator) -> Tensor:
         """Both ends of random edges."""
@@ -191,7 +190,7 @@ class GraphSAINTEdgeSampler(GraphSAINTSampler, torch_geometric.loader.GraphSAINT
             start = torch.randint(self.N, (2 * missing,), generator=generator)
             is_along = torch.rand(start.numel(), generator=generator) < 0.5
             ends = torch.empty(start.numel(), 2, dtype=torch.int64)
-            for walker, mine in ((self._along, is_along), (self._against, ~is_along)):
+            for walker, mine in zip(self._walkers, (is_along, ~is_along), strict=True):
                 ends[mine] = walker.walk(start[mine], 1, generator=generator)
             ends = ends[ends[:, 1] >= 0][:missing]  # a node without such edges: drawn again
             found.append(ends)
@@ -230,37 +229,18 @@ class GraphSAINTRandomWalkSampler(
         2
     """
 
+    _reversals = (False,)
+
     def __init__(
-        self,
-        data: Any,
-        batch_size: int,
-        walk_length: int,
-        num_steps: int = 1,
-        sample_coverage: int = 0,
-        save_dir: str | None = None,
-        log: bool = True,
-        *,
-        device: Any = None,
-        **kwargs: Any,
+        self, data: Any, batch_size: int, walk_length: int, *args: Any, **kwargs: Any
     ) -> None:
         check_count("walk_length", walk_length)
         self.walk_length = walk_length
-        super().__init__(
-            data, batch_size, num_steps, sample_coverage, save_dir, log, device=device, **kwargs
-        )
-
-    @property
-    def _filename(self) -> str:
-        name = type(self).__name__.lower()
-        return f"gz_{name}_{self.walk_length}_{self.sample_coverage}.pt"
-
-    def _prepare_draws(self) -> None:
-        self._walker = RandomWalker(self.data)
+        super().__init__(data, batch_size, *args, **kwargs)
 
     def draw(self, generator: torch.Generator) -> Tensor:
         """The nodes of random walks, ``[batch_size, walk_length + 1]``."""
         start = torch.randint(self.N, (self._batch_size,), generator=generator)
-        walks: Tensor = self._walker.walk(
-            start, self.walk_length, on_end="stay", generator=generator
-        )
+        (walker,) = self._walkers
+        walks: Tensor = walker.walk(start, self.walk_length, on_end="stay", generator=generator)
         return walks

@@ -7,13 +7,12 @@ from typing import Any
 import torch
 import torch_geometric.loader
 from torch import Tensor
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Batch
 from torch_geometric.sampler import NodeSamplerInput, SamplerOutput
 
 from pyg_graphzero.loader.engine import EngineLoader
-from pyg_graphzero.loader.inputs import seed_nodes
+from pyg_graphzero.loader.inputs import homogeneous, seed_nodes
 from pyg_graphzero.sampling.base import Prepared, Sampled
-from pyg_graphzero.sampling.graph import resolve
 from pyg_graphzero.sampling.neighbor import NeighborSampler
 
 
@@ -62,24 +61,17 @@ class ShaDowKHopSampler(EngineLoader[Batch], torch_geometric.loader.ShaDowKHopSa
         device: Any = None,
         **kwargs: Any,
     ) -> None:
-        self._keep(device)
-        data = resolve(data)
-        if not isinstance(data, Data):
-            raise TypeError(
-                "data: found a heterogeneous graph, expected a homogeneous one; NeighborLoader "
-                "with disjoint=True and subgraph_type='induced' takes both"
-            )
+        data = homogeneous(data, "data")
         if depth < 0:
             raise ValueError(f"depth: found {depth}, expected 0 or more")
-        self.data = data
         self.depth = depth
         self.num_neighbors = num_neighbors
         self.replace = replace
         self.node_idx = seed_nodes(data, node_idx)
-        self.node_sampler = NeighborSampler(
+        sampler = NeighborSampler(
             data, [num_neighbors] * depth, subgraph_type="induced", replace=replace, disjoint=True
         )
-        self._load(self.node_idx.numel(), kwargs)
+        self._start(data, self.node_idx.numel(), sampler, device, kwargs)
 
     def _prepare(self, index: Any, key: int) -> Prepared:
         return self.node_sampler.prepare_nodes(NodeSamplerInput(index, self.node_idx[index]))

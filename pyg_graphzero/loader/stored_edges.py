@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import InitVar, dataclass, field
 from typing import Any
 
 import torch
@@ -35,12 +36,13 @@ def _check_room(contents: StoreContents, name: EdgeType | None) -> None:
         )
 
 
+@dataclass(eq=False)
 class StoredEdges:
     """Edges of one type as seeds. Stands in for PyG's ``EdgeSamplerInput`` without its rows.
 
-    Args:
+    Attributes:
         sampler: Over the store.
-        name: The edge type.
+        input_type: The edge type.
         label: One for each edge, in the order of the input; or None.
         time: One for each edge, in the order of the input; or None.
         input_id: One for each edge, in the order of the input; None: the edges' own numbers.
@@ -48,36 +50,30 @@ class StoredEdges:
             one in CSC slot i, so that neighbouring positions have the same destination.
         mask: ``bool [num_edges]`` by CSC slot: the edges that are seeds, in the order of the slots;
             None: all.
+        chosen: Slots of these.
     """
 
-    def __init__(
-        self,
-        sampler: NeighborSampler,
-        name: EdgeType | None,
-        label: Tensor | None,
-        time: Tensor | None,
-        input_id: Tensor | None,
-        order: str,
-        mask: Tensor | None = None,
-    ) -> None:
-        graph, given = sampler.graph, {"edge_label": label, "edge_label_time": time}
-        for what, values in {**given, "input_id": input_id}.items():
-            if values is not None:
-                graph.need_edge_ids(name, f"{what} of all edges")
-        self.sampler = sampler
-        self.input_type = name
-        self.label = label
-        self.time = time
-        self.input_id = input_id
-        self.order = order
-        self.chosen: Tensor | None = None  # slots
+    sampler: NeighborSampler
+    input_type: EdgeType | None
+    label: Tensor | None
+    time: Tensor | None
+    input_id: Tensor | None
+    order: str
+    mask: InitVar[Tensor | None] = None
+    chosen: Tensor | None = field(default=None, init=False)
+    _indices: Tensor | None = field(default=None, init=False)
+
+    def __post_init__(self, mask: Tensor | None) -> None:
+        graph, name = self.sampler.graph, self.input_type
+        given = {"edge_label": self.label, "edge_label_time": self.time, "input_id": self.input_id}
+        for what in (what for what, values in given.items() if values is not None):
+            graph.need_edge_ids(name, f"{what} of all edges")
         if mask is not None:
             self.order, chosen = "store", mask.nonzero().view(-1)
             self.chosen = chosen.to(torch.int32) if mask.numel() <= 1 << 31 else chosen
         if self.order == "input" and graph.ids(name) is not None:
             _check_room(graph.store, name)
             graph.store.edge_position(name)
-        self._indices: Tensor | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_indices": None}

@@ -26,13 +26,6 @@ class SubgraphLoader(EngineLoader[Graph_co]):
 
     node_sampler: NeighborSampler
 
-    def _start(
-        self, data: Any, size: int, sampler: NeighborSampler, device: Any, kwargs: dict[str, Any]
-    ) -> None:
-        self._keep(device)
-        self.data, self.node_sampler = data, sampler
-        self._load(size, kwargs)
-
     @abstractmethod
     def _nodes(self, index: Tensor, key: int) -> dict[str | None, Tensor]:
         """The nodes of a batch by type, each once."""
@@ -44,18 +37,6 @@ class SubgraphLoader(EngineLoader[Graph_co]):
 def induced(data: Data | HeteroData) -> NeighborSampler:
     """A sampler of the edges among given nodes."""
     return NeighborSampler(data, [], subgraph_type="induced")
-
-
-def homogeneous(data: Any, name: str) -> Data:
-    """A loader's graph, as ``Data``.
-
-    Raises:
-        TypeError: It is heterogeneous, or no graph that a store or ``Data`` stands for.
-    """
-    data = resolve(data)
-    if not isinstance(data, Data):
-        raise TypeError(f"{name}: found a heterogeneous graph, expected a homogeneous one")
-    return data
 
 
 class RandomNodeLoader(SubgraphLoader[Graph_co], torch_geometric.loader.RandomNodeLoader):

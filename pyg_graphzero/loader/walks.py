@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import isfinite
 from typing import Any
 
@@ -14,24 +14,16 @@ from pyg_graphzero import _core
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.memory.residence import page_topologies
 from pyg_graphzero.pyg.data import edge_storages
-from pyg_graphzero.pyg.lazy import OnDemand, raw_items
 from pyg_graphzero.sampling.graph import Unmapped, graph_of, resolve
 from pyg_graphzero.sampling.options import SamplingOptions, options_of
-from pyg_graphzero.sampling.order import needed_values
-from pyg_graphzero.sampling.walks import is_stored, mirror_of, one_way, steps_of
-from pyg_graphzero.sampling.windows import (
-    check_of_seeds,
-    check_window,
-    latest_seen,
-    seed_times,
-)
-from pyg_graphzero.store.columns import engine_array, gather, in_memory, look_up
-from pyg_graphzero.store.edge_order import comparable_times, earlier, rank_edges
+from pyg_graphzero.sampling.order import add_order
+from pyg_graphzero.sampling.walks import mirror_of, one_way, steps_of
+from pyg_graphzero.sampling.windows import check_of_seeds, check_window, latest_seen, seed_times
+from pyg_graphzero.store.columns import engine_array, look_up
+from pyg_graphzero.store.edge_order import earlier
 from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.util.arguments import as_row_index, check_count
 from pyg_graphzero.util.keys import random_key
-
-_ENDS = ("-1", "stay")
 
 
 class RandomWalker:
@@ -83,25 +75,19 @@ class RandomWalker:
                 f"p={p}, q={q}: found a metapath of {len(names)} edge types, expected one: they "
                 "compare nodes of one type"
             )
-        stored = [name for name in names if is_stored(data, name)]
-        others = [name for name in names if name not in stored]
-        graph = self.graph = graph_of(data, backward=not reverse, only=others)
-        for name in set(others).difference(graph.edge_types):
-            bounds = torch.zeros(graph.node_types[None] + 1, dtype=torch.int64)
-            graph.arrays[name] = bounds, torch.zeros(0, dtype=torch.int64)
-            graph.edge_ids[name] = None
-        graph.edge_types = names
-        for name in stored:
+        graph = self.graph = graph_of(data, backward=not reverse, only=names, stays=True)
+        graph.unnumbered.clear()  # attributes of such edges come in the order of the store
+        for name in names:
+            if not graph.on_disk(name):
+                if p != 1 or q != 1:
+                    self._sort(name)
+                continue
             if return_edge_ids:
                 graph.store.need_edge_ids(name, "edge ids of walks")
             if not reverse and graph.store.csr(name) is None:
                 graph.mirrors[name] = mirror_of(graph.store, name)
-        if p != 1 or q != 1:
-            for name in others:
-                self._sort(name)
         self.time_attr = time_attr
-        self._float_times: bool | None = None  # None: edges have no times
-        self._rank(data, time_attr, weight_attr)
+        add_order(graph, data, time_attr, weight_attr, of_nodes=False)
         self._max_bytes, self._engine_of = 0, -1
         self._engine = self._build()
 
@@ -133,7 +119,7 @@ class RandomWalker:
             raise one_way(self.graph.store, name, "edge ids of walks along edges")
         if not 0 <= restart < 1:
             raise ValueError(f"restart={restart!r}: expected a probability, 0 <= restart < 1")
-        if str(on_end) not in _ENDS:
+        if str(on_end) not in ("-1", "stay"):
             raise ValueError(f"on_end={on_end!r}: expected -1 or 'stay'")
         cycle = self.steps
         if restart and len(set(cycle)) > 1:
@@ -176,7 +162,11 @@ class RandomWalker:
         )
         if slots is None:
             return rows
-        _replace(slots, names, self._edge_ids)
+        for name in dict.fromkeys(names):
+            columns = [i for i, own in enumerate(names) if own == name]
+            part = slots[:, columns]
+            ids = self._edge_ids(name, part.clamp(min=0).view(-1)).view(part.shape)
+            slots[:, columns] = ids.where(part >= 0, -1)
         return rows, slots
 
     def _edge_ids(self, name: Any, slots: Tensor) -> Tensor:
@@ -192,7 +182,8 @@ class RandomWalker:
         self, count: int, input_time: Any, time_window: Any
     ) -> tuple[Tensor | None, Tensor | None]:
         """The latest and the earliest times of the edges that each walk may take."""
-        if self._float_times is None:
+        as_float = self.graph.float_times
+        if as_float is None:
             for what, value in (("input_time", input_time), ("time_window", time_window)):
                 if value is not None:
                     raise ValueError(f"{what}: found one without a time_attr, expected both")
@@ -202,46 +193,13 @@ class RandomWalker:
                 f"input_time: found none, expected a time for each start: edges have their own, "
                 f"{self.time_attr!r}"
             )
-        times = seed_times(input_time, count, "input_time", self._float_times, self.time_attr)
+        times = seed_times(input_time, count, "input_time", as_float, self.time_attr)
         window = check_window(time_window)
         check_of_seeds(count, "starts", time_window=window)
         latest = engine_array(latest_seen(times, self._strictly))
         if window is None:
             return latest, None
-        return latest, engine_array(earlier(times, window, self._float_times).contiguous())
-
-    def _rank(self, data: Any, time_attr: str | None, weight_attr: str | None) -> None:
-        """Has steps look at times and weights."""
-        times, weights = dict[Any, Tensor](), dict[Any, Tensor]()
-        if time_attr is not None:
-            there = [dict(raw_items(of)).get(time_attr) for of in edge_storages(data).values()]
-            is_float = any(
-                (v.dtype if isinstance(v, OnDemand) else torch.as_tensor(v).dtype).is_floating_point
-                for v in there
-                if v is not None
-            )
-            self._float_times = is_float
-            times = {
-                name: comparable_times(values, f"{time_attr!r}", is_float)
-                for name, values in self._by_slot(data, "time_attr", time_attr).items()
-            }
-        if weight_attr is not None:
-            weights = self._by_slot(data, "weight_attr", weight_attr)
-        for name in times.keys() | weights.keys():
-            bounds = self.graph.bounds(name)
-            self.graph.orders[name] = rank_edges(bounds, times.get(name), weights.get(name), name)
-
-    def _by_slot(self, data: Any, what: str, attr: str) -> dict[EdgeType | None, Tensor]:
-        """An edge attribute in the order of the edges that are walked along."""
-        found = {}
-        for name, own in needed_values(self.graph, data, what, attr).items():
-            if name in self.graph.mirrors:
-                raise one_way(self.graph.store, name, f"walks along edges by {attr!r}")
-            found[name] = own
-            if not self.reverse and self.graph.on_disk(name):
-                slots = self.graph.store.csr_slot(name)
-                found[name] = own if slots is None else gather(own, in_memory(slots, torch.int64))
-        return found
+        return latest, engine_array(earlier(times, window, as_float).contiguous())
 
     def _sort(self, name: EdgeType | None) -> None:
         """Has the neighbours of every node of a graph in memory ascend."""
@@ -375,17 +333,3 @@ def random_walk(
         start, walk_length, restart, on_end, return_edge_ids, generator, num_threads,
         input_time, time_window,
     )  # fmt: skip
-
-
-def _replace(table: Tensor, names: Sequence[Any], new: Callable[[Any, Tensor], Tensor]) -> None:
-    """Replaces what is not -1 in each column of a table, by the name of the column."""
-    for name in dict.fromkeys(names):
-        columns = [i for i, own in enumerate(names) if own == name]
-        is_all = len(columns) == len(names)
-        part = table if is_all else table[:, columns]
-        is_there = part >= 0
-        part = new(name, part.clamp(min=0).view(-1)).view(part.shape).where(is_there, -1)
-        if is_all:
-            table.copy_(part)
-        else:
-            table[:, columns] = part

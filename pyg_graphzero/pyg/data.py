@@ -19,12 +19,7 @@ from torch_geometric.data.storage import (
 )
 from typing_extensions import Self
 
-from pyg_graphzero.pyg.lazy import (
-    LazyMapping,
-    OnDemand,
-    called,
-    raw_items,
-)
+from pyg_graphzero.pyg.lazy import LazyMapping, OnDemand, called, raw_items
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.schema import EdgeType
 
@@ -35,14 +30,9 @@ def contents_of(data: Any) -> StoreContents | None:
     return contents
 
 
-def plain_class(data: Any) -> type:
-    """The class of a graph, without the disk."""
-    return data._plain if isinstance(data, _OnDisk) else type(data)
-
-
 def empty_like(data: Any) -> Any:
     """A graph in memory of the same class, for a batch; its constructor is not called."""
-    cls: Any = plain_class(data)
+    cls: Any = data._plain if isinstance(data, _OnDisk) else type(data)
     out = _bare(cls)
     if cls in (Data, HeteroData):
         return out
@@ -85,7 +75,9 @@ class _DiskStorage(BaseStorage):
 
     def __setitem__(self, key: str, value: Any) -> None:
         raw = self._mapping.raw(key)
-        if value is not None and value is (raw.copy() if _is_built(raw) else raw):
+        if isinstance(raw, OnDemand) and raw.is_built:
+            raw = raw.value()
+        if value is not None and value is raw:
             return  # what ``data.to("cpu")`` does: it is the store's still
         if _takes_memory(value):
             self._mapping.contents.tell_use(
@@ -191,17 +183,12 @@ class DiskGraphStorage(_DiskStorage):
     """Attributes of no type of a heterogeneous store."""
 
 
-def _storage(cls: type, data: Any, mapping: LazyMapping) -> Any:
+def _storage(cls: type, data: Any, contents: StoreContents, kind: str, name: Any = None) -> Any:
     out = cls(_parent=data)
-    kind, name = mapping.origin
     if kind in ("node", "edge"):
         out._key = name
-    out._mapping = mapping
+    out._mapping = LazyMapping.of(contents, kind, name)
     return out
-
-
-def _is_built(value: Any) -> bool:
-    return isinstance(value, OnDemand) and value.is_built
 
 
 def _takes_memory(value: Any) -> bool:
@@ -297,8 +284,7 @@ class DiskData(_OnDisk, Data):
     _plain = Data
 
     def _fill(self, contents: StoreContents) -> None:
-        mapping = LazyMapping.of(contents, "store")
-        self.__dict__["_store"] = _storage(DiskGlobalStorage, self, mapping)
+        self.__dict__["_store"] = _storage(DiskGlobalStorage, self, contents, "store")
 
     def __repr__(self) -> str:
         return _shown(self, Data())
@@ -310,14 +296,12 @@ class DiskHeteroData(_OnDisk, HeteroData):
     _plain = HeteroData
 
     def _fill(self, contents: StoreContents) -> None:
-        mapping = LazyMapping.of(contents, "graph")
-        self.__dict__["_global_store"] = _storage(DiskGraphStorage, self, mapping)
-        for nodes in contents.schema.node_types:
-            mapping = LazyMapping.of(contents, "node", nodes.name)
-            self._node_store_dict[nodes.name] = _storage(DiskNodeStorage, self, mapping)
-        for edges in contents.schema.edge_types:
-            mapping = LazyMapping.of(contents, "edge", edges.name)
-            self._edge_store_dict[edges.name] = _storage(DiskEdgeStorage, self, mapping)
+        self.__dict__["_global_store"] = _storage(DiskGraphStorage, self, contents, "graph")
+        for types, cls, kind, stores in (
+            (contents.schema.node_types, DiskNodeStorage, "node", self._node_store_dict),
+            (contents.schema.edge_types, DiskEdgeStorage, "edge", self._edge_store_dict),
+        ):
+            stores |= {t.name: _storage(cls, self, contents, kind, t.name) for t in types}
 
     def __getattr__(self, key: str) -> Any:
         try:
@@ -345,17 +329,11 @@ class DiskHeteroData(_OnDisk, HeteroData):
 
 @cache
 def disk_class(plain: type) -> type[Any]:
-    """The class of graphs on disk that is also ``plain``, a subclass of ``Data`` or ``HeteroData``.
-
-    Raises:
-        TypeError: It is neither.
-    """
-    for disk in (DiskData, DiskHeteroData):
-        if plain is disk._plain:
-            return disk
-        if isinstance(plain, type) and issubclass(plain, disk._plain):
-            return type(f"Disk{plain.__name__}", (disk, plain), {"_plain": plain})
-    raise TypeError(f"cls: found {plain!r}, expected a subclass of Data or HeteroData")
+    """The class of graphs on disk that is also ``plain``, of ``Data`` or ``HeteroData``."""
+    disk: Any = DiskHeteroData if issubclass(plain, HeteroData) else DiskData
+    if plain is disk._plain:
+        return disk
+    return type(f"Disk{plain.__name__}", (disk, plain), {"_plain": plain})
 
 
 def open_data(contents: StoreContents, cls: type | None = None) -> Any:

@@ -11,11 +11,7 @@ from torch_geometric.data import FeatureStore, TensorAttr
 from torch_geometric.data.feature_store import _FieldStatus
 
 from pyg_graphzero.errors import MissingAttributeError, UnsupportedError
-from pyg_graphzero.store.columns import (
-    gather,
-    look_up,
-    permuted,
-)
+from pyg_graphzero.store.columns import gather, look_up, permuted
 from pyg_graphzero.store.editor import StoreEditor
 from pyg_graphzero.store.handle import StoreHandle
 from pyg_graphzero.store.schema import EdgeTypeSchema, NodeTypeSchema, TypeSchema
@@ -83,12 +79,11 @@ class DiskFeatureStore(FeatureStore):
         contents = self.handle.contents
         table = contents.rows(file)
         index = attr.index
-        position: Tensor | None = None
         if index is None:
             of_rows = attr.attr_name in record.attrs
             return contents.whole(record, attr.attr_name) if of_rows else contents.view(file)
-        if isinstance(record, EdgeTypeSchema):
-            position = contents.edge_position(record.name)
+        is_edge = isinstance(record, EdgeTypeSchema)
+        position = contents.edge_position(record.name) if is_edge else None
         if isinstance(index, (slice, int)):
             if position is None:
                 return table[index]

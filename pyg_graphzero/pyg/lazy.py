@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, MutableMapping
+from dataclasses import dataclass, field
 from functools import partial
 from math import prod
 from typing import Any
@@ -37,34 +38,28 @@ _NO_EDGES = (
 Origin = tuple[str, Any]
 
 
+@dataclass(eq=False)
 class OnDemand:
     """A tensor that is built at its first use.
 
     Attributes:
         shape: Its shape.
         dtype: Its dtype.
+        build: Builds it.
         rows: Gathers without building read these: the same rows over the mapped file, by CSC
             slot if they are edges'; None where there is no such column.
+        tell: Called with its bytes before it is built.
         is_remote: The rows lie in shards of several ranks, and are never built.
     """
 
-    is_remote = False
-
-    def __init__(
-        self,
-        shape: list[int],
-        dtype: torch.dtype,
-        build: Callable[[], Tensor],
-        rows: Tensor | EncodedRows | None = None,
-        tell: Callable[[int], None] | None = None,
-    ) -> None:
-        self.shape = shape
-        self.dtype = dtype
-        self.rows = rows
-        self._build = build
-        self._tell = tell
-        self._value: Tensor | None = None
-        self._version = 0
+    shape: list[int]
+    dtype: torch.dtype
+    build: Callable[[], Tensor]
+    rows: Tensor | EncodedRows | None = None
+    tell: Callable[[int], None] | None = None
+    is_remote: bool = False
+    _value: Tensor | None = field(default=None, init=False)
+    _version: int = field(default=0, init=False)
 
     @property
     def is_built(self) -> bool:
@@ -89,15 +84,15 @@ class OnDemand:
             DoesNotFitError: It is large, and the store was opened with ``strict=True``.
         """
         if self._value is None:
-            if self._tell is not None:
-                self._tell(prod(self.shape) * self.dtype.itemsize)
-            self._value = self._build()
+            if self.tell is not None:
+                self.tell(prod(self.shape) * self.dtype.itemsize)
+            self._value = self.build()
             self._version = self._value._version
         return self._value
 
     def copy(self) -> Tensor:
         """The tensor as it is now; one that was not used before is not kept either."""
-        return self._build() if self._value is None else self._value
+        return self.build() if self._value is None else self._value
 
     def __deepcopy__(self, memo: dict[int, Any]) -> OnDemand:
         out = copy.copy(self)
@@ -280,9 +275,7 @@ def _in_shards(contents: StoreContents, key: tuple[str, Any], attr: str) -> OnDe
         )
 
     shape, dtype = contents.shards.kind(key, attr)
-    found = OnDemand(shape, dtype, build)
-    found.is_remote = True
-    return found
+    return OnDemand(shape, dtype, build, is_remote=True)
 
 
 def _fill_loose(mapping: LazyMapping, contents: StoreContents, entries: dict[str, Any]) -> None:

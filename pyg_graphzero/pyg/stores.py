@@ -25,6 +25,7 @@ from pyg_graphzero.store.manifest import Manifest, is_sharded, stores_in
 from pyg_graphzero.store.opened import Opening
 from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.store.verify import VerifyReport, verify
+from pyg_graphzero.util.arguments import check_path
 from pyg_graphzero.util.html import outline
 
 Graph = TypeVar("Graph")
@@ -98,7 +99,7 @@ def info(path: str | os.PathLike[str]) -> Info:
         >>> found["node_types"][0]["num_nodes"], found["edge_types"][0]["num_edges"]
         (4, 4)
     """
-    directory = Path(path)
+    directory = Path(check_path(path, "path"))
     if is_sharded(directory):
         stores = {store.name: info(store) for store in stores_in(directory)}
         facts = asdict(Manifest.load(directory))

@@ -17,7 +17,7 @@ from pyg_graphzero.reporting.nodes import look_at_nodes
 from pyg_graphzero.reporting.page import Report
 from pyg_graphzero.tune.doctor import doctor
 from pyg_graphzero.tune.seeds import ChosenSeeds, choose_seeds, training_set
-from pyg_graphzero.util.arguments import check_count
+from pyg_graphzero.util.arguments import check_count, check_path
 from pyg_graphzero.util.progress import Progress
 from pyg_graphzero.util.workspace import Workspace
 
@@ -72,7 +72,7 @@ def report(
     if out is not None and not Path(out).absolute().parent.is_dir():
         raise FileNotFoundError(2, "No such directory", str(Path(out).parent))
     bars = Progress(progress)
-    found = Report(Path(os.path.abspath(store)))
+    found = Report(Path(os.path.abspath(check_path(store, "store"))))
     with Store(found.path) as own, Workspace(found.path, memory) as space:
         contents, schema = own.contents, own.contents.schema
         chosen = _seeds(found, own, seeds, input_type)

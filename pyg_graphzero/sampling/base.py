@@ -20,6 +20,7 @@ from pyg_graphzero import _core
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.sampling.excluded import Excluded
 from pyg_graphzero.sampling.graph import EdgePermutation, SampledGraph, Unmapped
+from pyg_graphzero.shards.window import Asked
 from pyg_graphzero.store.columns import look_up
 from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.util.keys import batch_number, random_key
@@ -77,6 +78,10 @@ class Prepared:
     finish: Callable[[Sampled], Any]
     excluded: Excluded = field(default_factory=list)
 
+    def asked(self, recipe: _core.Recipe, key: int) -> Asked:
+        """The batch as the engine is asked for it; ``key`` names its randomness."""
+        return recipe, self.seeds, key % 2**64, batch_number(key), self.excluded
+
 
 class GraphSampler(BaseSampler):
     """The base of all samplers: a graph, the engine over it, and seeds that are checked.
@@ -87,7 +92,16 @@ class GraphSampler(BaseSampler):
         graph: The topology.
         is_hetero: Whether samples are heterogeneous.
         num_threads: Threads inside one batch; 0 uses as many as torch does.
+
+    Attributes:
+        is_final: Edges are what the engine samples, so that it can gather their rows too.
+        is_by_hop: Every edge was sampled in a hop; induced ones are of none.
+        may_read: Neighbours may be read for batches; else all are in memory, or mapped.
     """
+
+    is_final: bool = True
+    is_by_hop: bool = False
+    may_read: bool = True
 
     def __init__(self, graph: SampledGraph, is_hetero: bool, num_threads: int) -> None:
         self.graph = graph
@@ -125,21 +139,6 @@ class GraphSampler(BaseSampler):
     def prepare_nodes(self, inputs: NodeSamplerInput) -> Prepared:
         """Lays out a sample around seed nodes."""
 
-    @property
-    def is_final(self) -> bool:
-        """Whether edges are what the engine samples, so that it can gather their rows too."""
-        return True
-
-    @property
-    def is_by_hop(self) -> bool:
-        """Whether every edge was sampled in a hop; induced ones are of none."""
-        return False
-
-    @property
-    def may_read(self) -> bool:
-        """Whether neighbours may be read for batches; else all are in memory, or mapped."""
-        return True
-
     def sample_from_nodes(
         self, inputs: NodeSamplerInput, key: int | None = None, **kwargs: Any
     ) -> SamplerOutput | HeteroSamplerOutput:
@@ -167,20 +166,17 @@ class GraphSampler(BaseSampler):
 
     def sample(self, prepared: Prepared, key: int) -> SamplerOutput | HeteroSamplerOutput:
         """Samples a batch; the same key gives the same sample."""
-        made = self.make(self.recipe(), prepared, key)
+        made = self.make(prepared.asked(self.recipe(), key))
         sampled = self.sample_of(made)
         return self.output(sampled, prepared.finish(sampled))
 
-    def make(self, recipe: _core.Recipe, prepared: Prepared, key: int) -> _core.Batch:
+    def make(self, asked: Asked) -> _core.Batch:
         """Makes a batch now."""
-        key, number = key % 2**64, batch_number(key)
-        if self.graph.shards is None:
-            seeds, excluded = prepared.seeds, prepared.excluded
-            return recipe.make(seeds, key, self.num_threads, number, excluded)
-        request = recipe, prepared.seeds, key, number, prepared.excluded
-        made: _core.Batch = self.graph.shards.sample([request], num_threads=self.num_threads).batch(
-            0
-        )
+        shards, threads = self.graph.shards, self.num_threads
+        if shards is None:
+            recipe, seeds, key, number, excluded = asked
+            return recipe.make(seeds, key, threads, number, excluded)
+        made: _core.Batch = shards.ask(lambda: (shards.sample([asked], threads), [{}])).batch(0)
         return made
 
     def sample_of(self, batch: _core.Batch) -> Sampled:
@@ -198,9 +194,6 @@ class GraphSampler(BaseSampler):
             None if name in self.graph.unnumbered else each
             for name, each in zip(names, sampled.slots, strict=True)
         ]
-        if not names and not self.is_hetero:
-            ends = [torch.empty(2, 0, dtype=torch.int64)]
-            slots = [torch.empty(0, dtype=torch.int64)]
 
         def by(keys: Sequence[Any], values: Any) -> Any:
             if not self.is_hetero:
@@ -251,19 +244,9 @@ class GraphSampler(BaseSampler):
 
     @property
     def edge_permutation(self) -> Any:
-        """Leads from CSC slots to original edge ids, for PyG's own loaders.
-
-        ``int64`` in memory or None; of a graph on disk, ids are looked up when they are asked for.
-        """
-        graph = self.graph
-        found: dict[EdgeType | None, Any] = {}
-        for name in graph.edge_types:
-            ids = graph.ids(name)
-            if graph.contents is not None:
-                found[name] = EdgePermutation(self, name)
-            else:
-                found[name] = None if ids is None else ids.to(torch.int64)
-        return found if self.is_hetero else found.get(None)
+        """Leads from CSC slots to original edge ids, for PyG's own loaders; looks them up."""
+        found = {name: EdgePermutation(self, name) for name in self.graph.edge_types}
+        return found if self.is_hetero else found[None]
 
     def original_edge_ids(self, name: EdgeType | None, slots: Tensor) -> Tensor:
         """Original edge ids (``int64``) of CSC slots.

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.sampler.base import SubgraphType
 
 from pyg_graphzero import _core
 from pyg_graphzero.errors import UnsupportedError
@@ -45,7 +44,10 @@ class BidirectionalNeighborSampler(NeighborSampler):
         is_sorted: Taken for PyG's sake.
         share_memory: Taken for PyG's sake: processes share the files.
         directed: Deprecated; False means ``subgraph_type="induced"``.
+        sample_direction: Only ``"forward"``.
         num_threads: Threads inside one batch; 0 uses as many as torch does.
+        time_window: Only None.
+        options: Only None.
 
     Raises:
         UnsupportedError: ``time_attr``; the store has edges by destination only.
@@ -62,28 +64,23 @@ class BidirectionalNeighborSampler(NeighborSampler):
         ([1, 0, 2], [0, 1])
     """
 
-    def __init__(
-        self,
-        data: Any,
-        num_neighbors: Any,
-        subgraph_type: SubgraphType | str = "directional",
-        replace: bool = False,
-        disjoint: bool = False,
-        temporal_strategy: str = "uniform",
-        time_attr: str | None = None,
-        weight_attr: str | None = None,
-        is_sorted: bool = False,
-        share_memory: bool = False,
-        directed: bool = True,
-        num_threads: int = 0,
+    _taken = ()
+    _directions = 2
+    is_final = is_by_hop = False  # edges of both directions are joined
+
+    def _begin(
+        self, data: Any, num_neighbors: Any, description: Description, num_threads: int
     ) -> None:
-        if time_attr is not None:
+        if description.time_attr is not None:
             raise UnsupportedError(
-                f"time_attr: found {time_attr!r}, expected None: BidirectionalNeighborSampler "
-                "looks at no times, as in PyG; NeighborSampler samples in-neighbours by time"
+                f"time_attr: found {description.time_attr!r}, expected None: this sampler looks at "
+                "no times, as in PyG; NeighborSampler samples in-neighbours by time"
             )
-        subgraph_type = subgraph_type if directed else "induced"
-        self._begin(data, num_neighbors, Description.of(locals()), num_threads)
+        if description.sample_direction != "forward":
+            raise ValueError(
+                "sample_direction: found 'backward', expected 'forward': both are drawn"
+            )
+        super()._begin(data, num_neighbors, description, num_threads)
 
     def _prepare_graph(self, graph: SampledGraph, data: Any, own: Description) -> None:
         super()._prepare_graph(graph, data, own)
@@ -103,20 +100,6 @@ class BidirectionalNeighborSampler(NeighborSampler):
     def _build(self, unmapped: Mapping[EdgeType | None, Unmapped]) -> _core.NeighborSampler:
         """Behind the edge types as they are, the same ones with their ends exchanged."""
         return _core.NeighborSampler(self.graph.builder(unmapped, self._along))
-
-    @property
-    def _engine_fanouts(self) -> list[list[int]]:
-        return [*self._fanouts, *self._fanouts]
-
-    @property
-    def is_final(self) -> bool:
-        """See :attr:`GraphSampler.is_final`: edges of both directions are joined."""
-        return False
-
-    @property
-    def is_by_hop(self) -> bool:
-        """Whether hops of edges say what a layer needs."""
-        return False
 
     def sample_of(self, batch: _core.Batch) -> Sampled:
         """The sample of a batch, both ways."""

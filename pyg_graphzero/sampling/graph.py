@@ -11,19 +11,14 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from pyg_graphzero import _core
-from pyg_graphzero.errors import FormatError, UnsupportedError
+from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.pyg.data import contents_of, edge_storages, node_storages, open_data
 from pyg_graphzero.pyg.edges import DiskGraphStore
 from pyg_graphzero.pyg.features import DiskFeatureStore
 from pyg_graphzero.pyg.lazy import OnDemand, raw_items
 from pyg_graphzero.pyg.stores import Store
-from pyg_graphzero.store.columns import (
-    decoded,
-    engine_array,
-    gather,
-    in_memory,
-    view_topology,
-)
+from pyg_graphzero.sampling.walks import one_way
+from pyg_graphzero.store.columns import decoded, engine_array, gather, in_memory, view_topology
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.edge_order import EdgeOrder
 from pyg_graphzero.store.schema import EdgeType
@@ -52,7 +47,7 @@ _MAPPED = Unmapped()
 class SampledGraph:
     """Node types with sizes, edge types with CSC.
 
-    Homogeneous graphs have the one node type None and at most the one edge type None. Walked
+    Homogeneous graphs have the one node type None and the one edge type None. Walked
     backward, a store's edges are those of its files by source.
 
     Attributes:
@@ -143,22 +138,6 @@ class SampledGraph:
             return in_memory(self.arrays[name][1], torch.int64)
         return self.store.sources(name)
 
-    def neighborhoods(self, name: EdgeType | None, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """The first slot of each row's neighbours, and how many there are: ``int64 [n]`` both.
-
-        Raises:
-            FormatError: They are not among the edges.
-        """
-        indptr, indices = self.csc(name)
-        first, last = gather(indptr, rows), gather(indptr, rows + 1)
-        bad = (first < 0) | (last < first) | (last > indices.numel())
-        if bad.any():
-            path = self.topology(name).path if self.on_disk(name) else f"edge type {name}"
-            row = int(rows[bad][0])
-            expected = f"numbers that rise from 0 to {indices.numel()}"
-            raise FormatError.of(path, f"indptr[{row}]", "a range outside the edges", expected)
-        return first, last - first
-
     def builder(
         self, unmapped: Mapping[EdgeType | None, Unmapped], behind: SampledGraph | None = None
     ) -> _core.SamplerBuilder:
@@ -183,7 +162,7 @@ class SampledGraph:
             else:
                 other = _MAPPED if graph is behind else unmapped.get(name, _MAPPED)
                 shards = graph.store.shards
-                starts = None if shards is None else shards.starts(name)
+                starts = None if shards is None else shards.starts.get(name)
                 builder.add_file(
                     src, dst, graph.topology(name), other.indices, other.bounds, other.packed,
                     None if starts is None else engine_array(starts),
@@ -194,22 +173,31 @@ class SampledGraph:
         return builder
 
     def in_slots(self, name: EdgeType | None, value: Any, what: str) -> Tensor:
-        """An edge attribute in CSC order, from what a storage holds of it."""
-        if isinstance(value, OnDemand):
-            if value.is_remote:
-                return self.shards.slots(name, what)
-            if self.on_disk(name) and value.stored is not None:
-                return decoded(value.stored)
-            value = value.value()
-        self.need_edge_ids(name, what)
-        rows = torch.as_tensor(value).detach().cpu()
-        num_edges = self.csc(name)[1].numel()
-        if rows.dim() == 0 or rows.size(0) != num_edges:
-            raise ValueError(
-                f"{what}{of_type(name)}: found shape {list(rows.shape)}, expected {num_edges} edges"
-            )
-        ids = self.ids(name)
-        return rows if ids is None else gather(rows, in_memory(ids, torch.int64))
+        """An edge attribute in the order of slots, from what a storage holds of it.
+
+        Raises:
+            ValueError: It has more or fewer values than there are edges.
+            UnsupportedError: The edges have no slots in the direction that they are walked in.
+        """
+        if name in self.mirrors:
+            raise one_way(self.store, name, f"walks along edges by {what!r}")
+        if isinstance(value, OnDemand) and value.is_remote:
+            return self.shards.slots(name, what)
+        on_disk = self.on_disk(name)
+        if isinstance(value, OnDemand) and on_disk and value.stored is not None:
+            rows, numbers = decoded(value.stored), None
+        else:
+            self.need_edge_ids(name, what)
+            value = value.value() if isinstance(value, OnDemand) else value
+            rows, numbers = torch.as_tensor(value).detach().cpu(), self.ids(name)
+            num_edges = self.csc(name)[1].numel()
+            if rows.dim() == 0 or rows.size(0) != num_edges:
+                found = f"{what}{of_type(name)}: found shape {list(rows.shape)}"
+                raise ValueError(f"{found}, expected {num_edges} edges")
+        by_source = self.store.csr_slot(name) if on_disk and self.backward else None
+        for index in (numbers, by_source):
+            rows = rows if index is None else gather(rows, in_memory(index, torch.int64))
+        return rows
 
 
 def resolve(data: Any) -> Any:
@@ -258,12 +246,20 @@ class EdgePermutation:
 
 
 def graph_of(
-    data: Any, backward: bool = False, only: Collection[EdgeType | None] | None = None
+    data: Any,
+    backward: bool = False,
+    only: Collection[EdgeType | None] | None = None,
+    stays: bool = False,
 ) -> SampledGraph:
     """The graph of a store's ``.data()``, or of ``Data``/``HeteroData`` in memory.
 
-    In memory, and to walk backwards, the edges are sorted once; features are not touched. ``only``
-    names the edge types that count.
+    In memory, and to walk backwards, the edges are sorted once; features are not touched.
+
+    Args:
+        data: The graph.
+        backward: Edges are walked from source to destination.
+        only: The edge types that count; None: all.
+        stays: Edges of a store stay on disk to walk backwards, too.
 
     Raises:
         UnsupportedError: An edge type has no ``edge_index``.
@@ -280,14 +276,14 @@ def graph_of(
         if edge_index is None:
             edge_index = _adjacency(store)
         if edge_index is None:
-            if name is None:
-                continue  # a homogeneous graph without edges
-            raise UnsupportedError(f"edge type {name}: found neither edge_index nor adj_t")
+            if name is not None:
+                raise UnsupportedError(f"edge type {name}: found neither edge_index nor adj_t")
+            edge_index = torch.empty(2, 0, dtype=torch.int64)
         graph.edge_types.append(name)
         if isinstance(edge_index, OnDemand) and contents is not None:
             graph.unnumbered |= set() if contents.edge_type(name).edge_ids else {name}
         if isinstance(edge_index, OnDemand):
-            if not edge_index.is_built and not backward:
+            if not edge_index.is_built and (stays or not backward):
                 continue
             edge_index = edge_index.value()
         edges = plain(torch.as_tensor(edge_index, device="cpu"))

@@ -12,6 +12,7 @@ from pyg_graphzero import _core
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.sampling.base import GraphSampler, Prepared, Reading
 from pyg_graphzero.sampling.graph import Unmapped, graph_of, resolve
+from pyg_graphzero.sampling.options import counts_of
 from pyg_graphzero.store.columns import engine_array
 from pyg_graphzero.store.schema import EdgeType
 
@@ -73,25 +74,17 @@ class HGTSampler(GraphSampler):
     def num_samples(self, value: Any) -> None:
         types = [str(name) for name in self.graph.node_types]
         given = value if isinstance(value, Mapping) else dict.fromkeys(types, value)
-        for name, counts in given.items():
+        for name in given:
             if name not in types:
                 raise ValueError(f"num_samples: found node type {name!r}, expected some of {types}")
-            if not isinstance(counts, (list, tuple)):
-                raise ValueError(
-                    f"num_samples of {name!r}: found {counts!r}, expected a list of counts"
-                )
-            for hop, k in enumerate(counts):
-                if isinstance(k, bool) or not isinstance(k, int) or k < 0:
-                    raise ValueError(
-                        f"num_samples[{hop}] of {name!r}: found {k!r}, expected a count or 0"
-                    )
-        lengths = {name: len(counts) for name, counts in given.items()}
+        counts = counts_of("num_samples", given, 0, "a count or 0")
+        lengths = {name: len(each) for name, each in counts.items()}
         if len(set(lengths.values())) > 1:
             raise ValueError(
                 f"num_samples: found {lengths} hops, expected the same number for every node type"
             )
         hops = max(lengths.values(), default=0)
-        self._num_samples = {name: list(given.get(name, [0] * hops)) for name in types}
+        self._num_samples = {name: counts.get(name, [0] * hops) for name in types}
 
     def prepare_nodes(self, inputs: NodeSamplerInput) -> Prepared:
         """Lays out a sample around seed nodes.

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
 
+from pyg_graphzero.errors import FormatError
 from pyg_graphzero.sampling.graph import SampledGraph
 from pyg_graphzero.sampling.windows import check_of_seeds
 from pyg_graphzero.store.columns import gather
 from pyg_graphzero.store.schema import EdgeType
+from pyg_graphzero.util.arguments import of_type
 
 # Draws again as often as this before all nodes that there were by a seed's time are listed for it.
 _ROUNDS = 100
@@ -32,17 +35,27 @@ def are_edges(graph: SampledGraph, name: EdgeType | None, src: Tensor, dst: Tens
 
     Returns:
         ``bool [n]``.
+
+    Raises:
+        FormatError: Neighbourhoods of the store are not among the edges.
     """
-    indices = graph.csc(name)[1]
-    first, degree = graph.neighborhoods(name, dst)
+    indptr, indices = graph.csc(name)
+    first, last = gather(indptr, dst), gather(indptr, dst + 1)
+    bad = (first < 0) | (last < first) | (last > indices.numel())
+    if bad.any():
+        where, found = f"indptr[{int(dst[bad][0])}]", "a range outside the edges"
+        expected = f"numbers that rise from 0 to {indices.numel()}"
+        raise FormatError.of(graph.topology(name).path, where, found, expected)
+    degree = last - first
     pair = torch.repeat_interleave(torch.arange(dst.numel()), degree)
     slots = torch.arange(pair.numel()) - (degree.cumsum(0) - degree)[pair] + first[pair]
     hits = gather(indices, slots).to(torch.int64) == src[pair]
-    found = torch.zeros(dst.numel(), dtype=torch.bool)
-    found[pair[hits]] = True
-    return found
+    are = torch.zeros(dst.numel(), dtype=torch.bool)
+    are[pair[hits]] = True
+    return are
 
 
+@dataclass
 class Negatives:
     """Draws the negatives of one batch.
 
@@ -50,7 +63,7 @@ class Negatives:
     here would change the draws of a training step. A subclass's own ``sample()`` is called, and
     draws from torch's.
 
-    Args:
+    Attributes:
         base: How many to draw, and with which weights.
         key: Seed of the draws.
         graph: The graph.
@@ -61,26 +74,21 @@ class Negatives:
         ValueError: The graph has no such edge type.
     """
 
-    def __init__(
-        self,
-        base: NegativeSampling,
-        key: int,
-        graph: SampledGraph,
-        name: EdgeType | None,
-        exclude_edges: bool,
-    ) -> None:
-        if exclude_edges and name not in graph.edge_types:
+    base: NegativeSampling
+    key: int
+    graph: SampledGraph
+    name: EdgeType | None
+    exclude_edges: bool
+
+    def __post_init__(self) -> None:
+        if self.exclude_edges and self.name not in self.graph.edge_types:
             raise ValueError(
-                f"exclude_edges: found edge type {name}, expected one of {graph.edge_types}: of "
-                "another it is not known which pairs are edges"
+                f"exclude_edges: found edge type {self.name}, expected one of "
+                f"{self.graph.edge_types}: of another it is not known which pairs are edges"
             )
-        self.base = base
-        self.is_triplet = bool(base.is_triplet())
-        self.graph = graph
-        self.name = name
-        self.exclude_edges = exclude_edges
-        self._generator = torch.Generator().manual_seed(key)
-        self._is_plain = type(base).sample is NegativeSampling.sample
+        self.is_triplet = bool(self.base.is_triplet())
+        self._generator = torch.Generator().manual_seed(self.key)
+        self._is_plain = type(self.base).sample is NegativeSampling.sample
 
     def draw(
         self, inputs: EdgeSamplerInput, disjoint: bool, times: Tensor | None
@@ -140,26 +148,15 @@ class Negatives:
             few = self._sample(_ROUNDS, end, num_nodes, there)
             good = few[~refused(at.expand(few.numel()), few)]
             if good.numel() == 0:
+                seed = f"seed edge {int(at)}" if src is None else f"source node {int(src[at])}"
+                count = num_nodes if there is None else len(there)
                 raise ValueError(
-                    self._none_found(node_type, num_nodes if there is None else len(there), at, src)
+                    f"negatives: found none for {seed} of the batch in {_ROUNDS} draws of {count} "
+                    f"nodes{of_type(node_type)} that are there by its time, expected one; use "
+                    "negatives that may be edges, or later times"
                 )
             drawn[at] = good[0]
         return drawn
-
-    def _none_found(
-        self, node_type: str | None, num_there: int, at: Tensor, src: Tensor | None
-    ) -> str:
-        """The error where there is nothing to draw."""
-        if src is None or num_there == 0:
-            of = "nodes" if node_type is None else f"{node_type!r} nodes"
-            return (
-                f"negatives: found {num_there} {of} by the time of seed edge "
-                f"{int(at)} of the batch, expected one that may be drawn"
-            )
-        return (
-            f"negatives: found none for source node {int(src[at])} in {_ROUNDS} draws: "
-            "it has edges to (nearly) all destinations; use negatives that may be edges"
-        )
 
     def _sample(self, count: int, end: str, num_nodes: int, among: Tensor | None = None) -> Tensor:
         """Nodes, of all or of some, drawn as the user says."""

@@ -24,12 +24,7 @@ from pyg_graphzero import _core
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.sampling.base import GraphSampler, Prepared, Reading, Sampled
 from pyg_graphzero.sampling.excluded import excluded_edges
-from pyg_graphzero.sampling.graph import (
-    SampledGraph,
-    Unmapped,
-    graph_of,
-    resolve,
-)
+from pyg_graphzero.sampling.graph import SampledGraph, Unmapped, graph_of, resolve
 from pyg_graphzero.sampling.link_seeds import link_seeds
 from pyg_graphzero.sampling.negatives import Negatives
 from pyg_graphzero.sampling.options import (
@@ -44,6 +39,7 @@ from pyg_graphzero.sampling.windows import latest_seen, seed_times
 from pyg_graphzero.store.columns import engine_array, gather
 from pyg_graphzero.store.edge_order import earlier
 from pyg_graphzero.store.schema import EdgeType
+from pyg_graphzero.util.arguments import check_index_set
 from pyg_graphzero.util.keys import BatchKey, random_key
 
 
@@ -92,6 +88,8 @@ class NeighborSampler(GraphSampler):
     """
 
     description: Description
+    _taken: tuple[str, ...] = OF_NEIGHBORS  # options
+    _directions = 1  # in which the engine has each edge type
 
     def __init__(
         self,
@@ -112,9 +110,7 @@ class NeighborSampler(GraphSampler):
         time_window: Any = None,
         options: SamplingOptions | None = None,
     ) -> None:
-        if not directed:
-            subgraph_type = SubgraphType.induced
-        options = options_of(options, self, OF_NEIGHBORS)
+        options = options_of(options, self, self._taken)
         self._begin(data, num_neighbors, Description.of(locals()), num_threads)
 
     @classmethod
@@ -156,11 +152,6 @@ class NeighborSampler(GraphSampler):
         return _core.NeighborSampler(self.graph.builder(unmapped))
 
     @property
-    def _engine_fanouts(self) -> list[list[int]]:
-        """How many neighbours are drawn per hop, by the engine's edge types."""
-        return self._fanouts
-
-    @property
     def num_neighbors(self) -> NumNeighbors:
         """The fan-out."""
         return self._num_neighbors
@@ -179,7 +170,7 @@ class NeighborSampler(GraphSampler):
         own, reading = self.description, reading or self._mapped
         return _core.Recipe.neighbors(
             reading.engine,
-            self._engine_fanouts,
+            self._fanouts * self._directions,
             replace=own.replace,
             disjoint=own.disjoint,
             last=own.temporal_strategy == "last",
@@ -207,17 +198,17 @@ class NeighborSampler(GraphSampler):
         return super().sample(prepared, key)
 
     @property
-    def is_final(self) -> bool:
+    def is_final(self) -> bool:  # type: ignore[override]
         """See :attr:`GraphSampler.is_final`: reverse edges are added."""
         return self.subgraph_type != SubgraphType.bidirectional
 
     @property
-    def may_read(self) -> bool:
+    def may_read(self) -> bool:  # type: ignore[override]
         """See :attr:`GraphSampler.may_read`: LABOR looks at every neighbour of a frontier."""
         return self.description.labor is None
 
     @property
-    def is_by_hop(self) -> bool:
+    def is_by_hop(self) -> bool:  # type: ignore[override]
         """Whether every edge was sampled in a hop; induced ones are of none."""
         return self.subgraph_type != SubgraphType.induced
 
@@ -263,13 +254,8 @@ class NeighborSampler(GraphSampler):
                 f"seed times: found none, and {of} have no {self.time_attr!r} of their own; give "
                 "input_time (or edge_label_time)"
             )
-        own, nodes = self.graph.node_times[node_type], nodes.to(torch.int64).view(-1)
-        outside = nodes[(nodes < 0) | (nodes >= own.numel())]
-        if outside.numel():
-            raise IndexError(
-                f"seeds: found node {int(outside[0])}, expected 0 <= node < {own.numel()}"
-            )
-        return gather(own, nodes)
+        own = self.graph.node_times[node_type]
+        return gather(own, check_index_set(nodes.view(-1), own.numel(), "seeds"))
 
     def prepare_induced(self, nodes: Mapping[str | None, Tensor]) -> Prepared:
         """A batch of some nodes by type: just them, where there are no hops."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from torch import Tensor
@@ -17,8 +17,8 @@ from pyg_graphzero.sampling.windows import check_window
 from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.util.arguments import of_type
 
-METHODS = ("uniform", "labor")
-SEED_ORDERS = ("input", "store")
+Key = TypeVar("Key")
+
 #: Options of how neighbours are drawn: a sampler's.
 OF_NEIGHBORS = ("method", "layer_dependency", "batch_dependency", "strictly_earlier")
 
@@ -73,8 +73,8 @@ class SamplingOptions:
     seed_order: str = "input"
 
     def __post_init__(self) -> None:
-        one_of("method", self.method, METHODS)
-        one_of("seed_order", self.seed_order, SEED_ORDERS)
+        one_of("method", self.method, ("uniform", "labor"))
+        one_of("seed_order", self.seed_order, ("input", "store"))
         for name in ("layer_dependency", "strictly_earlier", "exclude_edges"):
             value = getattr(self, name)
             if not isinstance(value, bool):
@@ -149,7 +149,8 @@ class Description:
     def of(cls, arguments: Mapping[str, Any]) -> Self:
         """From a sampler's or loader's arguments: ``locals()`` where it begins."""
         names = (field.name for field in fields(cls))
-        return cls(**{name: arguments[name] for name in names if name in arguments})
+        own = {name: arguments[name] for name in names if name in arguments}
+        return cls(**own if arguments["directed"] else own | {"subgraph_type": "induced"})
 
     @property
     def labor(self) -> _core.Labor | None:
@@ -209,18 +210,23 @@ def fan_outs(
             "num_neighbors: found a dict by edge type, expected a list for a homogeneous graph"
         )
     lists = {name: values[name] if is_hetero else values for name in names}
+    checked = counts_of("num_neighbors", lists, -1, "a count, 0, or -1 for all neighbors")
+    return list(checked.values())
+
+
+def counts_of(
+    what: str, lists: Mapping[Key, Any], least: int, expected: str
+) -> dict[Key, list[int]]:
+    """Counts for each hop, by type; NumPy's integers are taken too.
+
+    Raises:
+        ValueError: Where a type has none, or one below ``least``; it says what was ``expected``.
+    """
     for name, hops in lists.items():
+        of = of_type(name)
         if not isinstance(hops, list | tuple):
-            what = f"num_neighbors{of_type(name)}"
-            raise ValueError(f"{what}: found {hops!r}, expected a list with a count for each hop")
-    return [[_count(k, hop, name) for hop, k in enumerate(hops)] for name, hops in lists.items()]
-
-
-def _count(k: Any, hop: int, name: EdgeType | None) -> int:
-    """A fan-out; NumPy's integers are taken too."""
-    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < -1:
-        raise ValueError(
-            f"num_neighbors[{hop}]{of_type(name)}: found {k!r}, expected a count, 0, or -1 for all "
-            "neighbors"
-        )
-    return int(k)
+            raise ValueError(f"{what}{of}: found {hops!r}, expected a list of counts, one a hop")
+        for hop, k in enumerate(hops):
+            if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < least:
+                raise ValueError(f"{what}[{hop}]{of}: found {k!r}, expected {expected}")
+    return {name: [int(k) for k in hops] for name, hops in lists.items()}

@@ -22,16 +22,18 @@ def add_order(
     time_attr: str | None,
     weight_attr: str | None,
     is_sorted: bool = False,
+    of_nodes: bool = True,
 ) -> None:
     """Ranks the graph's edges by time and gives them weights.
 
     Args:
         graph: The graph of ``data``.
         data: Where the attributes are.
-        time_attr: A node or an edge attribute. Types without it are not restricted where
+        time_attr: An edge attribute, or one of nodes. Types without it are not restricted where
             others have it, as in PyG.
         weight_attr: An edge attribute; types without it are drawn from uniformly.
         is_sorted: Neighbourhoods are sorted by time already.
+        of_nodes: ``time_attr`` may be an attribute of nodes.
 
     Raises:
         ValueError: No type has the attribute, node and edge types both have it, or it is not one
@@ -41,19 +43,25 @@ def add_order(
     edge_times: dict[EdgeType | None, Any] = {}
     weights: dict[EdgeType | None, Any] = {}
     if time_attr is not None:
-        node_times = _node_values(data, time_attr)
-        edge_times = edge_values(graph, data, time_attr, may_be_node_level=True)
+        node_times = _node_values(data, time_attr) if of_nodes else {}
+        edge_times = edge_values(graph, data, time_attr, may_be_node_level=of_nodes)
         if bool(node_times) == bool(edge_times):
             found, expected = "both node and edge types", "one of the two"
             if not node_times:
-                found, expected = "no node or edge type", attributes_of(data)
-            raise ValueError(f"time_attr={time_attr!r}: found it in {found}, expected {expected}")
+                found = f"no {'node or ' * of_nodes}edge type"
+                expected = _attributes_of(data, of_nodes)
+            raise ValueError(f"time_attr={time_attr!r}: found in {found}, expected {expected}")
         values = [*node_times.values(), *edge_times.values()]
         graph.float_times = any(torch.as_tensor(v).dtype.is_floating_point for v in values)
     if weight_attr is not None:
-        weights = needed_values(graph, data, "weight_attr", weight_attr)
+        weights = edge_values(graph, data, weight_attr)
+        if not weights:
+            there = _attributes_of(data, of_nodes=False)
+            raise ValueError(
+                f"weight_attr={weight_attr!r}: found in no edge type, expected {there}"
+            )
 
-    as_float = bool(graph.float_times)
+    as_float, shards = bool(graph.float_times), graph.shards
     for node_type, value in node_times.items():
         what, count = f"{time_attr!r}{of_type(node_type)}", graph.node_types[node_type]
         if len(value) != count:
@@ -65,13 +73,12 @@ def add_order(
         if name in edge_times:
             times = comparable_times(edge_times[name], f"{time_attr!r}{of_type(name)}", as_float)
         elif src in graph.node_times:
-            shards = graph.shards
-            sources = graph.sources(name) if shards is None else shards.sources(name)
-            times = gather(graph.node_times[src], sources)
+            sources = graph.sources(name) if shards is None else shards.slots(name)
+            times = gather(graph.node_times[src], sources.to(torch.int64))
         if times is not None or name in weights:
             bounds = graph.bounds(name)
             graph.orders[name] = rank_edges(
-                bounds if graph.shards is None else graph.shards.in_slots(name, bounds),
+                bounds if shards is None else shards.in_slots(name, bounds),
                 times,
                 weights.get(name),
                 name,
@@ -97,7 +104,7 @@ def _has_order(graph: SampledGraph, data: Any, name: EdgeType | None, attr: str 
     return isinstance(value, Tensor) and graph.store.file_of(value) == file
 
 
-def attributes_of(data: Any, of_nodes: bool = True) -> str:
+def _attributes_of(data: Any, of_nodes: bool) -> str:
     """The attributes that there are."""
     stores = [*edge_storages(data).values(), *(node_storages(data).values() if of_nodes else ())]
     names = {
@@ -118,21 +125,6 @@ def _node_values(data: Any, attr: str) -> dict[str | None, Any]:
         if attr in store and (name is not None or store.is_node_attr(attr)):
             value = dict(raw_items(store))[attr]
             found[name] = value.copy() if isinstance(value, OnDemand) else value
-    return found
-
-
-def needed_values(
-    graph: SampledGraph, data: Any, what: str, attr: str
-) -> dict[EdgeType | None, Tensor]:
-    """An edge attribute in CSC order, for the edge types that have it: one of them, at least.
-
-    Raises:
-        ValueError: There is none.
-    """
-    found = edge_values(graph, data, attr)
-    if not found:
-        there = attributes_of(data, of_nodes=False)
-        raise ValueError(f"{what}={attr!r}: found in no edge type, expected {there}")
     return found
 
 

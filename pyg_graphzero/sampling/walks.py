@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from itertools import pairwise
 
 from pyg_graphzero.errors import UnsupportedError
-from pyg_graphzero.pyg.data import edge_storages
-from pyg_graphzero.pyg.lazy import OnDemand, raw_items
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.schema import EdgeType
 
@@ -20,22 +18,18 @@ def steps_of(
     Raises:
         ValueError: They do not, or there is no such edge type.
     """
-    if metapath is None:
-        if len(there) > 1 or there != [None]:
-            raise ValueError(
-                f"metapath: found none, expected edge types of a heterogeneous graph: {there}"
-            )
-        return [None]
-    steps: list[EdgeType | None] = [
-        None if name is None else (name[0], name[1], name[2]) for name in metapath
-    ]
+    if metapath is None and there != [None]:
+        raise ValueError(
+            f"metapath: found none, expected edge types of a heterogeneous graph: {there}"
+        )
+    given: Sequence[EdgeType | None] = there if metapath is None else metapath
+    steps = [name and (name[0], name[1], name[2]) for name in given]
     if not steps:
         raise ValueError("metapath: found no edge type, expected one or more")
     for name in steps:
         if name not in there:
             raise ValueError(f"metapath: found {name}, expected some of {there}")
-    for i in range(len(steps) - 1):
-        one, other = steps[i], steps[i + 1]
+    for one, other in pairwise(steps):
         if one is None or other is None:
             continue
         end, begin = (one[0], other[2]) if reverse else (one[2], other[0])
@@ -45,12 +39,6 @@ def steps_of(
                 f"{'leads to' if reverse else 'begins at'} {end!r}"
             )
     return steps
-
-
-def is_stored(data: Any, name: EdgeType | None) -> bool:
-    """Whether the edges of a type are read from a store."""
-    value = dict(raw_items(edge_storages(data)[name])).get("edge_index")
-    return isinstance(value, OnDemand) and not value.is_built
 
 
 def mirror_of(contents: StoreContents, name: EdgeType | None) -> EdgeType | None:

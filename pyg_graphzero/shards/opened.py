@@ -20,7 +20,7 @@ from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.shards.exchange import Exchange, ExchangeStats, Key, Shelf, Wanted
 from pyg_graphzero.shards.fetcher import Fetcher
 from pyg_graphzero.shards.owners import Owners
-from pyg_graphzero.shards.window import Request, Window, made_alone, sample
+from pyg_graphzero.shards.window import Asked, Window, sample
 from pyg_graphzero.store.columns import EncodedRows, gather, in_memory, view_topology
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.leftovers import Draft
@@ -35,6 +35,7 @@ from pyg_graphzero.store.manifest import (
 )
 from pyg_graphzero.store.opened import OpenedFiles, Opening
 from pyg_graphzero.store.schema import EdgeType
+from pyg_graphzero.util.arguments import check_path
 from pyg_graphzero.util.disk import READER_BYTES
 from pyg_graphzero.util.sizes import folder_bytes
 from pyg_graphzero.util.system import private_rss
@@ -86,10 +87,8 @@ def open_shards(
             "group: found no process group, expected torch.distributed.init_process_group() before"
         )
     ranks = _Ranks(dist.get_process_group_ranks(group or dist.group.WORLD), timeout)
-    options = {
-        "memory": memory, "processes": processes, "strict": strict, "row_cache": row_cache
-    }  # fmt: skip
-    return _open(Path(os.path.realpath(path)), ranks, options)
+    how = Opening(memory, processes, strict, row_cache)
+    return _open(Path(os.path.realpath(check_path(path, "path"))), ranks, how)
 
 
 @dataclass(frozen=True)
@@ -119,7 +118,7 @@ class _Ranks:
 def _open(
     directory: Path,
     ranks: _Ranks,
-    options: dict[str, Any],
+    how: Opening,
     drafts: Sequence[Draft] = (),
     attrs: Mapping[str | None, Collection[str]] | None = None,
 ) -> ShardedStore:
@@ -128,7 +127,7 @@ def _open(
     Args:
         directory: Where it lies.
         ranks: The ranks.
-        options: Arguments of ``gz.open``.
+        how: How it is opened.
         drafts: Drafts in this rank's part, to be attributes here.
         attrs: Attributes in shards to show, by node type; None: all.
     """
@@ -142,7 +141,7 @@ def _open(
     assert store is not None
     exchange = Exchange(store.shelves, own, str(directory))
     try:
-        return ShardedStore(store, exchange, ranks, options)
+        return ShardedStore(store, exchange, ranks, how)
     except BaseException:
         exchange.fail()
         raise
@@ -167,6 +166,8 @@ class Shards:
 
     Attributes:
         has_topology: Neighbours lie in shards, too, with the ids and attributes of edges.
+        starts: Where the slots of each node begin, by edge type where that is not where its bounds
+            say.
     """
 
     _fetcher: Fetcher
@@ -193,7 +194,7 @@ class Shards:
         part = OpenedFiles(directory / part_name(rank), Opening(drafts=tuple(drafts)))
         self.shelves: dict[Key, Shelf] = {}
         self.owners: dict[str | None, Owners] = {}
-        self._starts: dict[EdgeType | None, Tensor] = {}
+        self.starts: dict[EdgeType | None, Tensor] = {}
         for division in manifest.node_types:
             record, numbers = part.node_type(division.own), None
             if division.bounds is None:
@@ -234,7 +235,7 @@ class Shards:
         files = [_core.ColumnFile.of_indices(topology)]
         self.shelves["neighbour", name] = Shelf(owners, slots, sources, files)
         if (attr := starts_attr(own)) in every.attrs:
-            self._starts[name] = part.view(every.attrs[attr])
+            self.starts[name] = part.view(every.attrs[attr])
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -265,35 +266,25 @@ class Shards:
         order = self.manifest.of(key[1]).attrs if key[0] == "node" else []
         return list(dict.fromkeys([*(attr for attr in order if attr in there), *there]))
 
-    def starts(self, name: EdgeType | None) -> Tensor | None:
-        """Where the slots of each node begin, if that is not where its bounds say."""
-        return self._starts.get(name)
-
-    def slots(self, name: EdgeType | None, attr: str) -> Tensor:
-        """An attribute of all edges by slot, in memory.
+    def slots(self, name: EdgeType | None, attr: str | None = None) -> Tensor:
+        """An attribute of all edges by slot, in memory; None: their sources, ``[num_edges]``.
 
         Raises:
             RankLostError: A rank does not answer.
         """
-        return self._whole(("edge", name), attr)
-
-    def sources(self, name: EdgeType | None) -> Tensor:
-        """The sources of all edges by slot, ``int64 [num_edges]``, in memory; raises likewise."""
-        return self._whole(("neighbour", name), _SOURCE, torch.int64)
-
-    def _whole(self, key: Key, attr: str, dtype: torch.dtype | None = None) -> Tensor:
+        key, attr = ("neighbour", name) if attr is None else ("edge", name), attr or _SOURCE
         shelf = self.shelves[key]
         count, parts = shelf.owners.division.num_nodes, []
         step = max(1, _BYTES_AT_ONCE // shelf.row_bytes)
         for first in range(0, max(1, count), step):
             numbers = torch.arange(first, min(first + step, count))
             tables, at = self._fetcher.exchange.fetch({key: numbers}, {})[key]
-            parts.append(gather(tables[attr], at).to(dtype))
+            parts.append(gather(tables[attr], at))
         return torch.cat(parts)
 
     def in_slots(self, name: EdgeType | None, bounds: Tensor) -> Tensor:
         """``indptr`` of neighbourhoods in the order of their slots, from that of the nodes."""
-        starts = self.starts(name)
+        starts = self.starts.get(name)
         if starts is None:
             return bounds
         return torch.cat([in_memory(starts).sort().values, bounds[-1:]])
@@ -310,30 +301,13 @@ class Shards:
         """Batches that are to be asked for at once."""
         return self._fetcher.together
 
-    def ask(self, wanted: Sequence[Wanted]) -> Window:
-        """Begins to fetch rows of some batches."""
-        return Window(self._fetcher, lambda: ([], wanted))
-
-    def sample(
-        self,
-        requests: Sequence[Request],
-        wanted_of: Callable[[int, Any], Wanted] = lambda place, batch: {},
-        num_threads: int = 0,
-    ) -> Window:
-        """Begins to sample some batches, and to fetch the rows that ``wanted_of`` says of each."""
-
-        def make() -> tuple[list[Any], list[Wanted]]:
-            if self.has_topology:
-                made = sample(self._fetcher.exchange, self._names, requests, num_threads)
-            else:
-                made = [made_alone(request, num_threads) for request in requests]
-            wanted = [
-                {} if isinstance(batch, Exception) else wanted_of(place, batch)
-                for place, batch in enumerate(made)
-            ]
-            return made, wanted
-
+    def ask(self, make: Callable[[], tuple[Sequence[Any], Sequence[Wanted]]]) -> Window:
+        """Begins to make some batches, and to fetch the rows that they want; see ``Window``."""
         return Window(self._fetcher, make)
+
+    def sample(self, asked: Sequence[Asked], num_threads: int) -> list[Any]:
+        """Samples batches whose neighbours lie in shards; see :func:`~.window.sample`."""
+        return sample(self._fetcher.exchange, self._names, asked, num_threads)
 
 
 def _shelf(part: OpenedFiles, owners: Owners, numbers: Any, attrs: Mapping[str, str]) -> Shelf:
@@ -355,16 +329,13 @@ def _numbers(rows: EncodedRows | None) -> list[float] | None:
 class ShardedStore(Store):
     """A store in shards, opened by ``gz.open_shards``. Every rank is to call ``close()``."""
 
-    def __init__(
-        self, opened: Shards, exchange: Exchange, ranks: _Ranks, options: dict[str, Any]
-    ) -> None:
-        super().__init__(opened.directory / WHOLE, how=Opening(**options))
+    def __init__(self, opened: Shards, exchange: Exchange, ranks: _Ranks, how: Opening) -> None:
+        super().__init__(opened.directory / WHOLE, how=how)
         self._opened = opened
         self._exchange = exchange
         self._ranks = ranks
-        self._options = options
         room = (None, 0) if opened.is_shown_in_part else self._take_room()
-        opened.serve(self.contents, Fetcher(exchange, *room, repr(options["memory"])))
+        opened.serve(self.contents, Fetcher(exchange, *room, repr(how.memory)))
 
     def _take_room(self) -> tuple[int | None, int]:
         """Bytes of the budget for batches of shards, and how many of them for rows that are kept.
@@ -420,7 +391,7 @@ class ShardedStore(Store):
         self, drafts: Sequence[Draft], attrs: Mapping[str | None, Collection[str]]
     ) -> ShardedStore:
         """Opens it once more, on all ranks: with drafts, and these attributes of the nodes."""
-        return _open(self._opened.directory, self._ranks, self._options, drafts, attrs)
+        return _open(self._opened.directory, self._ranks, self.how, drafts, attrs)
 
     @property
     def exchanged(self) -> ExchangeStats:

@@ -37,7 +37,7 @@ from pyg_graphzero.store.manifest import (
 from pyg_graphzero.store.rows import Rows
 from pyg_graphzero.store.schema import SCHEMA_FILE, EdgeType, EdgeTypeSchema, NodeTypeSchema
 from pyg_graphzero.store.writer import StoreWriter
-from pyg_graphzero.util.arguments import check_count
+from pyg_graphzero.util.arguments import check_count, check_path
 from pyg_graphzero.util.documents import read_document
 from pyg_graphzero.util.names import locate
 from pyg_graphzero.util.progress import Progress
@@ -153,8 +153,8 @@ def shard(
         raise ValueError(f"part: found {part}, expected 0 to {parts - 1}")
     if topology not in TOPOLOGIES:
         raise ValueError(f"topology: found {topology!r}, expected one of {', '.join(TOPOLOGIES)}")
-    contents = StoreContents(Path(os.path.realpath(path)))
-    out = Path(out)
+    contents = StoreContents(Path(os.path.realpath(check_path(path, "path"))))
+    out = Path(check_path(out, "out"))
     _check_names(contents, topology)
     with Workspace(out, memory) as space:
         owners = divide_nodes(contents, parts, by, space.left())
@@ -267,7 +267,8 @@ class _Splitter:
             for edges in bounded:
                 writer.add_bounds(edges, contents.topology(edges.name))
                 for attr, entry in edges.others.items():
-                    writer.add_graph_attr(attr, self._loose(entry), edges.name)
+                    value = contents.view(entry["file"]) if "file" in entry else entry["value"]
+                    writer.add_graph_attr(attr, value, edges.name)
             for name, attr, file in adopted:
                 writer.add_node_attr(name, attr, contents.view(file))
             writer.finish()
@@ -306,9 +307,6 @@ class _Splitter:
                 rows = StoredRows(column, contents.view(file), nodes)
                 with self.bars.step(f"writing {attr}", len(nodes) * column.row_bytes) as bar:
                     writer.add_node_attr(own, attr, rows, bar.update)
-
-    def _loose(self, entry: dict[str, Any]) -> Any:
-        return self.contents.view(entry["file"]) if "file" in entry else entry["value"]
 
     def _write_edges(
         self,

@@ -16,8 +16,10 @@ from pyg_graphzero.store.columns import gather
 
 #: Rows of one batch by key and attribute, decoded.
 RowsByKey = dict[Key, dict[str, Tensor]]
-#: (recipe, seeds, key, number, excluded) of a batch, as the engine takes them.
-Request = tuple[_core.Recipe, Any, int, int, Any]
+# Where the rows of each batch are among those of all, by key.
+Places = dict[Key, Sequence[Tensor]]
+#: (recipe, seeds, key, number, excluded) of a batch, as the engine is asked for it.
+Asked = tuple[_core.Recipe, Any, int, int, Any]
 
 
 class Window:
@@ -25,8 +27,8 @@ class Window:
 
     Args:
         fetcher: Where rows come from.
-        make: Samples the batches, if the engine has not: gives them, or an error in place of one,
-            and the rows that each wants.
+        make: Gives the batches, or an error in place of one, and the rows that each wants. It runs
+            on that thread.
     """
 
     def __init__(
@@ -38,7 +40,7 @@ class Window:
         self._error: BaseException | None = None
         self._batches: Sequence[Any] = ()
         self._tables: dict[Key, Table] = {}
-        self._places: dict[Key, Sequence[Tensor]] = {}
+        self._places: Places = {}
         fetcher.exchange.start(self._run)
 
     def batch(self, place: int) -> Any:
@@ -75,39 +77,35 @@ class Window:
     def _run(self) -> None:
         try:
             self._batches, wanted = self._make()
-            self._tables = self._fetcher.fetch(self._united(wanted), len(wanted))
+            united, self._places = _united(wanted)
+            self._tables = self._fetcher.fetch(united, len(wanted))
         except BaseException as error:
             self._error = error
         self._done.set()
 
-    def _united(self, wanted: Sequence[Wanted]) -> Wanted:
-        """Rows that any of them wants; of nodes each once."""
-        none, united = torch.empty(0, dtype=torch.int64), {}
-        for key in {key: None for each in wanted for key in each}:
-            lists = [each.get(key, none) for each in wanted]
-            numbers, places = torch.cat(lists), torch.arange(sum(map(len, lists)))
-            if key[0] == "node":
-                numbers, places = numbers.unique(return_inverse=True)
-            united[key] = numbers
-            self._places[key] = places.split([len(each) for each in lists])
-        return united
 
-
-def made_alone(request: Request, num_threads: int) -> _core.Batch:
-    """A batch whose neighbours this process has."""
-    recipe, seeds, key, number, excluded = request
-    return recipe.make(seeds, key, num_threads, number, excluded)
+def _united(wanted: Sequence[Wanted]) -> tuple[Wanted, Places]:
+    """Rows that any of some batches wants, of nodes each once; where among them each one's are."""
+    none, united, found = torch.empty(0, dtype=torch.int64), {}, {}
+    for key in {key: None for each in wanted for key in each}:
+        lists = [each.get(key, none) for each in wanted]
+        numbers, places = torch.cat(lists), torch.arange(sum(map(len, lists)))
+        if key[0] == "node":
+            numbers, places = numbers.unique(return_inverse=True)
+        united[key] = numbers
+        found[key] = places.split([len(each) for each in lists])
+    return united, found
 
 
 def sample(
-    exchange: Exchange, names: Mapping[str, Any], requests: Sequence[Request], num_threads: int
+    exchange: Exchange, names: Mapping[str, Any], asked: Sequence[Asked], num_threads: int
 ) -> list[Any]:
     """Samples batches whose neighbours other ranks have: once a hop, these are asked for.
 
     Args:
         exchange: Where neighbours come from, under ``("neighbour", edge type)``.
         names: Edge types by the path of their topology.
-        requests: The batches.
+        asked: The batches.
         num_threads: Threads inside one batch.
 
     Returns:
@@ -116,21 +114,17 @@ def sample(
     Raises:
         RankLostError: Another rank does not answer.
     """
-    window = _core.SteppedWindow(requests, num_threads)
+    window = _core.SteppedWindow(asked, num_threads)
     while lists := window.step():
-        by_type: dict[Key, list[int]] = {}
-        for number, (path, _) in enumerate(lists):
-            by_type.setdefault(("neighbour", names[path]), []).append(number)
-        slots = {key: [lists[n][1] for n in numbers] for key, numbers in by_type.items()}
-        tables = exchange.fetch({key: torch.cat(each) for key, each in slots.items()}, {})
-        sources: dict[int, Tensor] = {}
-        for key, (rows, at) in tables.items():
-            found = gather(rows["source"], at).to(torch.int64)
-            parts = found.split([len(each) for each in slots[key]])
-            sources |= dict(zip(by_type[key], parts, strict=True))
-        window.fill([sources[number] for number in range(len(lists))])
+        keys = [("neighbour", names[path]) for path, _ in lists]
+        united, places = _united([{key: lists[n][1]} for n, key in enumerate(keys)])
+        tables = {
+            key: gather(rows["source"], at).to(torch.int64)
+            for key, (rows, at) in exchange.fetch(united, {}).items()
+        }
+        window.fill([tables[key][places[key][n]] for n, key in enumerate(keys)])
     batches: list[Any] = []
-    for number in range(len(requests)):
+    for number in range(len(asked)):
         try:
             batches.append(window.take(number))
         except Exception as error:

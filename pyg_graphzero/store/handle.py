@@ -12,6 +12,7 @@ from pyg_graphzero.errors import ClosedStoreError, ReadOnlyStoreError
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.editor import StoreEditor
 from pyg_graphzero.store.opened import Opening
+from pyg_graphzero.util.arguments import check_path
 
 
 class StoreHandle:
@@ -41,7 +42,7 @@ class StoreHandle:
     ) -> None:
         if mode not in ("r", "r+"):
             raise ValueError(f"mode: found {mode!r}, expected 'r' or 'r+'")
-        self.path = Path(os.path.realpath(path))
+        self.path = Path(os.path.realpath(check_path(path, "path")))
         self.mode = mode
         self.how = how or Opening()
         self.turn = threading.RLock()

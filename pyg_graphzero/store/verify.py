@@ -17,6 +17,7 @@ from pyg_graphzero.store.columns import edge_prints
 from pyg_graphzero.store.copies import DOCUMENT, FOLDER, read_parts, usable_folders
 from pyg_graphzero.store.manifest import is_sharded, stores_in
 from pyg_graphzero.store.schema import EdgeTypeSchema
+from pyg_graphzero.util.arguments import check_path
 from pyg_graphzero.util.html import Shown
 from pyg_graphzero.util.names import locate
 
@@ -83,7 +84,7 @@ def verify(
         >>> gz.verify(example_store).ok
         True
     """
-    path, report = Path(path), VerifyReport()
+    path, report = Path(check_path(path, "path")), VerifyReport()
     is_divided = is_sharded(path)
     for store in stores_in(path) if is_divided else [path]:
         try:

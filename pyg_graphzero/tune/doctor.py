@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from pyg_graphzero._core import Encoding
-from pyg_graphzero.loader.neighbor import NeighborLoader
+from pyg_graphzero.loader.nodes import NeighborLoader
 from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.memory.needs import Kind, Need
 from pyg_graphzero.memory.plan import MemoryPlan, divide
@@ -26,6 +26,7 @@ from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.opened import ONLY_FOUND, Opening
 from pyg_graphzero.tune.diagnosis import Advice, Diagnosis
 from pyg_graphzero.tune.seeds import choose_seeds, training_set
+from pyg_graphzero.util.arguments import check_path
 from pyg_graphzero.util.disk import probe
 from pyg_graphzero.util.machine import machine
 from pyg_graphzero.util.system import free_memory
@@ -83,7 +84,7 @@ def doctor(
     """
     if not seconds > 0:
         raise ValueError(f"seconds: found {seconds!r}, expected a positive number")
-    path = Path(os.path.abspath(store))
+    path = Path(os.path.abspath(check_path(store, "store")))
     how = store.how if isinstance(store, Store) else Opening()
     if memory is not None:
         how = replace(how, memory=memory, processes=1)

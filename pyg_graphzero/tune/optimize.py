@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pyg_graphzero.loader.neighbor import NeighborLoader
+from pyg_graphzero.loader.nodes import NeighborLoader
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.budget import Budget
 from pyg_graphzero.memory.keeper import hold_neighbours, keeper_of, read_neighbours
@@ -36,6 +36,7 @@ from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.copies import CopyFolder, room_on_disk, usable_folders
 from pyg_graphzero.store.opened import Opening
 from pyg_graphzero.tune.seeds import choose_seeds
+from pyg_graphzero.util.arguments import check_path
 from pyg_graphzero.util.html import Shown
 from pyg_graphzero.util.progress import Progress
 from pyg_graphzero.util.sizes import format_bytes
@@ -127,7 +128,7 @@ def optimize(
         ({'': 2}, 512)
     """
     begin = time.perf_counter()
-    contents = StoreContents(Path(os.path.realpath(path)), Opening(memory))
+    contents = StoreContents(Path(os.path.realpath(check_path(path, "path"))), Opening(memory))
     data = open_data(contents)
     chosen = choose_seeds(data, seeds, input_type)
     loader = NeighborLoader(

@@ -40,6 +40,18 @@ def as_tensor(value: Any, what: str) -> Tensor:
             ) from None
 
 
+def check_path(value: Any, name: str) -> Any:
+    """Returns the argument ``name``, a path: ``str``, or what has ``__fspath__``, as a store has.
+
+    Raises:
+        TypeError: It is none, such as a store's data.
+    """
+    if not isinstance(value, str) and not hasattr(value, "__fspath__"):
+        expected = "a path, or a store as gz.open() returns it"
+        raise TypeError(f"{name}: found {type(value).__name__}, expected {expected}")
+    return value
+
+
 def of_type(name: Any) -> str:
     """`` of NAME`` in messages; nothing where the graph has one type, whose name is None."""
     return "" if name is None else f" of {name!r}"
@@ -62,8 +74,7 @@ def as_row_index(index: Any, num_rows: int) -> Tensor:
         TypeError: Not an index.
         IndexError: A mask of another length.
     """
-    rows = torch.from_numpy(index) if isinstance(index, np.ndarray) else torch.as_tensor(index)
-    rows = rows.cpu()
+    rows = torch.as_tensor(index, device="cpu")
     if rows.dtype == torch.bool:
         if rows.shape != (num_rows,):
             raise IndexError(f"mask: found shape {list(rows.shape)}, expected [{num_rows}]")

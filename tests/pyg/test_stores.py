@@ -223,6 +223,13 @@ def test_functions_of_a_path(data, store):
     assert gz.verify(str(store.path)) == gz.verify(store) == store.verify()
     with pytest.raises(FileNotFoundError):
         gz.info(store.path / "none")
+    for argument, call in (
+        ("path", gz.open), ("path", gz.verify), ("store", gz.doctor), ("store", gz.report),
+        ("path", lambda data: gz.optimize(data, seeds=[0], num_neighbors=[1])),
+        ("store", lambda data: gz.inference.layerwise(torch.nn.Identity(), data)),
+    ):  # fmt: skip
+        with pytest.raises(TypeError, match=f"^{argument}: found DiskData, expected a path, or a"):
+            call(store.data())
 
 
 def test_data_repr_builds_nothing(homo):

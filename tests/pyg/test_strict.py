@@ -59,9 +59,8 @@ def test_strict_is_an_error(path, what):
             take(each)
         text = str(caught.value)
         assert text.startswith(f"{path}: {name}: found ")
-        assert re.search(
-            r"found [12] MB to be in memory, expected at most a tenth .* of 2,000 MB", text
-        )
+        words = r"found [12] MB to be in memory, expected at most a tenth .* of 2,000 MB"
+        assert re.search(words, text)
         assert isinstance(caught.value, MemoryError)
         assert not each._store._mapping.raw("edge_index").is_built
 

@@ -274,10 +274,9 @@ def test_links(data, store):
     )
     batch = next(iter(loader))
     check(batch, data)
-    assert torch.equal(
-        batch.n_id[batch.edge_label_index[:, :4]], data.edge_index[:, batch.input_id]
-    )
-    seeds = batch.n_id[batch.edge_label_index.unique()].tolist()
+    ends = batch.n_id[batch.edge_label_index]
+    assert torch.equal(ends[:, :4], data.edge_index[:, batch.input_id])
+    seeds = ends.unique().tolist()
     assert sorted(batch.e_id.tolist()) == reference(data.edge_index, seeds, 1)[1]
     edges = EdgeSamplerInput(None, *data.edge_index[:, :2])
     assert sampler.sample_from_edges(edges).num_sampled_edges is None
@@ -288,6 +287,8 @@ def test_bad_input(data, homo):
         BidirectionalNeighborSampler(homo[1], [2])
     with pytest.raises(gz.UnsupportedError, match=r"time_attr: found 'time', expected None"):
         BidirectionalNeighborSampler(data, [2], time_attr="time")
+    with pytest.raises(ValueError, match="found 'backward', expected 'forward'"):
+        BidirectionalNeighborSampler(data, [2], sample_direction="backward")
     with pytest.raises(ValueError, match="weight_attr='v': found in no edge type"):
         BidirectionalNeighborSampler(data, [2], weight_attr="v")
     sampler = BidirectionalNeighborSampler(data, [2])

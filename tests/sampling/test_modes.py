@@ -119,7 +119,7 @@ def test_bad_times():
     both["paper"].time = torch.arange(200)
     both["paper", "cites", "paper"].time = torch.arange(900)
     for graph, attr, words in (
-        (data, "no", "time_attr='no': found it in no node or edge type, expected one of"),
+        (data, "no", "time_attr='no': found in no node or edge type, expected one of"),
         (data, "nan", r"'nan': row 0: found NaN, expected a time"),
         (some, "time", "'time' of 'author': found 7 times, expected 120"),
         (both, "time", "both node and edge types"),

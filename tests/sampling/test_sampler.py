@@ -95,7 +95,7 @@ def test_fanout_zero_and_bad_fanouts():
     assert out.row.numel() == 0
     assert out.num_sampled_edges == [0, 0]
     for counts, words in (
-        (5, "num_neighbors: found 5, expected a list with a count"),
+        (5, "num_neighbors: found 5, expected a list of counts"),
         ([3, -2], r"num_neighbors\[1\]: found -2, expected a count, 0, or"),
         ([2.5], r"num_neighbors\[0\]: found 2.5"),
     ):

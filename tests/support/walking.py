@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from scipy import stats
 
-from pyg_graphzero import _core
+from pyg_graphzero._core import ColumnFile, DiskGather, PagedRows
 from pyg_graphzero.sampler import RandomWalker
 
 
@@ -14,12 +14,9 @@ class PagedWalker(RandomWalker):
     """Nothing of the neighbours stays in memory, little is read at once."""
 
     def page(self, contents, topologies):
-        reader = _core.DiskGather(buffer_bytes=1 << 16)
-        columns = {t.path: (t, _core.ColumnFile.of_indices(t)) for t in topologies}
-        rows = {
-            path: _core.PagedRows(t.num_edges, column, reader, group_bits=4)
-            for path, (t, column) in columns.items()
-        }
+        reader = DiskGather(buffer_bytes=1 << 16)
+        files = {t.path: (t.num_edges, ColumnFile.of_indices(t)) for t in topologies}
+        rows = {path: PagedRows(*file, reader, group_bits=4) for path, file in files.items()}
         return rows, 20_000
 
 
