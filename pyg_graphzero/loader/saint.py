@@ -232,11 +232,23 @@ class GraphSAINTRandomWalkSampler(
     _reversals = (False,)
 
     def __init__(
-        self, data: Any, batch_size: int, walk_length: int, *args: Any, **kwargs: Any
+        self,
+        data: Any,
+        batch_size: int,
+        walk_length: int,
+        num_steps: int = 1,
+        sample_coverage: int = 0,
+        save_dir: str | None = None,
+        log: bool = True,
+        *,
+        device: Any = None,
+        **kwargs: Any,
     ) -> None:
         check_count("walk_length", walk_length)
         self.walk_length = walk_length
-        super().__init__(data, batch_size, *args, **kwargs)
+        super().__init__(
+            data, batch_size, num_steps, sample_coverage, save_dir, log, device=device, **kwargs
+        )
 
     def draw(self, generator: torch.Generator) -> Tensor:
         """The nodes of random walks, ``[batch_size, walk_length + 1]``."""

@@ -282,29 +282,28 @@ def _read_ahead(
         by_pieces: No rows are read ahead.
     """
     unranked = [file for file in rows if file.uses is None]
-    # An edge is hardly drawn again soon; nodes are.
-    recent = {file.name for file in unranked if file.kind is not Kind.EDGES}
+    recent = [file for file in unranked if file.kind is not Kind.EDGES]  # none is drawn again soon
     ahead = one if by_pieces else budget.left
     if recent and not by_pieces:
         ahead = how_many(budget.left, 1 - costs.HOT_SHARE, least=min(one, max(0, budget.left)))
     budget.spend(ahead)
-    shares = [costs.NEW_SHARE if f.uses is None else 1 - f.served(plan.hot[f.name]) for f in rows]
+    hot = dict.fromkeys([file.name for file in rows], 0) | dict(plan.hot)
+    shares = [costs.NEW_SHARE if f.uses is None else 1 - f.served(hot[f.name]) for f in rows]
     planning = _planning(batch, 1.0 if unranked else max(shares, default=0.0))
-    new = [int(s * batch.nodes * f.row_bytes) for s, f in zip(shares, rows, strict=True)]
-    waiting = costs.WINDOWS_AHEAD * batch.sampled
+    new = {f.name: int(s * batch.nodes * f.row_bytes) for s, f in zip(shares, rows, strict=True)}
+    all_new, waiting = sum(new.values()), costs.WINDOWS_AHEAD * batch.sampled
     most = 0 if by_pieces else costs.MAX_WINDOW
-    window = how_many(ahead, 1.0, waiting + planning + sum(new), min(1, most), most)
+    window = how_many(ahead, 1.0, waiting + planning + all_new, min(1, most), most)
     sampled = min(window * waiting, ahead)
     plans = min(window * planning, ahead - sampled)
-    windows, hot = ahead - sampled - plans, {file.name: 0 for file in rows} | plan.hot
+    windows = ahead - sampled - plans
     # Where recently used rows stay, most of their part of a window is read into their frames.
-    all_rows, into_frames = max(1, sum(f.num_bytes for f in unranked if f.name in recent)), 0
-    for file, of_batch in zip(rows, new, strict=True):
-        if file.name in recent:
-            own = min(file.num_bytes, budget.left * file.num_bytes // all_rows)
-            part = int(costs.CACHED_SHARE * windows * of_batch / max(1, sum(new)))
-            hot[file.name] = min(file.num_bytes, own + part)
-            into_frames += hot[file.name] - own
+    all_rows, into_frames = max(1, sum(file.num_bytes for file in recent)), 0
+    for file in recent:
+        own = min(file.num_bytes, budget.left * file.num_bytes // all_rows)
+        part = int(costs.CACHED_SHARE * windows * new[file.name] / max(1, all_new))
+        hot[file.name] = min(file.num_bytes, own + part)
+        into_frames += hot[file.name] - own
     sampled += batch.sampled
     windows -= into_frames
     return replace(plan, hot=hot, windows=windows, window=window, plans=plans, sampled=sampled)

@@ -111,10 +111,37 @@ TEST(tables_of_a_window_share_its_room) {
       const std::int64_t held = held_bytes(batches[0].window->rows);
       CHECK(held >= one_batch * std::ssize(errors));
       CHECK(held <= room + one_batch);  // one batch is read for, whatever it takes
-      if (tables == 1) CHECK(std::ssize(errors) >= room / one_batch - 1);
+      CHECK(std::ssize(errors) >= room / one_batch - 1);
       // Room that is not needed is left to others.
       CHECK(plan->windows->take().bytes() <= std::max<std::int64_t>(0, room - held));
     }
+  }
+}
+
+// The first table would fill the room alone, but for the part that the second one took before.
+TEST(tables_of_a_window_have_the_parts_that_they_took_before) {
+  const Scratch dir;
+  constexpr std::int64_t kBatches = 40, kMany = 31, kRows = kBatches * kMany;
+  auto plan = std::make_shared<GatherPlan>();
+  for (const std::size_t t : {0, 1}) {
+    plan->paged.push_back(
+        {t, paged(make_file(dir, kRows, std::to_string(t)), ResidentRows(kRows, 0, 0))});
+  }
+  plan->num_lists = 2;
+  plan->windows = std::make_shared<WindowRoom>(WindowLimits{kBatches, 20 * kMany * kRow});
+  const Recipe recipe{{}, plan, false};
+  for (const std::int64_t count : {std::int64_t{1}, kBatches}) {
+    std::vector<Batch> batches(static_cast<std::size_t>(count));
+    std::vector<Batch*> all;
+    for (std::int64_t k = 0; k < count; ++k) {
+      Batch& batch = batches[static_cast<std::size_t>(k)];
+      for (const std::int64_t rows : {kMany, std::int64_t{1}}) {
+        Buffer<std::int64_t>& nodes = batch.nodes.emplace_back(rows);
+        std::iota(nodes.data(), nodes.data() + rows, k * rows);
+      }
+      all.push_back(&batch);
+    }
+    CHECK(std::ssize(read_window(recipe, all)) >= std::min<std::int64_t>(count, 18));
   }
 }
 
