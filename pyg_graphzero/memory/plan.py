@@ -359,8 +359,8 @@ def _are_worth_windows(needs: Needs, hot: Mapping[str, int], room: int) -> bool:
     """Whether rows that stay spare more reads than windows that are longer by their memory.
 
     A window reads a row once, for all its batches. And the longer it is, the closer its rows lie
-    together, until it reads all of a file that is used: then what is read goes by the number of
-    windows, and not by which rows stay.
+    together, until it reads all of a file that is used, but for what stays: then reads go by the
+    number of windows.
 
     Args:
         needs: The needs of a loader.
@@ -377,9 +377,12 @@ def _are_worth_windows(needs: Needs, hot: Mapping[str, int], room: int) -> bool:
         used += every
         served += every * replace(file, uses=tuple(reads)).served(hot[file.name])
         gaps += file.row_bytes * file.used_bytes
-    # How often rows of the room would fill all gaps that are as dear to read as to skip.
+    # How often rows of the room would fill all gaps that are as dear to read as to skip; and the
+    # share of what is used that windows still read where some stays.
     full = room * DEFAULT_MERGE_GAP / max(1.0, gaps)
-    return served * (1 + full) >= costs.HOT_SHARE * full * used
+    others = 1 - sum(hot[f.name] for f in files) / max(1, sum(f.used_bytes for f in files))
+    longer = (1 + (1 - costs.HOT_SHARE) * full / max(others, 1e-9)) / (1 + full)
+    return served >= (1 - longer) * used
 
 
 def _most_used(files: Sequence[Need], room: int) -> dict[str, int]:
