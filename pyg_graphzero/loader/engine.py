@@ -53,7 +53,7 @@ class EngineLoader(KeyedLoader[Graph_co]):
     first_aggregation: str | None = None  # of features, while they are gathered
     _stats: LoaderStats | None = None
     _device: torch.device | None = None
-    _seed_windows: Tensor | None = None  # a length of time for each seed
+    seed_windows: Tensor | None = None  # a length of time for each seed
     _taken: tuple[str, ...] = ()  # options that it takes, its sampler's aside
 
     def _keep(

@@ -75,7 +75,7 @@ def seed_nodes(data: Data, nodes: Any) -> Tensor:
 
 
 def sampler_of(loader: Any, data: Any, arguments: Mapping[str, Any], taken: tuple[str, ...]) -> Any:
-    """The sampler of a loader of neighbours, which then knows how it draws.
+    """The sampler of a loader of neighbours; sets the attributes that say how the loader draws.
 
     Args:
         loader: The loader.
@@ -103,7 +103,7 @@ def sampler_of(loader: Any, data: Any, arguments: Mapping[str, Any], taken: tupl
     # Lightning makes loaders anew from attributes named as their arguments are.
     for name in ("num_neighbors", "time_attr", "time_window", "first_aggregation"):
         setattr(loader, name, arguments[name])
-    loader.neighbor_sampler, loader._seed_windows = given, of_seeds
+    loader.neighbor_sampler, loader.seed_windows = given, of_seeds
     return given
 
 

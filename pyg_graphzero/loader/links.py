@@ -120,7 +120,7 @@ class LinkLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkLoader):
         name, edges = check_edge_labels(data, edge_label_index)
         self._excluded = self._excluded_types(name)
         self.input_data = self._seed_edges(name, edges, edge_label, edge_label_time, input_id)
-        check_of_seeds(_count(self.input_data), time_window=self._seed_windows)
+        check_of_seeds(_count(self.input_data), time_window=self.seed_windows)
         self._load(_count(self.input_data), kwargs)
 
     def _seed_edges(
@@ -198,7 +198,7 @@ class LinkLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkLoader):
         )
 
     def _around(self, seeds: EdgeSamplerInput, key: int, index: Any) -> Prepared:
-        windows = () if self._seed_windows is None else (self._seed_windows[index],)
+        windows = () if self.seed_windows is None else (self.seed_windows[index],)
         prepared: Prepared = self.link_sampler.prepare_edges(
             seeds, self.neg_sampling, key, self.options.exclude_edges, *windows,
             excluded=self._excluded,

@@ -85,12 +85,12 @@ class NodeLoader(EngineLoader[Graph_co], torch_geometric.loader.NodeLoader):
             transform_sampler_output, filter_per_worker, custom_cls, **kwargs,
         )  # fmt: skip
         seeds, of_seeds = self.input_data, {"input_id": input_id, "input_time": input_time}
-        check_of_seeds(len(seeds.node), "seeds", time_window=self._seed_windows, **of_seeds)
+        check_of_seeds(len(seeds.node), "seeds", time_window=self.seed_windows, **of_seeds)
         if input_id is not None:  # PyG leaves it out where all nodes are seeds
             self.input_id = seeds.input_id = input_id.cpu()
 
     def _prepare(self, index: Any, key: int) -> Prepared:
-        windows = () if self._seed_windows is None else (self._seed_windows[index],)
+        windows = () if self.seed_windows is None else (self.seed_windows[index],)
         prepared: Prepared = self.node_sampler.prepare_nodes(self.input_data[index], *windows)
         return prepared
 

@@ -282,7 +282,8 @@ def _read_ahead(
         by_pieces: No rows are read ahead.
     """
     unranked = [file for file in rows if file.uses is None]
-    recent = [file for file in unranked if file.kind is not Kind.EDGES]  # none is drawn again soon
+    # Recently used rows stay, but no edges: one is hardly drawn again.
+    recent = [file for file in unranked if file.kind is not Kind.EDGES]
     ahead = one if by_pieces else budget.left
     if recent and not by_pieces:
         ahead = how_many(budget.left, 1 - costs.HOT_SHARE, least=min(one, max(0, budget.left)))

@@ -212,15 +212,23 @@ def test_a_short_epoch_has_two_windows():
     assert [plan.window_of(epoch) for epoch in (1, 10, 5000)] == [1, 5, plan.window]
 
 
+FEW, ALIKE, MANY = ((20, 10**5), (1, 10**6)), ((3, 10**6),), ((5.5, 250_000), (1.9, 1_430_000))
+
+
 @pytest.mark.parametrize(
-    ("uses", "epoch"), [(((20.0, 10**5), (1.0, 10**6)), 1000), (((3.0, 10**6),), 8)]
+    ("uses", "epoch", "memory", "stays"),
+    [
+        (FEW, 1000, 300, True),
+        (ALIKE, 8, 300, False),
+        (MANY, 157, 250, False),
+        (MANY, 157, 600, True),
+    ],
 )
-def test_rows_stay_where_they_spare_more_than_longer_windows(uses, epoch):
-    """Few rows that are used much; and rows that are all used alike, by windows of a whole file."""
+def test_rows_stay_where_they_spare_more_than_longer_windows(uses, epoch, memory, stays):
+    """Few rows that are used much, or a good part of the file, which windows then do not read."""
     x = Need("x", 2 * 10**6, 512, Kind.ROWS, uses=uses)
-    needs = Needs((x,), BatchSize(MB // 10, 10 * MB, 20_000), epoch)
-    plan = divide(300 * MB, 0, needs)
-    assert (plan.hot["x"] > 0) == (len(uses) > 1)
+    needs = Needs((x,), BatchSize(MB // 10, 10 * MB, 15_000), epoch)
+    assert (divide(memory * MB, 0, needs).hot["x"] > 0) == stays
 
 
 def test_edges_are_read_by_windows_alone():
