@@ -19,7 +19,7 @@ from pyg_graphzero.loader.plan import BatchPlan, Fetched
 from pyg_graphzero.loader.stats import LoaderStats, Stopwatch
 from pyg_graphzero.memory.lease import Lease
 from pyg_graphzero.memory.residence import Residence
-from pyg_graphzero.memory.usage import Watch
+from pyg_graphzero.memory.usage import Usage
 from pyg_graphzero.sampling.base import Sampled
 from pyg_graphzero.shards.window import Asked
 from pyg_graphzero.util.system import free_memory
@@ -95,7 +95,7 @@ class Epoch:
         self._engine: _core.Epoch | None = None
         self._files: Residence | None = None
         self._lease: Lease | None = None
-        self._watch: Watch | None = None
+        self._watch: Usage | None = None
         self._requests: dict[int, Request] = {}  # of batches that the engine has
         self._process: int | None = None  # the one that it has begun in
         self._begun = perf_counter()

@@ -15,7 +15,6 @@ from dataclasses import replace
 from pyg_graphzero import _core
 from pyg_graphzero.errors import FormatError
 from pyg_graphzero.memory import costs
-from pyg_graphzero.memory.budget import Budget
 from pyg_graphzero.memory.making import (
     NoCopy,
     check_room,
@@ -42,7 +41,7 @@ from pyg_graphzero.memory.prefetch import prefetch_files
 from pyg_graphzero.memory.residence import Residence
 from pyg_graphzero.memory.source import BatchSource
 from pyg_graphzero.memory.tables import Tables
-from pyg_graphzero.memory.usage import Usage, Watch
+from pyg_graphzero.memory.usage import Usage, sampled_uses
 from pyg_graphzero.memory.used_copy import UsedCopy
 from pyg_graphzero.sampling.base import GraphSampler, Reading
 from pyg_graphzero.store.contents import StoreContents
@@ -58,8 +57,6 @@ _TRIAL_BYTES = 64 << 20
 # for, and for batches that are larger by this factor; batches that are larger by less are fewer at
 # a time. So loaders that alternate do not change it in turn.
 _LONGER, _LARGER = 2, 1.25
-# A budget that would be enough is searched in steps of 1 / _STEPS of the one that there is.
-_STEPS = 32
 
 
 class Keeper:
@@ -126,7 +123,7 @@ class Keeper:
         del now
         return self._decide(loader, needs, watch if watch is not None and watch.is_done else None)
 
-    def watch_for(self, loader: BatchSource) -> Watch | None:
+    def watch_for(self, loader: BatchSource) -> Usage | None:
         """Where a loader's batches are to be counted as they are delivered; None: they are not."""
         now = self.current
         if now is None or now.watch is None:
@@ -182,7 +179,7 @@ class Keeper:
         self.current = Residence(self.contents, plan, needs)
         return self.current
 
-    def _decide(self, loader: BatchSource, needs: Needs, watch: Watch | None) -> Residence:
+    def _decide(self, loader: BatchSource, needs: Needs, watch: Usage | None) -> Residence:
         """Makes a residence for a loader; ``watch`` has counted an epoch."""
         contents, sampler = self.contents, loader.graph_sampler
         _core.free_idle_blocks()  # of the last epoch's batches
@@ -190,8 +187,6 @@ class Keeper:
             return self._hold_all(needs)
         needs, disk = self.tables.sizes(contents, needs), probe(contents.path)
         plan = divide(self.memory, self._baseline, needs)
-        if not sampler.may_read:
-            _check_held(self.memory, self._baseline, needs)
         packed = {file.name for file in needs.files if file.is_packed}
         prefetch_files(contents, [name for name in plan.held if name not in packed])
         key, found = copy_key(contents, needs), None
@@ -201,10 +196,10 @@ class Keeper:
         except (NoCopy, FormatError, OSError) as error:
             self._give_up(key, error)
         copy = found if isinstance(found, UsedCopy) else None
-        watch = found if isinstance(found, Watch) else None
+        watch = found if isinstance(found, Usage) else None
         if copy is not None:
             needs = copy.applied_to(needs)
-        beside = 0 if watch is None else Watch.num_bytes(sampler.graph)
+        beside = 0 if watch is None else Usage.num_bytes(sampler.graph)
         plan = divide(self.memory, self._baseline + beside, needs)
         tables = self.tables.pack(sampler.graph, needs, plan.held), self.tables.held(plan.held)
         return_freed_memory()
@@ -221,8 +216,8 @@ class Keeper:
         key: str,
         plan: MemoryPlan,
         disk: DiskSpeed,
-        watch: Watch | None,
-    ) -> UsedCopy | Watch | None:
+        watch: Usage | None,
+    ) -> UsedCopy | Usage | None:
         """The copy of what a loader uses, found or made now; or what is to count its use first.
 
         None where the copy was given up, or another process makes it.
@@ -253,18 +248,18 @@ class Keeper:
         if watch is None:  # no batch is there yet, so neighbours may have the memory of batches
             room -= sampling_bytes(needs)
         else:  # a loop has the last one of the epoch before
-            room -= needs.batch.whole + Watch.num_bytes(graph)
+            room -= needs.batch.whole + Usage.num_bytes(graph)
             room -= sum(file.least_bytes for file in needs.of(Kind.BOUNDS))
         lists = watch is not None or room >= making_bytes(graph, lists=True)
         if not lists and not neighbours_are_held(plan, needs):
-            check_room(contents, least_memory(needs, self._baseline + Watch.num_bytes(graph)))
-            return Watch(graph, needs.epoch)
+            check_room(contents, least_memory(needs, self._baseline + Usage.num_bytes(graph)))
+            return Usage(graph, needs.epoch, lists=True)
 
         def usage() -> Usage:
             if watch is not None:
                 return watch
             reading = hold_neighbours(sampler, needs, self.tables)
-            return Usage.sampled(loader, reading, lists=lists, seconds=rank_seconds(epoch))
+            return sampled_uses(loader, reading, lists=lists, seconds=rank_seconds(epoch))
 
         copy = copy_used(contents, graph, needs, folder, key, usage, room, lists)
         return self._fitting(needs, copy)
@@ -334,7 +329,7 @@ def read_neighbours(
         room: Bytes for neighbours that were read lately.
     """
     lists = needs.of(Kind.NEIGHBOURS)
-    if not lists or not sampler.may_read:
+    if not lists:
         return None
     packed = tables.pack(sampler.graph, needs, [file.name for file in needs.of(Kind.BOUNDS)])
     share = room / max(1, sum(file.num_bytes for file in lists))
@@ -342,24 +337,6 @@ def read_neighbours(
     plan = MemoryPlan(0, 0, {}, hot, topology_window=window[0], topology_windows=window[1])
     gap = probe(contents.path).merge_gap
     return Residence(contents, plan, needs, gap, packed=packed).reading(sampler)
-
-
-def _check_held(memory: int, baseline: int, needs: Needs) -> None:
-    """Refuses a plan by which neighbours are read, for a sampler that needs them in memory.
-
-    Raises:
-        MemoryBudgetError: It is such a plan; names a budget that has all neighbours in memory.
-    """
-    least = memory
-    while not neighbours_are_held(divide(least, baseline, needs), needs):
-        least += max(1, least // _STEPS)
-    Budget(memory, baseline).check(
-        least - baseline,
-        " for method='labor', which looks at every neighbour of every frontier node and so has the "
-        "whole topology in memory",
-        "; or sample uniformly",
-        needs.processes,
-    )
 
 
 def keeper_of(contents: StoreContents | None) -> Keeper | None:

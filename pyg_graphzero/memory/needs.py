@@ -13,7 +13,7 @@ from pyg_graphzero import _core
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.ranking import Uses
 from pyg_graphzero.memory.source import BatchSource
-from pyg_graphzero.memory.usage import shuffled_batches
+from pyg_graphzero.memory.usage import trial_batch
 from pyg_graphzero.pyg.data import edge_storages, node_storages
 from pyg_graphzero.pyg.lazy import OnDemand, raw_items
 from pyg_graphzero.sampling.base import Reading
@@ -24,7 +24,7 @@ from pyg_graphzero.store.contents import StoreContents
 class Kind(Enum):
     """The kinds of rows that files have; files whose rows are small are held in this order."""
 
-    BOUNDS = auto()  # of neighbourhoods: in memory at any price
+    BOUNDS = auto()  # of neighbourhoods, and neighbours that none may read: in memory at any price
     TABLE = auto()  # of a copy's order: in memory at any price
     ROWS = auto()  # attributes of nodes
     NEIGHBOURS = auto()
@@ -33,6 +33,10 @@ class Kind(Enum):
 
 #: Kinds of the files of topologies.
 TOPOLOGY = (Kind.BOUNDS, Kind.NEIGHBOURS)
+_WHY_ALL = (
+    ", with all neighbours for method='labor', which looks at each of those of every frontier node "
+    "(or sample uniformly)"
+)
 
 
 @dataclass(frozen=True)
@@ -142,6 +146,7 @@ class Needs:
         trial: The rows of one batch, by node type; empty where there are no seeds. Two loaders that
             sample in the same way around the same seeds have equal ones.
         is_summed: Batches have sums of neighbours' rows.
+        why: Why more is in memory at any price than other loaders have, for an error.
     """
 
     files: tuple[Need, ...]
@@ -150,6 +155,7 @@ class Needs:
     seeds: int = 0
     trial: list[Tensor] = field(default_factory=list)
     is_summed: bool = False
+    why: str = ""
 
     @property
     def processes(self) -> int:
@@ -171,10 +177,12 @@ def needs_of(loader: BatchSource, reading: Reading | None = None) -> Needs:
     size, trial = BatchSize(), []
     files, seeds = tuple(files_of(loader)), len(loader.dataset)
     number = 4 if all(file.num_rows <= 1 << 32 for file in files) else 8
-    for batch in shuffled_batches(loader, 1, reading):
+    batch = trial_batch(loader, reading)
+    if batch is not None:
         size, trial = batch_size(loader, batch, number), list(batch.nodes)
     is_summed = loader.first_aggregation is not None
-    return Needs(files, size, loader.epoch_length(), seeds, trial, is_summed)
+    why = "" if loader.graph_sampler.may_read else _WHY_ALL
+    return Needs(files, size, loader.epoch_length(), seeds, trial, is_summed, why)
 
 
 def batch_size(loader: BatchSource, batch: _core.Batch, number: int = 4) -> BatchSize:
@@ -220,7 +228,8 @@ def files_of(loader: BatchSource) -> list[Need]:
         files.append(Need(bounds_of(i), *sizes, Kind.BOUNDS, sharers, packed))
         packed = _core.PackedSources.num_bytes(topology.num_src, num_edges)
         sizes = num_edges, topology.index_bytes
-        files.append(Need(record.topology, *sizes, Kind.NEIGHBOURS, sharers, packed))
+        kind = Kind.NEIGHBOURS if loader.graph_sampler.may_read else Kind.BOUNDS
+        files.append(Need(record.topology, *sizes, kind, sharers, packed))
         if record.edge_id is not None and loader.edge_ids:
             files.append(column(record.edge_id, Kind.EDGES))
     edge_files = {file for t in contents.schema.edge_types for file in t.attrs.values()}

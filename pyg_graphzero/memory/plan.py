@@ -97,7 +97,7 @@ def least_memory(needs: Needs, baseline: int) -> int:
     least = baseline + _tables(needs) + costs.READER + costs.LEAST_READY * batch.whole
     if not needs.is_summed and not needs.of(Kind.EDGES):
         one = min(one, _piece(needs))
-    return least + batch.sampled + batch.reading + one
+    return least + batch.sampled + one + (batch.reading if needs.of(Kind.NEIGHBOURS) else 0)
 
 
 def _tables(needs: Needs) -> int:
@@ -135,8 +135,9 @@ def neighbours_are_held(plan: MemoryPlan, needs: Needs) -> bool:
 def all_used_stay(plan: MemoryPlan, needs: Needs) -> bool:
     """Whether all rows and neighbours stay that are known to be used, and they are known."""
     return all(
-        file.name not in plan.hot or 0 < file.used_bytes <= plan.hot[file.name]
+        file.name in plan.held or 0 < file.used_bytes <= plan.hot.get(file.name, 0)
         for file in needs.files
+        if file.kind is not Kind.EDGES
     )
 
 
@@ -167,7 +168,7 @@ def divide(memory: int, baseline: int, needs: Needs) -> MemoryPlan:
         return MemoryPlan(memory, baseline, held, ready=ready, batches=ready * batch.whole)
     budget.check(
         least_memory(needs, 0),
-        "",
+        needs.why,
         f", and one batch {batch.whole / 1e6:,.0f} MB, {costs.LEAST_READY} at a time; smaller "
         "batches need less (batch_size, num_neighbors, max_edges)",
         needs.processes,
@@ -210,57 +211,56 @@ def _with_windows(
     window_of_one = _window_of_one(needs)
     one = min((ready - 1) * _piece(needs) if by_pieces else window_of_one, budget.left)
     others = sorted((f for f in needs.files if f.kind not in _ALWAYS), key=_worth)
-    held |= _hold_small(budget, others, one + batch.reading, one, holds_ranked)
-    plan = MemoryPlan(memory, baseline, held, ready=ready, batches=ready * batch.whole)
-    paged = [file for file in others if file.name not in held]
+    edges = [file for file in others if file.kind is Kind.EDGES]
+    small = [file for file in others if file.kind is not Kind.EDGES]
+    held |= _hold_small(budget, small, one + batch.reading, one, holds_ranked)
     lists = [file for file in needs.of(Kind.NEIGHBOURS) if file.name not in held]
-    rows = [file for file in paged if file.kind is not Kind.NEIGHBOURS]
+    rows = [file for file in needs.of(Kind.ROWS) if file.name not in held]
+    room, beside = budget.left, one + (batch.reading if lists else 0)
     share = costs.HOT_SHARE if rows and not lists else costs.HOT_SHARE + costs.TOPOLOGY_SHARE
-    used = None if by_pieces else share
-    about = _keep_used(Budget(budget.left, 0), paged, one, used)
-    served = min((file.served(about.get(file.name, 0)) for file in lists), default=0.0)
-    plan = _read_together(plan, budget, batch, lists, one, served)
-    room, hot = budget.left, _keep_used(budget, paged, one, used)
+    hot = _keep_used(budget, rows + lists, beside, None if by_pieces else share)
     if not (by_pieces or lists or _are_worth_windows(needs, hot, room)):
         budget.spend(-sum(hot.values()))
         hot = dict.fromkeys(hot, 0)
-    for file in lists:
-        if file.uses is None:
-            most = max(0, min(file.num_bytes, budget.left - one))
-            hot[file.name] = budget.take(costs.TOPOLOGY_SHARE, most=most)
+    plan = MemoryPlan(memory, baseline, held, hot, ready=ready, batches=ready * batch.whole)
+    if all_used_stay(plan, needs):
+        held |= _hold_small(budget, edges, one, one, holds_ranked)
+    plan = _read_together(plan, budget, batch, lists, one, room)
     has_one = budget.left >= window_of_one
-    return _read_ahead(replace(plan, hot=hot), budget, batch, rows, one, by_pieces), has_one
+    rows += [file for file in edges if file.name not in held]
+    return _read_ahead(replace(plan, held=held), budget, batch, rows, one, by_pieces), has_one
 
 
 def _read_together(
-    plan: MemoryPlan,
-    budget: Budget,
-    batch: BatchSize,
-    lists: Sequence[Need],
-    one: int,
-    served: float,
+    plan: MemoryPlan, budget: Budget, batch: BatchSize, lists: Sequence[Need], one: int, room: int
 ) -> MemoryPlan:
-    """Adds batches whose neighbours are read together; spares their reader where none are.
+    """Adds neighbours that stay, and batches whose others are read together.
 
     Args:
-        plan: The plan.
-        budget: Bytes that are left.
+        plan: The plan, with neighbours that stay where their uses are known.
+        budget: Bytes that are left. The reader of neighbours is given back where none are read.
         batch: Size of a batch.
         lists: Neighbours that are not held.
         one: Bytes that stay free.
-        served: Share of the uses of each of them that memory will serve, about.
+        room: Bytes of which such batches have a share.
     """
     if not lists:
         spared = int(min(costs.READER / 2, costs.SPARED_SHARE * max(0, budget.left)))
         return replace(plan, reading=costs.READER + budget.spend(-spared))
+    served = min(file.served(plan.hot.get(file.name, 0)) for file in lists)
     each = max(1, batch.reading - int(served * batch.sources))
     more = each - batch.reading  # the first one has room for all that it wants
     most = min(costs.MAX_TOGETHER, (budget.left - one + more) // each)
     is_ranked = all(file.uses is not None for file in lists)
     share = costs.TOGETHER_RANKED if is_ranked else costs.TOGETHER_SHARE
-    count = how_many(budget.left + more, share, each, 1, most)
-    num_bytes = budget.spend(min(count * each - more, budget.left))
-    return replace(plan, topology_window=count, topology_windows=num_bytes, reading=costs.READER)
+    count = how_many(room + more, share, each, 1, most)
+    num_bytes, hot = budget.spend(min(count * each - more, budget.left)), dict(plan.hot)
+    for file in lists:
+        if file.uses is None:
+            most = max(0, min(file.num_bytes, budget.left - one))
+            hot[file.name] = budget.take(costs.TOPOLOGY_SHARE, most=most)
+    plan = replace(plan, topology_window=count, topology_windows=num_bytes)
+    return replace(plan, hot=hot, reading=costs.READER)
 
 
 def _read_ahead(

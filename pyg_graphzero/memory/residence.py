@@ -16,7 +16,7 @@ from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.lease import Leases
 from pyg_graphzero.memory.needs import Kind, Need, Needs, file_of
 from pyg_graphzero.memory.plan import MemoryPlan
-from pyg_graphzero.memory.usage import Watch
+from pyg_graphzero.memory.usage import Usage
 from pyg_graphzero.memory.used_copy import UsedCopy
 from pyg_graphzero.sampling.base import GraphSampler, Reading
 from pyg_graphzero.sampling.graph import Unmapped
@@ -77,7 +77,7 @@ class Residence:
         copy: UsedCopy | None = None,
         packed: Mapping[EdgeType | None, Unmapped] | None = None,
         dictionaries: Mapping[str, _core.Dictionary] | None = None,
-        watch: Watch | None = None,
+        watch: Usage | None = None,
         key: str | None = None,
     ) -> None:
         self._contents = weakref.ref(contents)

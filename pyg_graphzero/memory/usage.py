@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from itertools import count, islice
 from time import perf_counter
 
@@ -27,18 +26,19 @@ _BATCH_SIZE = 1024
 # Batches asked for ahead, for each thread or of a window, and bytes of finished ones that wait.
 _AHEAD = 2
 _AHEAD_BYTES = 64 << 20
-# All seeds are shuffled if they are at most this many times those that are used; else some are
-# drawn.
-_SHUFFLED = 16
 # More seeds than these are taken as they come, not by node: sorting would take too long.
 _SORTED = 1 << 22
 # Keys of batches: a trial, counting, and the list of first touches each have their own.
 _TRIAL_KEY, _COUNT_KEY, _TOUCH_KEY = 1 << 40, 1 << 41, 1 << 42
 
 
-@dataclass
 class Usage:
     """How batches use rows.
+
+    Args:
+        graph: The graph that the batches are from.
+        epoch: How many batches an epoch has.
+        lists: Count nodes whose neighbours are drawn, too.
 
     Attributes:
         counts: By node type: ``int16 [num_nodes]``, the batches that had the row, or the most that
@@ -48,84 +48,46 @@ class Usage:
         ranked: The rows of each node type as seeds that lie together met them, then in order; empty
             where that is not known.
         num_batches: Number of batches that were counted.
-        epochs: How many epochs these are.
     """
 
-    counts: dict[str | None, Tensor]
-    expanded: dict[str | None, Tensor] = field(default_factory=dict)
-    ranked: dict[str | None, RankedRows] = field(default_factory=dict)
-    num_batches: int = 0
-    epochs: float = 1.0
+    def __init__(self, graph: SampledGraph, epoch: int, *, lists: bool) -> None:
+        def zeros() -> dict[str | None, Tensor]:
+            types = graph.node_types.items()
+            return {name: torch.zeros(num, dtype=torch.int16) for name, num in types}
 
-    @classmethod
-    def of(cls, graph: SampledGraph, lists: bool = False) -> Usage:
-        """Counts of no batch yet; with ``lists``, of expanded nodes too."""
-        return cls(_zeros(graph), _zeros(graph) if lists else {})
-
-    @classmethod
-    def sampled(
-        cls,
-        source: BatchSource,
-        reading: Reading | None,
-        *,
-        lists: bool,
-        seconds: float | None = None,
-        each: Callable[[], object] = lambda: None,
-    ) -> Usage:
-        """By batches that are sampled for it, of two epochs, or for ``seconds``."""
-        found = count_accesses(
-            source, epochs=EPOCHS, seconds=seconds, reading=reading, each=each, lists=lists
-        )
-        share = min(1.0, found.epochs)
-        found.ranked = number_by_first_touch(source, share=share, reading=reading, each=each)
-        return found
-
-    def add(self, batch: _core.Batch) -> None:
-        """Counts a batch."""
-        for name, nodes, hops in zip(
-            self.counts, batch.nodes, batch.num_sampled_nodes, strict=True
-        ):
-            _core.count_rows(engine_array(nodes), engine_array(self.counts[name]))
-            if name in self.expanded:
-                inner = engine_array(nodes[: sum(hops[:-1])])
-                _core.count_rows(inner, engine_array(self.expanded[name]))
-        self.num_batches += 1
-
-
-def _zeros(graph: SampledGraph) -> dict[str | None, Tensor]:
-    return {name: torch.zeros(num, dtype=torch.int16) for name, num in graph.node_types.items()}
-
-
-class Watch(Usage):
-    """Counts an epoch's own batches as they are delivered.
-
-    Where neighbours are read from disk, to sample more batches would take as long as training.
-
-    Args:
-        graph: The graph that the batches are from.
-        epoch: How many batches to count.
-
-    Attributes:
-        is_done: All batches were counted.
-    """
-
-    def __init__(self, graph: SampledGraph, epoch: int) -> None:
-        super().__init__(_zeros(graph), _zeros(graph))
-        self.is_done = False
-        self._epoch = epoch
+        self.counts = zeros()
+        self.expanded = zeros() if lists else {}
+        self.ranked: dict[str | None, RankedRows] = {}
+        self.num_batches = 0
+        self._epoch = max(1, epoch)
         self._lock = threading.Lock()
 
     @staticmethod
     def num_bytes(graph: SampledGraph) -> int:
-        """Memory that one takes for a graph: two counts a node."""
+        """Memory for a graph's counts, of rows and of nodes whose neighbours are drawn."""
         return sum(2 * 2 * num_nodes for num_nodes in graph.node_types.values())
 
+    @property
+    def epochs(self) -> float:
+        """How many epochs were counted."""
+        return self.num_batches / self._epoch
+
+    @property
+    def is_done(self) -> bool:
+        """Whether an epoch was counted."""
+        return self.num_batches >= self._epoch
+
     def add(self, batch: _core.Batch) -> None:
-        """Counts a batch."""
+        """Counts a batch; from any thread."""
         with self._lock:
-            if not self.is_done:
-                super().add(batch)
-            self.is_done = self.num_batches >= self._epoch
+            for name, nodes, hops in zip(
+                self.counts, batch.nodes, batch.num_sampled_nodes, strict=True
+            ):
+                _core.count_rows(engine_array(nodes), engine_array(self.counts[name]))
+                if name in self.expanded:
+                    inner = engine_array(nodes[: sum(hops[:-1])])
+                    _core.count_rows(inner, engine_array(self.expanded[name]))
+            self.num_batches += 1
 
 
 def count_accesses(
@@ -158,9 +120,9 @@ def count_accesses(
         >>> count_accesses(loader).counts[None].tolist()
         [2, 2, 1, 0]
     """
-    begun, size = perf_counter(), _batch_size(source)
-    found = Usage.of(source.graph_sampler.graph, lists)
-    generator, num_seeds = torch.Generator().manual_seed(0), len(source.dataset)
+    begun, size, num_seeds = perf_counter(), _batch_size(source), len(source.dataset)
+    found = Usage(source.graph_sampler.graph, -(-num_seeds // size), lists=lists)
+    generator = torch.Generator().manual_seed(0)
     orders = (
         torch.randperm(num_seeds, generator=generator) for _ in range(epochs if num_seeds else 0)
     )
@@ -170,7 +132,6 @@ def count_accesses(
         each()
         if seconds is not None and perf_counter() - begun >= seconds:
             break
-    found.epochs = found.num_batches / max(1, -(-num_seeds // size))
     return found
 
 
@@ -207,34 +168,40 @@ def number_by_first_touch(
     return found
 
 
-def shuffled_batches(
+def sampled_uses(
     source: BatchSource,
-    most: int,
-    reading: Reading | None = None,
-    num_threads: int = 1,
-) -> Iterator[_core.Batch]:
-    """The first batches of a shuffled epoch, always the same ones.
+    reading: Reading | None,
+    *,
+    lists: bool,
+    seconds: float | None = None,
+    each: Callable[[], object] = lambda: None,
+) -> Usage:
+    """How batches use rows, by some that are sampled for it: of two epochs, or for ``seconds``."""
+    found = count_accesses(
+        source, epochs=EPOCHS, seconds=seconds, reading=reading, each=each, lists=lists
+    )
+    share = min(1.0, found.epochs)
+    found.ranked = number_by_first_touch(source, share=share, reading=reading, each=each)
+    return found
 
-    They are those of any loader that samples in the same way around the same seeds, in whichever
-    order these are given. There is none where there are no seeds.
+
+def trial_batch(source: BatchSource, reading: Reading | None = None) -> _core.Batch | None:
+    """A batch around seeds from all over, always the same one; None where there are no seeds.
+
+    Any loader that samples in the same way around the same seeds, in whichever order these are
+    given, has the same one.
 
     Args:
         source: The loader.
-        most: How many batches.
         reading: Where it finds neighbours, see ``GraphSampler.recipe``.
-        num_threads: Threads that sample, each a batch of its own.
     """
-    num_seeds = len(source.dataset)
+    num_seeds, size = len(source.dataset), _batch_size(source)
     if num_seeds == 0:
-        return
-    size, by_node = _batch_size(source), _by_node(source)
-    generator = torch.Generator().manual_seed(1)
-    if num_seeds <= _SHUFFLED * max(1, most) * size:
-        order = torch.randperm(num_seeds, generator=generator)
-    else:  # hardly any comes twice
-        order = torch.randint(num_seeds, (most * size,), generator=generator)
-    positions = (at if by_node is None else by_node[at] for at in order.split(size)[:most])
-    yield from sampled(source, positions, _TRIAL_KEY, reading, num_threads)
+        return None
+    positions, nodes = torch.arange(size) * num_seeds // size, source.seed_rows()
+    if nodes is not None and len(nodes) <= _SORTED:
+        positions = nodes.argsort(stable=True)[positions]
+    return next(sampled(source, iter([positions]), _TRIAL_KEY, reading))
 
 
 def sampled(
@@ -242,7 +209,6 @@ def sampled(
     positions: Iterator[Tensor],
     first_key: int,
     reading: Reading | None = None,
-    num_threads: int = 0,
 ) -> Iterator[_core.Batch]:
     """Samples batches around the seeds at these positions, in order, ahead by the engine's threads.
 
@@ -251,14 +217,13 @@ def sampled(
         positions: Positions of each batch's seeds.
         first_key: Key of the first batch's randomness.
         reading: Where it finds neighbours, see ``GraphSampler.recipe``.
-        num_threads: Threads that sample; 0 uses as many as torch does.
     """
 
     def requests() -> Iterator[tuple[Prepared, int]]:
         for key, index in enumerate(positions, first_key):
             yield source.trial(index, key % 2**64), key % 2**64
 
-    recipe, threads = source.graph_sampler.recipe(None, reading), _core.num_threads(num_threads)
+    recipe, threads = source.graph_sampler.recipe(None, reading), _core.num_threads(0)
     together = 1 if reading is None else reading.window[0]
     ahead = _AHEAD * max(threads, together)
     # Its threads end when it is freed.
@@ -276,11 +241,3 @@ def sampled(
 def _batch_size(source: BatchSource) -> int:
     num_seeds = max(1, len(source.dataset))
     return min(num_seeds, getattr(source, "batch_size", None) or _BATCH_SIZE)
-
-
-def _by_node(source: BatchSource) -> Tensor | None:
-    """Positions of the seeds in the order of their nodes; None: as they are."""
-    nodes = source.seed_rows()
-    if nodes is None or len(nodes) > _SORTED or bool((nodes[1:] >= nodes[:-1]).all()):
-        return None
-    return nodes.argsort(stable=True)

@@ -30,7 +30,7 @@ from pyg_graphzero.memory.making import (
 )
 from pyg_graphzero.memory.needs import Kind, Needs
 from pyg_graphzero.memory.tables import Tables
-from pyg_graphzero.memory.usage import Usage, Watch, count_accesses
+from pyg_graphzero.memory.usage import Usage, count_accesses, sampled_uses
 from pyg_graphzero.pyg.data import open_data
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.copies import CopyFolder, room_on_disk, usable_folders
@@ -196,9 +196,9 @@ def _usage(
         budget.check(whole, " for tables and all neighbours, which method='labor' looks at")
     if budget.left >= whole:
         reading = hold_neighbours(sampler, needs, tables)
-        return Usage.sampled(loader, reading, lists=lists, each=each)
+        return sampled_uses(loader, reading, lists=lists, each=each)
     bounds = sum(file.least_bytes for file in needs.of(Kind.BOUNDS))
-    budget.spend(bounds + Watch.num_bytes(graph) + 2 * needs.batch.sampling)
+    budget.spend(bounds + Usage.num_bytes(graph) + 2 * needs.batch.sampling)
     batch = needs.batch.reading
     together = budget.take(costs.TOGETHER_SHARE, batch, 1, costs.MAX_TOGETHER)
     window = together, together * batch

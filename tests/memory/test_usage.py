@@ -8,10 +8,11 @@ from graphs import heterogeneous, homogeneous
 from pyg_graphzero.loader import NeighborLoader
 from pyg_graphzero.memory import usage
 from pyg_graphzero.memory.usage import (
-    Watch,
+    Usage,
     count_accesses,
     number_by_first_touch,
-    shuffled_batches,
+    sampled,
+    trial_batch,
 )
 
 
@@ -68,7 +69,7 @@ def test_the_least_that_is_counted():
     found = count_accesses(empty)
     assert found.num_batches == 0
     assert not found.counts[None].any()
-    assert not list(shuffled_batches(empty, 1))
+    assert trial_batch(empty) is None
 
 
 def test_rows_in_the_order_of_first_touch(monkeypatch):
@@ -96,18 +97,28 @@ def test_a_trial_is_of_a_sampling_and_not_of_the_order_or_size_of_a_loader():
         loader_of(data, [3, 2], seeds[torch.randperm(100)], 20, shuffle=True),
         loader_of(data, [3, 1], seeds, 20),
     ]
-    a, b, c = ([batch.nodes[0] for batch in shuffled_batches(each, 2)] for each in loaders)
-    assert all(map(torch.equal, a, b))
-    assert not all(map(torch.equal, a, c))
+    a, b, c = (trial_batch(each).nodes[0] for each in loaders)
+    assert torch.equal(a, b)
+    assert not torch.equal(a, c)
+    assert torch.equal(a[:20], seeds[::5])  # seeds from all over
 
 
-def test_a_watch_counts_one_epoch():
+def test_a_trial_of_seeds_that_are_fewer_than_a_batch_has_each_once():
+    loader = loader_of(homogeneous(), [0], torch.tensor([7, 3, 9]), 20)
+    assert trial_batch(loader).nodes[0].tolist() == [3, 7, 9]
+
+
+def test_the_batches_of_an_epoch_are_counted():
     loader = loader_of(homogeneous(), [3, 2], torch.arange(100), 10)
-    watch, batches = Watch(loader.graph_sampler.graph, 3), list(shuffled_batches(loader, 5))
+    positions = iter(torch.arange(60).split(10))
+    found, batches = (
+        Usage(loader.graph_sampler.graph, 3, lists=True),
+        list(sampled(loader, positions, 0)),
+    )
     for number, batch in enumerate(batches):
-        assert watch.is_done == (number >= 3)
-        watch.add(batch)
-    seen = torch.cat([batch.nodes[0] for batch in batches[:3]])
-    assert torch.equal(watch.counts[None].long(), seen.bincount(minlength=300))
-    inner = torch.cat([b.nodes[0][: sum(b.num_sampled_nodes[0][:-1])] for b in batches[:3]])
-    assert torch.equal(watch.expanded[None].long(), inner.bincount(minlength=300))
+        assert (found.is_done, found.epochs) == (number >= 3, number / 3)
+        found.add(batch)
+    seen = torch.cat([batch.nodes[0] for batch in batches])
+    assert torch.equal(found.counts[None].long(), seen.bincount(minlength=300))
+    inner = torch.cat([b.nodes[0][: sum(b.num_sampled_nodes[0][:-1])] for b in batches])
+    assert torch.equal(found.expanded[None].long(), inner.bincount(minlength=300))

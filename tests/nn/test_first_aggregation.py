@@ -28,7 +28,7 @@ from torch_geometric.data import Data
 
 import pyg_graphzero as gz
 from pyg_graphzero.memory.needs import batch_size
-from pyg_graphzero.memory.usage import shuffled_batches
+from pyg_graphzero.memory.usage import trial_batch
 from pyg_graphzero.sampling.hops import SampledEdgeIndex
 from pyg_graphzero.sampling.inner_rows import InnerRows
 
@@ -80,7 +80,7 @@ def test_budgets_count_what_is_delivered():
     sizes = []
     for reduction in (None, "mean"):
         batches = loader(first_aggregation=reduction, **options)
-        sizes.append(batch_size(batches, next(shuffled_batches(batches, 1))).whole)
+        sizes.append(batch_size(batches, trial_batch(batches)).whole)
     plain, fast = pairs(1, **options)[0]
     ids = [plain.edge_index, plain.n_id, plain.e_id]
     delivered = [[plain.x, *ids], [fast.x.rows, *fast.x.sums.values(), *ids]]
