@@ -230,7 +230,7 @@ class Keeper:
         contents, sampler, graph = self.contents, loader.graph_sampler, loader.graph_sampler.graph
         copy = find_copy(contents, key)
         if copy is not None:
-            return self._fitting(needs, copy)
+            return self._checked(needs, copy)
         if key in self._tried:
             return None
         if contents.how.row_cache == ONLY_FOUND:
@@ -262,7 +262,7 @@ class Keeper:
             return sampled_uses(loader, reading, lists=lists, seconds=rank_seconds(epoch))
 
         copy = copy_used(contents, graph, needs, folder, key, usage, room, lists)
-        return self._fitting(needs, copy)
+        return self._checked(needs, copy)
 
     def _give_up(self, key: str | None, error: Exception) -> None:
         """Says why no copy is made, once."""
@@ -275,13 +275,12 @@ class Keeper:
         )
         self._tried.add(key)
 
-    def _fitting(self, needs: Needs, copy: UsedCopy) -> UsedCopy:
-        """The part of a copy that is wanted.
+    def _checked(self, needs: Needs, copy: UsedCopy) -> UsedCopy:
+        """The copy.
 
         Raises:
             NoCopy: Its tables leave no room for a batch.
         """
-        copy = copy.suited(self.memory, self._baseline, needs)
         check_room(self.contents, least_memory(copy.applied_to(needs), self._baseline))
         return copy
 

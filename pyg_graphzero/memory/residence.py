@@ -21,7 +21,6 @@ from pyg_graphzero.memory.used_copy import UsedCopy
 from pyg_graphzero.sampling.base import GraphSampler, Reading
 from pyg_graphzero.sampling.graph import Unmapped
 from pyg_graphzero.store.contents import StoreContents
-from pyg_graphzero.store.copies import GROUP_BITS
 from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.util.disk import READER_BYTES, probe
 from pyg_graphzero.util.system import private_rss
@@ -158,32 +157,22 @@ class Residence:
         return _reader()
 
     def _page(self, name: str, file: _core.ColumnFile, reader: _core.DiskGather) -> _core.PagedRows:
+        """Rows of which some stay: the first ones, where they lie in order, else recent ones."""
         need, copied = self._files[name], None if self.copy is None else self.copy.files.get(name)
-        kept = groups_kept(need, self.plan)
-        if copied is not None:
-            return _core.PagedRows.ordered(
-                copied.order, file, copied.items, reader, kept, self.merge_gap
+        bits, room = _group_bits(need), self.plan.hot.get(name, 0)
+        if copied is None:
+            return _core.PagedRows(
+                need.num_rows,
+                file,
+                reader,
+                group_bits=bits,
+                merge_gap=self.merge_gap,
+                num_frames=room // ((need.row_bytes << bits) + costs.FRAME),
             )
-        return _core.PagedRows(
-            need.num_rows,
-            file,
-            reader,
-            group_bits=_group_bits(need),
-            merge_gap=self.merge_gap,
-            num_frames=kept,
+        kept = room // (need.row_bytes << copied.group_bits)
+        return _core.PagedRows.ordered(
+            copied.order, file, copied.items, reader, kept, self.merge_gap
         )
-
-
-def groups_kept(file: Need, plan: MemoryPlan) -> int:
-    """How many rows of a file stay in memory, or groups of small ones.
-
-    They are its first ones, where rows lie in the order of their use, else recently used ones.
-    """
-    each = file.row_bytes << _group_bits(file)
-    if file.uses is not None:
-        each = file.row_bytes << (GROUP_BITS if file.row_bytes <= _ITEM_BYTES else 0)
-        return plan.hot.get(file.name, 0) // each
-    return plan.hot.get(file.name, 0) // (each + costs.FRAME)
 
 
 def _group_bits(file: Need) -> int:

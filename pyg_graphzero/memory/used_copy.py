@@ -12,7 +12,6 @@ from pathlib import Path
 from pyg_graphzero import _core
 from pyg_graphzero.errors import FormatError
 from pyg_graphzero.memory.needs import Kind, Need, Needs
-from pyg_graphzero.memory.plan import divide, least_memory, neighbours_are_held
 from pyg_graphzero.memory.ranking import Uses
 from pyg_graphzero.store.columns import engine_array, in_memory, view_column
 from pyg_graphzero.store.contents import StoreContents
@@ -84,16 +83,6 @@ class UsedCopy:
                     raise FormatError.of(column.path, "shape", list(column.shape), expected)
                 found[file] = Copied(column, order, uses, bits)
         return cls(path, found)
-
-    def suited(self, memory: int, baseline: int, needs: Needs) -> UsedCopy:
-        """Its rows alone, where neighbours are held or their table does not fit; else all of it."""
-        every = self.applied_to(needs)
-        if least_memory(every, baseline) <= memory and not neighbours_are_held(
-            divide(memory, baseline, every), needs
-        ):
-            return self
-        rows = {file: copied for file, copied in self.files.items() if copied.group_bits == 0}
-        return UsedCopy(self.path, rows)
 
     def applied_to(self, needs: Needs) -> Needs:
         """The needs of a loader that reads from it: its tables, and files that it has rows of."""

@@ -152,7 +152,7 @@ def test_rows_and_neighbours_of_several_types(several, read, monkeypatch):
     copied = {"node-a/x.gd", "node-b/x.gd", "node-b/z.gd"}
     topologies = {t.topology for t in loader.graph_sampler.graph.contents.schema.edge_types[:2]}
     files = residence_of(loader).copy.files
-    assert files.keys() == copied | (topologies if read else set())
+    assert files.keys() == copied | topologies
     assert gz.verify(several).ok
 
 
