@@ -231,10 +231,12 @@ def test_rows_stay_where_they_spare_more_than_longer_windows(uses, epoch, memory
     assert (divide(memory * MB, 0, needs).hot["x"] > 0) == stays
 
 
-def test_edges_are_read_by_windows_alone():
+def test_edges_are_read_by_windows_alone_unless_all_else_stays():
     x = Need("x", 2 * 10**6, 512, Kind.ROWS, uses=((20.0, 10**5), (1.0, 10**6)))
     ids = Need("edge_id", 10**8, 4, Kind.EDGES)
     batch = BatchSize(MB // 10, MB, 2000)
     plan, without = (divide(300 * MB, 0, Needs(files, batch, 1000)) for files in ((x, ids), (x,)))
     assert plan.hot == {"edge_id": 0, "x": without.hot["x"]}
     assert plan.windows > 0.8 * without.windows
+    most = divide(1200 * MB, 0, Needs((x, ids), batch, 1000))
+    assert (most.held["edge_id"], most.hot["x"]) == (ids.num_bytes, x.used_bytes)
