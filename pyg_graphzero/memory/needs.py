@@ -85,6 +85,16 @@ class Need:
             total += uses * count
         return served / total if total else 0.0
 
+    def missed(self, num_bytes: int) -> float:
+        """Share of the uses in another epoch that so large a first part of the rows misses, about.
+
+        At least those of rows that were not counted: as many as were counted once (I. J. Good, "The
+        population frequencies of species", 1953), which are about one in ``uses``.
+        """
+        once = sum(count * uses / max(1.0, uses) ** 2 for uses, count in self.uses or ())
+        total = sum(count * uses for uses, count in self.uses or ())
+        return max(1 - self.served(num_bytes), once / max(1.0, total))
+
     @property
     def held_bytes(self) -> int:
         """One process's share of the file, if it is held whole."""
@@ -112,7 +122,7 @@ class BatchSize:
         reading: All of it while the neighbours of its last hop are read, none of which is in
             memory.
         sources: The part of ``reading`` that these neighbours take.
-        sampling: Its nodes and edges until its ids are narrowed.
+        edges: Number of its edges of all types.
     """
 
     sampled: int = 0
@@ -120,7 +130,12 @@ class BatchSize:
     nodes: int = 0
     reading: int = 0
     sources: int = 0
-    sampling: int = 0
+    edges: int = 0
+
+    @property
+    def sampling(self) -> int:
+        """Bytes of its nodes and edges until its ids are narrowed."""
+        return int(costs.SLACK * (costs.NODE * self.nodes + costs.EDGE * self.edges))
 
     def larger(self, other: BatchSize) -> BatchSize:
         """One that is as large as both in every respect."""
@@ -128,10 +143,7 @@ class BatchSize:
 
     def over(self, other: BatchSize) -> float:
         """How much larger it is than another, as a factor."""
-        return max(
-            self.sampled / max(1, other.sampled),
-            self.whole / max(1, other.whole),
-        )
+        return max(self.sampled / max(1, other.sampled), self.whole / max(1, other.whole))
 
 
 @dataclass(frozen=True)
@@ -191,8 +203,8 @@ def batch_size(loader: BatchSource, batch: _core.Batch, number: int = 4) -> Batc
     names = loader.graph_sampler.graph.node_types
     nodes = [rows.numel() for rows in batch.nodes]
     inner = [sum(hops[:-1]) for hops in batch.num_sampled_nodes]
-    sampling = costs.NODE * sum(nodes) + costs.EDGE * batch.num_edges
-    whole = sampling + sum(
+    whole = costs.NODE * sum(nodes) + costs.EDGE * batch.num_edges
+    whole += sum(
         row_bytes[name] * of_all + inner_bytes[name] * of_inner
         for name, of_all, of_inner in zip(names, nodes, inner, strict=True)
     )
@@ -202,9 +214,9 @@ def batch_size(loader: BatchSource, batch: _core.Batch, number: int = 4) -> Batc
     sources = costs.READ_SOURCE * batch.num_edges
     edges = (costs.READ_END + 2 * number) * batch.num_edges
     reading = edges + sources + costs.READ_NODE * sum(inner)
-    sizes = waits, whole, reading, sources, sampling
-    waits, whole, reading, sources, sampling = (int(costs.SLACK * size) for size in sizes)
-    return BatchSize(waits, whole, sum(nodes), reading, sources, sampling)
+    sizes = (int(costs.SLACK * size) for size in (waits, whole, reading, sources))
+    waits, whole, reading, sources = sizes
+    return BatchSize(waits, whole, sum(nodes), reading, sources, batch.num_edges)
 
 
 def files_of(loader: BatchSource) -> list[Need]:

@@ -109,17 +109,13 @@ def _window_of_one(needs: Needs) -> int:
     batch, of_node = needs.batch, sum(file.row_bytes for file in needs.of(Kind.ROWS))
     has_edges = bool(needs.of(Kind.EDGES))
     rows = batch.whole if has_edges else min(batch.whole, batch.nodes * of_node)
-    return rows + costs.WINDOWS_AHEAD * batch.sampled + _planning(batch, 1.0)
+    planning = batch.nodes * (costs.WINDOW_PLACE + costs.WINDOW_KEY)
+    return rows + costs.WINDOWS_AHEAD * batch.sampled + planning
 
 
 def _piece(needs: Needs) -> int:
     """Bytes for reading some rows of a batch at a time, in the order of their files."""
     return costs.PIECE + needs.batch.nodes * costs.PIECE_KEY
-
-
-def _planning(batch: BatchSize, sorted_share: float) -> int:
-    """Bytes that working out what to read takes for each batch of a window."""
-    return int(batch.nodes * (costs.WINDOW_PLACE + costs.WINDOW_KEY * sorted_share))
 
 
 def is_ample(memory: int, files: Iterable[Need], baseline: int) -> bool:
@@ -186,7 +182,11 @@ def _divide_in_part(memory: int, baseline: int, needs: Needs, holds_ranked: bool
 
     A window of one batch shares no reads, so that its memory is better left to resident rows.
     """
-    plan, has_one = _with_windows(memory, baseline, needs, holds_ranked, by_pieces=False)
+    plan, has_one = _with_windows(memory, baseline, needs, holds_ranked)
+    if not _are_worth_windows(needs, plan):
+        longer, has_room = _with_windows(memory, baseline, needs, holds_ranked, keeps_rows=False)
+        if longer.window > plan.window:
+            plan, has_one = longer, has_room
     is_short = plan.window == 1 and (neighbours_are_held(plan, needs) or not has_one)
     reads_edges = any(file.name in plan.hot for file in needs.of(Kind.EDGES))
     needs_window = needs.is_summed or reads_edges or _piece(needs) >= _window_of_one(needs)
@@ -196,9 +196,16 @@ def _divide_in_part(memory: int, baseline: int, needs: Needs, holds_ranked: bool
 
 
 def _with_windows(
-    memory: int, baseline: int, needs: Needs, holds_ranked: bool, by_pieces: bool
+    memory: int,
+    baseline: int,
+    needs: Needs,
+    holds_ranked: bool,
+    by_pieces: bool = False,
+    keeps_rows: bool = True,
 ) -> tuple[MemoryPlan, bool]:
     """A plan with windows of rows; or without, where batches read their rows ``by_pieces``.
+
+    Without ``keeps_rows`` none of those stay whose uses are known, and windows have their memory.
 
     Returns:
         The plan, and whether a window of one batch has all that it may take.
@@ -217,11 +224,12 @@ def _with_windows(
     lists = [file for file in needs.of(Kind.NEIGHBOURS) if file.name not in held]
     rows = [file for file in needs.of(Kind.ROWS) if file.name not in held]
     room, beside = budget.left, one + (batch.reading if lists else 0)
-    share = costs.HOT_SHARE if rows and not lists else costs.HOT_SHARE + costs.TOPOLOGY_SHARE
-    hot = _keep_used(budget, rows + lists, beside, None if by_pieces else share)
-    if not (by_pieces or lists or _are_worth_windows(needs, hot, room)):
-        budget.spend(-sum(hot.values()))
-        hot = dict.fromkeys(hot, 0)
+    if keeps_rows:
+        share = costs.HOT_SHARE if rows and not lists else costs.HOT_SHARE + costs.TOPOLOGY_SHARE
+        hot = _keep_used(budget, rows + lists, beside, None if by_pieces else share)
+    else:
+        hot = _most_used(lists, min(int(costs.TOPOLOGY_SHARE * room), room - beside))
+        budget.spend(sum(hot.values()))
     plan = MemoryPlan(memory, baseline, held, hot, ready=ready, batches=ready * batch.whole)
     if all_used_stay(plan, needs):
         held |= _hold_small(budget, edges, one, one, holds_ranked)
@@ -247,8 +255,8 @@ def _read_together(
     if not lists:
         spared = int(min(costs.READER / 2, costs.SPARED_SHARE * max(0, budget.left)))
         return replace(plan, reading=costs.READER + budget.spend(-spared))
-    served = min(file.served(plan.hot.get(file.name, 0)) for file in lists)
-    each = max(1, batch.reading - int(served * batch.sources))
+    missed = max(file.missed(plan.hot.get(file.name, 0)) for file in lists)
+    each = max(1, batch.reading - int((1 - missed) * batch.sources))
     more = each - batch.reading  # the first one has room for all that it wants
     most = min(costs.MAX_TOGETHER, (budget.left - one + more) // each)
     is_ranked = all(file.uses is not None for file in lists)
@@ -281,17 +289,23 @@ def _read_ahead(
         one: Bytes of a window of one batch, or of its pieces.
         by_pieces: No rows are read ahead.
     """
-    unranked = [file for file in rows if file.uses is None]
     # Recently used rows stay, but no edges: one is hardly drawn again.
-    recent = [file for file in unranked if file.kind is not Kind.EDGES]
+    recent = [file for file in rows if file.uses is None and file.kind is not Kind.EDGES]
     ahead = one if by_pieces else budget.left
     if recent and not by_pieces:
         ahead = how_many(budget.left, 1 - costs.HOT_SHARE, least=min(one, max(0, budget.left)))
     budget.spend(ahead)
     hot = dict.fromkeys([file.name for file in rows], 0) | dict(plan.hot)
-    shares = [costs.NEW_SHARE if f.uses is None else 1 - f.served(hot[f.name]) for f in rows]
-    planning = _planning(batch, 1.0 if unranked else max(shares, default=0.0))
-    new = {f.name: int(s * batch.nodes * f.row_bytes) for s, f in zip(shares, rows, strict=True)}
+    new, places, keys = {}, batch.nodes, float(batch.nodes if recent else 0)
+    for file in rows:
+        if file.kind is Kind.EDGES:
+            places, missing = batch.nodes + batch.edges, float(batch.edges)
+        else:
+            share = costs.NEW_SHARE if file.uses is None else file.missed(hot[file.name])
+            missing = share * batch.nodes
+        new[file.name] = int(missing * file.row_bytes)
+        keys = max(keys, missing)
+    planning = int(costs.WINDOW_PLACE * places + costs.WINDOW_KEY * keys)
     all_new, waiting = sum(new.values()), costs.WINDOWS_AHEAD * batch.sampled
     most = 0 if by_pieces else costs.MAX_WINDOW
     window = how_many(ahead, 1.0, waiting + planning + all_new, min(1, most), most)
@@ -356,18 +370,14 @@ def _keep_used(
     return hot
 
 
-def _are_worth_windows(needs: Needs, hot: Mapping[str, int], room: int) -> bool:
+def _are_worth_windows(needs: Needs, plan: MemoryPlan) -> bool:
     """Whether rows that stay spare more reads than windows that are longer by their memory.
 
     A window reads a row once, for all its batches. And the longer it is, the closer its rows lie
     together, until it reads all of a file that is used, but for what stays: then reads go by the
     number of windows.
-
-    Args:
-        needs: The needs of a loader.
-        hot: Bytes of each file that stay: a share of the room.
-        room: Bytes for what stays and for windows.
     """
+    hot, room = plan.hot, sum(plan.hot.values()) + plan.windows + plan.plans + plan.sampled
     files = [file for file in needs.of(Kind.ROWS) if file.uses and file.name in hot]
     of_epoch = needs.epoch * needs.batch.nodes * sum(file.row_bytes for file in files)
     windows = max(1.0, of_epoch / max(1, room))

@@ -41,7 +41,8 @@ def some_needs(draw, kinds=tuple(Kind)):
     sampled = draw(st.integers(1, 10**8))
     whole, reading = (sampled * draw(st.integers(2, 9)) for _ in range(2))
     nodes, sources = draw(st.integers(1, sampled)), draw(st.integers(0, reading))
-    batch = BatchSize(sampled, whole, nodes, reading, sources)
+    edges = draw(st.integers(0, whole // 24))
+    batch = BatchSize(sampled, whole, nodes, reading, sources, edges)
     needs = Needs(files, batch, is_summed=draw(st.booleans()))
     return needs, draw(st.integers(0, 10**9))
 
@@ -234,7 +235,7 @@ def test_rows_stay_where_they_spare_more_than_longer_windows(uses, epoch, memory
 def test_edges_are_read_by_windows_alone_unless_all_else_stays():
     x = Need("x", 2 * 10**6, 512, Kind.ROWS, uses=((20.0, 10**5), (1.0, 10**6)))
     ids = Need("edge_id", 10**8, 4, Kind.EDGES)
-    batch = BatchSize(MB // 10, MB, 2000)
+    batch = BatchSize(MB // 10, MB, 2000, edges=2000)
     plan, without = (divide(300 * MB, 0, Needs(files, batch, 1000)) for files in ((x, ids), (x,)))
     assert plan.hot == {"edge_id": 0, "x": without.hot["x"]}
     assert plan.windows > 0.8 * without.windows
