@@ -391,8 +391,9 @@ def _are_worth_windows(needs: Needs, plan: MemoryPlan) -> bool:
     # How often rows of the room would fill all gaps that are as dear to read as to skip; and the
     # share of what is used that windows still read where some stays.
     full = room * DEFAULT_MERGE_GAP / max(1.0, gaps)
-    others = 1 - sum(hot[f.name] for f in files) / max(1, sum(f.used_bytes for f in files))
-    longer = (1 + (1 - costs.HOT_SHARE) * full / max(others, 1e-9)) / (1 + full)
+    kept = sum(hot[file.name] for file in files)
+    others = 1 - kept / max(1, sum(file.used_bytes for file in files))
+    longer = (1 + (1 - kept / max(1, room)) * full / max(others, 1e-9)) / (1 + full)
     return served >= (1 - longer) * used
 
 
