@@ -223,52 +223,57 @@ def _with_windows(
     held |= _hold_small(budget, small, one + batch.reading, one, holds_ranked)
     lists = [file for file in needs.of(Kind.NEIGHBOURS) if file.name not in held]
     rows = [file for file in needs.of(Kind.ROWS) if file.name not in held]
-    room, beside = budget.left, one + (batch.reading if lists else 0)
-    if keeps_rows:
-        share = costs.HOT_SHARE if rows and not lists else costs.HOT_SHARE + costs.TOPOLOGY_SHARE
-        hot = _keep_used(budget, rows + lists, beside, None if by_pieces else share)
-    else:
-        hot = _most_used(lists, min(int(costs.TOPOLOGY_SHARE * room), room - beside))
-        budget.spend(sum(hot.values()))
-    plan = MemoryPlan(memory, baseline, held, hot, ready=ready, batches=ready * batch.whole)
+    most = costs.HOT_SHARE + (costs.TOPOLOGY_SHARE if lists else 0.0)
+    shares = (1.0, 1.0) if by_pieces else (costs.USED_SHARE, most)
+    if not keeps_rows:
+        shares = costs.TOPOLOGY_SHARE, costs.TOPOLOGY_SHARE
+    ranked = [file for file in (rows if keeps_rows else []) + lists if file.uses is not None]
+    about = _keep_used(Budget(budget.left, 0), ranked, one, shares)
+    plan = MemoryPlan(memory, baseline, held, ready=ready, batches=ready * batch.whole)
+    plan = _read_together(plan, budget, batch, lists, one, about)
+    hot = _keep_used(budget, ranked, one, shares)
+    for file in lists:
+        if file.uses is None:
+            most = max(0, min(file.num_bytes, budget.left - one))
+            hot[file.name] = budget.take(costs.TOPOLOGY_SHARE, most=most)
+    plan = replace(plan, hot=hot)
     if all_used_stay(plan, needs):
         held |= _hold_small(budget, edges, one, one, holds_ranked)
-    plan = _read_together(plan, budget, batch, lists, one, room)
     has_one = budget.left >= window_of_one
     rows += [file for file in edges if file.name not in held]
     return _read_ahead(replace(plan, held=held), budget, batch, rows, one, by_pieces), has_one
 
 
 def _read_together(
-    plan: MemoryPlan, budget: Budget, batch: BatchSize, lists: Sequence[Need], one: int, room: int
+    plan: MemoryPlan,
+    budget: Budget,
+    batch: BatchSize,
+    lists: Sequence[Need],
+    one: int,
+    about: Mapping[str, int],
 ) -> MemoryPlan:
-    """Adds neighbours that stay, and batches whose others are read together.
+    """Adds batches whose neighbours are read together; spares their reader where none are.
 
     Args:
-        plan: The plan, with neighbours that stay where their uses are known.
-        budget: Bytes that are left. The reader of neighbours is given back where none are read.
+        plan: The plan.
+        budget: Bytes that are left.
         batch: Size of a batch.
         lists: Neighbours that are not held.
         one: Bytes that stay free.
-        room: Bytes of which such batches have a share.
+        about: Bytes of each of them that will stay, about.
     """
     if not lists:
         spared = int(min(costs.READER / 2, costs.SPARED_SHARE * max(0, budget.left)))
         return replace(plan, reading=costs.READER + budget.spend(-spared))
-    missed = max(file.missed(plan.hot.get(file.name, 0)) for file in lists)
-    each = max(1, batch.reading - int((1 - missed) * batch.sources))
+    served = min(file.served(about.get(file.name, 0)) for file in lists)
+    each = max(1, batch.reading - int(served * batch.sources))
     more = each - batch.reading  # the first one has room for all that it wants
     most = min(costs.MAX_TOGETHER, (budget.left - one + more) // each)
     is_ranked = all(file.uses is not None for file in lists)
     share = costs.TOGETHER_RANKED if is_ranked else costs.TOGETHER_SHARE
-    count = how_many(room + more, share, each, 1, most)
-    num_bytes, hot = budget.spend(min(count * each - more, budget.left)), dict(plan.hot)
-    for file in lists:
-        if file.uses is None:
-            most = max(0, min(file.num_bytes, budget.left - one))
-            hot[file.name] = budget.take(costs.TOPOLOGY_SHARE, most=most)
-    plan = replace(plan, topology_window=count, topology_windows=num_bytes)
-    return replace(plan, hot=hot, reading=costs.READER)
+    count = how_many(budget.left + more, share, each, 1, most)
+    num_bytes = budget.spend(min(count * each - more, budget.left))
+    return replace(plan, topology_window=count, topology_windows=num_bytes, reading=costs.READER)
 
 
 def _read_ahead(
@@ -349,23 +354,19 @@ def _hold_small(
 
 
 def _keep_used(
-    budget: Budget, files: Sequence[Need], beside: int, share: float | None
+    budget: Budget, ranked: Sequence[Need], beside: int, shares: tuple[float, float]
 ) -> dict[str, int]:
     """Bytes of each file whose uses are known, for all used rows or those that are used most.
 
     Args:
         budget: Bytes that are left; the rows are taken from it.
-        files: The files.
+        ranked: The files.
         beside: Bytes that stay free.
-        share: Share of what is left, where not all used rows fit; None: all of it.
+        shares: Most of what is left for all used rows; and for some, where not all fit.
     """
-    ranked = [file for file in files if file.uses is not None]
-    room = budget.left - beside
-    hot = _most_used(
-        ranked, room if share is None else min(int(costs.USED_SHARE * budget.left), room)
-    )
-    if share is not None and sum(hot.values()) < sum(file.used_bytes for file in ranked):
-        hot = _most_used(ranked, min(int(share * budget.left), room))
+    used, left = sum(file.used_bytes for file in ranked), budget.left
+    share = shares[used > min(int(shares[0] * left), left - beside)]
+    hot = _most_used(ranked, min(int(share * left), left - beside))
     budget.spend(sum(hot.values()))
     return hot
 
