@@ -34,8 +34,8 @@ class Kind(Enum):
 #: Kinds of the files of topologies.
 TOPOLOGY = (Kind.BOUNDS, Kind.NEIGHBOURS)
 _WHY_ALL = (
-    ", with all neighbours for method='labor', which looks at each of those of every frontier node "
-    "(or sample uniformly)"
+    ", with all neighbours for method='labor', which looks at every neighbour of a frontier (or "
+    "sample uniformly)"
 )
 
 
@@ -88,8 +88,9 @@ class Need:
     def missed(self, num_bytes: int) -> float:
         """Share of the uses in another epoch that so large a first part of the rows misses, about.
 
-        At least those of rows that were not counted: as many as were counted once (I. J. Good, "The
-        population frequencies of species", 1953), which are about one in ``uses``.
+        Further batches use rows that no counted one had as often as counted ones had rows that no
+        other had (I. J. Good, "The population frequencies of species", 1953). Among rows that are
+        used ``uses`` times in the mean, about one in ``uses`` is such a row.
         """
         once = sum(count * uses / max(1.0, uses) ** 2 for uses, count in self.uses or ())
         total = sum(count * uses for uses, count in self.uses or ())
