@@ -60,9 +60,9 @@ HOT_SHARE = 0.4
 # of rows are not known.
 NEW_SHARE = 0.3
 # Rows of at most this many bytes cost less to hold in memory than to read one by one; a file of
-# them is held if it takes no more than this share.
+# them is held if it takes no more than this share; and neighbours, if it is known which are used.
 SMALL_ROW = 64
-HELD_SHARE = 0.8
+HELD_SHARE, HELD_RANKED = 0.8, 0.5
 # A column is searched for few different values if its rows have at most DICTIONARY_ROW bytes, and
 # all of them together at least LEAST_DICTIONARY.
 DICTIONARY_ROW = 8

@@ -346,7 +346,8 @@ def _hold_small(
     for file in files:
         may_hold = file.row_bytes <= costs.SMALL_ROW and (holds_ranked or file.uses is None)
         kept = beside_lists if lists - {file.name} else beside
-        room = min(costs.HELD_SHARE * budget.left, budget.left - kept)
+        share = costs.HELD_SHARE if file.uses is None else costs.HELD_RANKED
+        room = min(share * budget.left, budget.left - kept)
         if may_hold and file.least_bytes <= room:
             held[file.name] = budget.spend(file.least_bytes)
             lists.discard(file.name)

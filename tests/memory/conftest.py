@@ -51,6 +51,7 @@ def eager(exact: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def neighbours_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Labels are held, and topologies are not, not even while a copy is made."""
     monkeypatch.setattr(costs, "HELD_SHARE", 0.04)
+    monkeypatch.setattr(costs, "HELD_RANKED", 0.04)
     monkeypatch.setattr(keeper, "making_bytes", lambda graph, lists: 1 << 40)
 
 

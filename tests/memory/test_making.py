@@ -136,6 +136,7 @@ def several(tmp_path):
 def test_rows_and_neighbours_of_several_types(several, read, monkeypatch):
     if read:
         monkeypatch.setattr(costs, "HELD_SHARE", 0.0)
+        monkeypatch.setattr(costs, "HELD_RANKED", 0.0)
         monkeypatch.setattr(keeper, "making_bytes", lambda graph, lists: 1 << 40)
 
     def loader_of(**options):
