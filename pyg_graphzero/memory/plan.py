@@ -236,12 +236,15 @@ def _with_windows(
         if file.uses is None:
             most = max(0, min(file.num_bytes, budget.left - one))
             hot[file.name] = budget.take(costs.TOPOLOGY_SHARE, most=most)
-    plan = replace(plan, hot=hot)
-    if all_used_stay(plan, needs):
-        held |= _hold_small(budget, edges, one, one, holds_ranked)
+    # A window reads all of a file of edges. Where it is held, windows read less by its share, and
+    # are shorter by the share of the room that it takes.
+    read = sum(max(0, (f.used_bytes or f.num_bytes) - hot.get(f.name, 0)) for f in rows + edges)
+    spared = [f for f in edges if f.least_bytes * read <= f.num_bytes * budget.left]
+    held |= _hold_small(budget, spared, one, one, holds_ranked)
+    plan = replace(plan, held=held, hot=hot)
     has_one = budget.left >= window_of_one
     rows += [file for file in edges if file.name not in held]
-    return _read_ahead(replace(plan, held=held), budget, batch, rows, one, by_pieces), has_one
+    return _read_ahead(plan, budget, batch, rows, one, by_pieces), has_one
 
 
 def _read_together(

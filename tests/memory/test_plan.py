@@ -150,7 +150,9 @@ def test_rows_and_neighbours_are_resident_by_their_uses_a_byte(need, extra):
     needs, baseline = need
     plan = divide(least_memory(needs, baseline) + extra, baseline, needs)
     inside, outside = uses_a_byte(plan, needs)
-    if any(plan.hot.get(file.name) for file in needs.of(Kind.ROWS)):  # else windows are worth more
+    if any(
+        plan.hot.get(f.name) for f in needs.of(Kind.ROWS) if f.uses
+    ):  # else windows are worth it
         assert not inside or not outside or min(inside) >= max(outside)
 
 
@@ -237,23 +239,16 @@ def test_rows_stay_where_they_spare_more_than_longer_windows(uses, epoch, memory
 
 def test_windows_have_room_for_rows_that_no_counted_batch_had():
     """All that are known stay; as many uses as were counted once are of others."""
-    plans = [
-        divide(
-            500 * MB,
-            0,
-            Needs(
-                (Need("x", 10**7, 512, Kind.ROWS, uses=((each, 5 * 10**5),)),),
-                BatchSize(MB // 10, MB, 15_000),
-            ),
-        )
-        for each in (1.5, 50.0)
-    ]
+    x = Need("x", 10**7, 512, Kind.ROWS)
+    known = [replace(x, uses=((each, 5 * 10**5),)) for each in (1.5, 50.0)]
+    batch = BatchSize(MB // 10, MB, 15_000)
+    plans = [divide(500 * MB, 0, Needs((file,), batch)) for file in known]
     assert plans[0].hot == plans[1].hot == {"x": 256 * MB}
     assert plans[0].window < plans[1].window
     assert plans[0].windows > 2 * plans[1].windows
 
 
-def test_edges_are_read_by_windows_alone_unless_all_else_stays():
+def test_edges_are_read_by_windows_unless_they_take_little_or_all_else_stays():
     x = Need("x", 2 * 10**6, 512, Kind.ROWS, uses=((20.0, 10**5), (1.0, 10**6)))
     ids = Need("edge_id", 10**8, 4, Kind.EDGES)
     batch = BatchSize(MB // 10, MB, 2000, edges=2000)
@@ -262,3 +257,5 @@ def test_edges_are_read_by_windows_alone_unless_all_else_stays():
     assert plan.windows > 0.8 * without.windows
     most = divide(1200 * MB, 0, Needs((x, ids), batch, 1000))
     assert (most.held["edge_id"], most.hot["x"]) == (ids.num_bytes, x.used_bytes)
+    packed = replace(ids, packed_bytes=ids.num_bytes // 16)  # by a dictionary
+    assert divide(300 * MB, 0, Needs((x, packed), batch, 1000)).held == {"edge_id": 25 * MB}
