@@ -217,10 +217,9 @@ def _with_windows(
     budget.spend(batch.sampled)
     window_of_one = _window_of_one(needs)
     one = min((ready - 1) * _piece(needs) if by_pieces else window_of_one, budget.left)
-    others = sorted((f for f in needs.files if f.kind not in _ALWAYS), key=_worth)
-    edges = [file for file in others if file.kind is Kind.EDGES]
-    small = [file for file in others if file.kind is not Kind.EDGES]
-    held |= _hold_small(budget, small, one + batch.reading, one, holds_ranked)
+    edges = sorted(needs.of(Kind.EDGES), key=_worth)
+    others = sorted(needs.of(Kind.ROWS) + needs.of(Kind.NEIGHBOURS), key=_worth)
+    held |= _hold_small(budget, others, one + batch.reading, one, holds_ranked)
     lists = [file for file in needs.of(Kind.NEIGHBOURS) if file.name not in held]
     rows = [file for file in needs.of(Kind.ROWS) if file.name not in held]
     most = costs.HOT_SHARE + (costs.TOPOLOGY_SHARE if lists else 0.0)
@@ -416,8 +415,7 @@ def _most_used(files: Sequence[Need], room: int) -> dict[str, int]:
 
 
 _ALWAYS = (Kind.BOUNDS, Kind.TABLE)
-_ORDER = (Kind.ROWS, Kind.NEIGHBOURS, Kind.EDGES)
 
 
-def _worth(file: Need) -> tuple[int, int]:
-    return _ORDER.index(file.kind), file.num_bytes
+def _worth(file: Need) -> tuple[bool, int]:
+    return file.kind is Kind.NEIGHBOURS, file.num_bytes

@@ -95,11 +95,8 @@ def test_a_trial_of_seeds_that_are_fewer_than_a_batch_has_each_once():
 
 def test_the_batches_of_an_epoch_are_counted():
     loader = loader_of(homogeneous(), [3, 2], torch.arange(100), 10)
-    positions = iter(torch.arange(60).split(10))
-    found, batches = (
-        Usage(loader.graph_sampler.graph, 3, lists=True),
-        list(sampled(loader, positions, 0)),
-    )
+    batches = list(sampled(loader, iter(torch.arange(60).split(10)), 0))
+    found = Usage(loader.graph_sampler.graph, 3, lists=True)
     for number, batch in enumerate(batches):
         assert (found.is_done, found.epochs) == (number >= 3, number / 3)
         found.add(batch)
